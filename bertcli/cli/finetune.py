@@ -1,0 +1,25 @@
+"""`bert finetune`: train a pre-trained BERT on one task."""
+
+from bertcli.cli.console import Output
+from bertcli.cli.main import app
+from bertcli.cli.options import command
+from bertcli.config import FinetuneConfig
+
+EXAMPLES = """
+bert finetune glue/mnli
+bert finetune squad --from runs/pretrain-base --data-dir data
+bert finetune reviews.csv --text review --label stars
+"""
+
+
+@command(app, FinetuneConfig, "finetune", EXAMPLES)
+def finetune_command(config: FinetuneConfig, output: Output) -> None:
+    """Train a pre-trained BERT on one task."""
+    from bertcli.finetuning import finetune
+    from bertcli.reports.tables import SCORE_COLUMNS, score_rows
+
+    result = finetune(config)
+    if output.json:
+        output.emit(result.to_json())
+    elif result.metrics:
+        output.table(SCORE_COLUMNS, score_rows(result.task, result.split, result.metrics), title=result.run)

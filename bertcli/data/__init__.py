@@ -1,0 +1,1 @@
+"""Text in, packed batches out."""

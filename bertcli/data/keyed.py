@@ -1,0 +1,44 @@
+"""Randomness as a function of a key: nothing to save, any step can be drawn at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def derive(*key: int) -> int:
+    """Turn a key such as (seed, step, rank) into one 63-bit seed."""
+    return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+@lru_cache(maxsize=2)
+def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    """The order of an epoch: every row once."""
+    return np.random.Generator(np.random.Philox(derive(seed, epoch))).permutation(count)
+
+
+def rows_of_step(seed: int, step: int, batch_size: int, count: int) -> NDArray[np.int64]:
+    """The rows of the batch of one step, [batch_size]; epochs follow each other without a gap."""
+    places = np.arange(step * batch_size, (step + 1) * batch_size)
+    epochs = places // count
+    rows = np.empty(batch_size, dtype=np.int64)
+    for epoch in np.unique(epochs):
+        here = epochs == epoch
+        rows[here] = permutation(seed, int(epoch), count)[places[here] % count]
+    return rows
+
+
+def uniform(key: int, *indices: NDArray[np.int64]) -> NDArray[np.float64]:
+    """A number in [0, 1) for each index tuple, whatever else is drawn beside it (SplitMix64)."""
+    state = np.full(indices[0].shape, key, dtype=np.uint64)
+    for index in indices:
+        state = _mix(state ^ _mix(index.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)))
+    return (state >> np.uint64(11)).astype(np.float64) / (1 << 53)
+
+
+def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))

@@ -1,0 +1,53 @@
+"""Rows of different lengths in flat arrays, as Arrow lays them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A column of integer rows: chunks of values end to end, each with the offsets of its rows."""
+
+    values: list[NDArray[Any]]
+    offsets: list[NDArray[Any]]  # one more than the rows of the chunk
+    starts: NDArray[np.int64]  # first row of each chunk, and the number of all rows
+
+    @classmethod
+    def from_lists(cls, rows: Sequence[Sequence[int]]) -> Ragged:
+        """Flatten lists of numbers."""
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+        flat = np.fromiter((value for row in rows for value in row), dtype=np.int64, count=int(offsets[-1]))
+        return cls([flat], [offsets], np.array([0, len(rows)]))
+
+    @classmethod
+    def from_arrow(cls, column: Any) -> Ragged:
+        """View a chunked list column without copying it; memory-mapped values stay on disk until they are read."""
+        chunks = [chunk for chunk in column.chunks if len(chunk)]
+        values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks]
+        offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
+        return cls(values, offsets, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return int(self.starts[-1])
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Values a row, [rows]."""
+        return np.concatenate([np.diff(offsets) for offsets in self.offsets] or [np.zeros(0)]).astype(np.int64)
+
+    def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The values of the chosen rows end to end, and how many each has."""
+        chunks = np.searchsorted(self.starts, rows, side="right") - 1
+        parts = []
+        for chunk, row in zip(chunks, rows - self.starts[chunks], strict=True):
+            start, end = self.offsets[chunk][row], self.offsets[chunk][row + 1]
+            parts.append(self.values[chunk][start:end])
+        lengths = np.array([len(part) for part in parts], dtype=np.int64)
+        return np.concatenate(parts or [np.zeros(0)]).astype(np.int64), lengths

@@ -1,0 +1,274 @@
+"""The data of a task: read from its official files, from the Hub, or from the user's own file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertcli.data.documents import open_binary
+from bertcli.errors import RunError, UserError, unknown
+from bertcli.tasks.task import Task
+
+logger = logging.getLogger("bertcli")
+COMPRESSED = ("", ".gz", ".xz", ".zst")
+NO_LABEL = "-"  # MNLI's mark of an example without a gold label
+
+
+@dataclass(frozen=True)
+class TextExamples:
+    """Texts, or pairs of texts, with their labels as they stand in the file."""
+
+    texts: list[str]
+    pairs: list[str] | None
+    labels: list[str] | None
+    origin: str
+
+    def __len__(self) -> int:
+        """Number of examples."""
+        return len(self.texts)
+
+    def take(self, rows: list[int]) -> TextExamples:
+        """The chosen examples."""
+        return replace(
+            self,
+            texts=[self.texts[row] for row in rows],
+            pairs=[self.pairs[row] for row in rows] if self.pairs is not None else None,
+            labels=[self.labels[row] for row in rows] if self.labels is not None else None,
+        )
+
+
+def data_folder(data_dir: str | None) -> Path | None:
+    """The folder of official files: as given, else $BERT_DATA, else none.
+
+    Raises:
+        UserError: if it is not a folder.
+    """
+    name = data_dir or os.environ.get("BERT_DATA")
+    if name and not Path(name).is_dir():
+        raise UserError(
+            f"The data folder `{name}` is not a folder.", "Give --data-dir the folder that holds glue/, squad/ ..."
+        )
+    return Path(name) if name else None
+
+
+def split_file(task: Task, split: str, folder: Path) -> Path:
+    """The official file of a split, which may be compressed.
+
+    Raises:
+        UserError: if the task has no such split, or the folder lacks the file.
+    """
+    if split not in task.files.splits:
+        raise unknown(f"split of {task.name}", split, task.files.splits)
+    name = task.files.splits[split]
+    for ending in COMPRESSED:
+        if (folder / (name + ending)).is_file():
+            return folder / (name + ending)
+    raise UserError(
+        f"There is no `{name}` in `{folder}`.",
+        f"Put the official file of {task.name} there, or give another --data-dir.",
+    )
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file, compressed or not, without a byte-order mark.
+
+    Raises:
+        UserError: if it is not UTF-8 text.
+    """
+    with open_binary(path) as file:
+        data = file.read()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise UserError(
+            f"`{path}` line {line} is not UTF-8.", f"Convert it first: iconv -f latin1 -t utf-8 {path}"
+        ) from None
+
+
+def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExamples:
+    """Load a split of a classification or regression task.
+
+    Raises:
+        UserError: if the data are not there; RunError: if the Hub cannot be reached.
+    """
+    folder = data_folder(data_dir)
+    if folder is None:
+        return _from_hub(task, split)
+    path = split_file(task, split, folder)
+    is_test = split.startswith("test")
+    columns = task.files.test_columns if is_test and task.files.test_columns else task.files.columns
+    if path.name.removesuffix(path.suffix if path.suffix in COMPRESSED else "").endswith(".csv"):
+        return read_table(path, {key: str(value) for key, value in columns.items()})
+    return _read_glue(path, columns, task.files.header or is_test)
+
+
+def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextExamples:
+    """Read a TSV of GLUE: no quoting, so a quotation mark is a quotation mark (csv.reader with quotechar=None)."""
+    lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n") if line.strip()]
+    first = lines.pop(0) if header and lines else []
+    places = {
+        key: first.index(where) if isinstance(where, str) and where in first else where
+        for key, where in columns.items()
+    }
+    missing = [str(where) for where in places.values() if isinstance(where, str)]
+    if missing:
+        raise UserError(f"`{path}` has no column `{missing[0]}`.", f"Its columns: {', '.join(first)}.")
+    widest = max(int(where) for where in places.values())
+    rows = [line for line in lines if len(line) > widest]
+    if len(rows) < len(lines):
+        logger.info("%s: skipped %d broken lines of %s", path, len(lines) - len(rows), f"{len(lines):,}")
+    if not rows:
+        raise UserError(f"`{path}` holds no examples.", "Check the file.")
+    read = {key: [row[int(where)] for row in rows] for key, where in places.items()}
+    return _without_unlabelled(TextExamples(read["text"], read.get("text_pair"), read.get("label"), str(path)))
+
+
+def _without_unlabelled(examples: TextExamples) -> TextExamples:
+    if examples.labels is None or NO_LABEL not in examples.labels:
+        return examples
+    rows = [row for row, label in enumerate(examples.labels) if label != NO_LABEL]
+    logger.info("%s: skipped %d examples without a gold label", examples.origin, len(examples) - len(rows))
+    return examples.take(rows)
+
+
+def _from_hub(task: Task, split: str) -> TextExamples:
+    dataset = load_from_hub(task, split)
+    columns = [dataset[name] for name in task.hub_columns]
+    labels: list[str] | None = None
+    if "label" in dataset.column_names and not split.startswith("test"):
+        names = getattr(dataset.features["label"], "names", None)
+        labels = [
+            names[value] if names and set(names) <= set(task.labels) else str(value) for value in dataset["label"]
+        ]
+    return TextExamples(
+        list(columns[0]), list(columns[1]) if len(columns) > 1 else None, labels, f"{task.hub[0]} on the Hub"
+    )
+
+
+def load_from_hub(task: Task, split: str) -> Any:
+    """Load a split from the Hub through `datasets`.
+
+    Raises:
+        RunError: if it cannot be reached.
+    """
+    import datasets
+
+    name, subset = task.hub
+    if split not in task.hub_splits and task.kind != "span":
+        raise unknown(f"split of {task.name}", split, task.hub_splits)
+    try:
+        return datasets.load_dataset(name, subset, split=task.hub_splits.get(split, split))
+    except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
+        first = (str(error) or type(error).__name__).splitlines()[0][:150]
+        raise RunError(
+            f"{task.name} cannot be loaded from the Hub ({first}).",
+            "Give the folder of the official files: --data-dir DIR, or set BERT_DATA.",
+        ) from error
+
+
+def read_table(path: Path, columns: dict[str, str]) -> TextExamples:
+    """Read named columns of a CSV, TSV, JSONL or Parquet file.
+
+    Raises:
+        UserError: naming the file, and the line or column that is wrong.
+    """
+    names, rows = read_rows(path)
+    for name in columns.values():
+        if name not in names:
+            raise unknown(f"column of {path}:", name, names)
+    read = {key: [_text(row.get(name)) for row in rows] for key, name in columns.items()}
+    return TextExamples(read["text"], read.get("text_pair"), read.get("label"), str(path))
+
+
+def read_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    """Read a file of examples as column names and rows, by its ending.
+
+    Raises:
+        UserError: if it is missing, empty, or not of a known kind.
+    """
+    if not path.exists():
+        raise UserError(
+            f"There is no file `{path}`.", "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file."
+        )
+    if path.is_dir():
+        raise UserError(f"`{path}` is a folder.", "Name a CSV, TSV, JSONL or Parquet file in it.")
+    ending = Path(path.name.removesuffix(path.suffix)).suffix if path.suffix in COMPRESSED[1:] else path.suffix
+    if ending == ".parquet":
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(path)
+        names, rows = table.column_names, table.to_pylist()
+    elif ending in (".jsonl", ".json"):
+        names, rows = _json_rows(path)
+    elif ending in (".csv", ".tsv"):
+        names, rows = _csv_rows(path, "\t" if ending == ".tsv" else ",")
+    else:
+        raise UserError(f"`{path}` is not CSV, TSV, JSONL or Parquet.", "Rename it to its kind, such as reviews.csv.")
+    if not rows:
+        raise UserError(f"`{path}` holds no examples.", "Put a header line and examples into it.")
+    return names, rows
+
+
+def _csv_rows(path: Path, delimiter: str) -> tuple[list[str], list[dict[str, Any]]]:
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter)
+    rows: list[dict[str, Any]] = []
+    try:
+        names = next(reader, [])
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UserError(f"`{path}` line 1 has two columns `{twice}`.", "Give each column its own name.")
+        for fields in reader:
+            if not fields:
+                continue
+            if len(fields) != len(names):
+                raise UserError(
+                    f"`{path}` line {reader.line_num} has {len(fields)} fields, the header {len(names)}.",
+                    "Put quotation marks around a field with a separator or a line break in it.",
+                )
+            rows.append(dict(zip(names, fields, strict=True)))
+    except csv.Error as error:
+        raise UserError(f"`{path}` line {reader.line_num}: {error}.", "Check the quotation marks there.") from None
+    return names, rows
+
+
+def _json_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
+    rows = []
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"`{path}` line {number} is not JSON: {error.msg}.", "Put one JSON object on each line."
+            ) from None
+        if not isinstance(row, dict):
+            raise UserError(
+                f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
+            )
+        rows.append(row)
+    return list(dict.fromkeys(name for row in rows for name in row)), rows
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Cut rows into two parts by seed; each label gives the same share to the second, as far as it has enough."""
+    generator = np.random.default_rng(seed)
+    groups: dict[str, list[int]] = {}
+    for row in generator.permutation(count):
+        groups.setdefault(labels[row] if labels else "", []).append(int(row))
+    second = [row for rows in groups.values() for row in rows[: round(len(rows) * share)]]
+    chosen = set(second)
+    return [row for row in range(count) if row not in chosen], sorted(second)

@@ -1,0 +1,114 @@
+"""Texts and pairs as model inputs, cut as run_classifier.py cuts them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertcli.data.batches import PackedBatch, pack
+from bertcli.data.ragged import Ragged
+from bertcli.data.task_files import TextExamples
+from bertcli.data.tokenization import WordPiece
+from bertcli.errors import UserError
+
+
+@dataclass(frozen=True)
+class TextFeatures:
+    """Encoded texts: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, with labels as numbers where they are known."""
+
+    input_ids: Ragged
+    token_type_ids: Ragged
+    labels: NDArray[np.float32] | NDArray[np.int64] | None
+    truncated: int  # how many were longer and were cut
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens a row, [rows]."""
+        return self.input_ids.lengths
+
+    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
+        """Pack the chosen rows."""
+        ids, lengths = self.input_ids.take(rows)
+        types, _ = self.token_type_ids.take(rows)
+        labels = {} if self.labels is None else {"labels": torch.from_numpy(self.labels[rows])}
+        return replace(pack(ids, types, lengths, rows), labels=labels, counts={"loss": len(rows)})
+
+
+def encode_texts(
+    examples: TextExamples,
+    tokenizer: WordPiece,
+    max_seq_length: int,
+    labels: NDArray[np.int64] | NDArray[np.float32] | None,
+) -> TextFeatures:
+    """Tokenize texts and put them together as convert_single_example does.
+
+    A second text without tokens is no second text. Too long pairs lose tokens at the end of the longer, the second
+    if they are equally long.
+    """
+    first = tokenizer.encode_ids(examples.texts)
+    second = tokenizer.encode_ids(examples.pairs) if examples.pairs is not None else [[]] * len(first)
+    cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
+    input_ids, types, truncated = [], [], 0
+    for tokens_a, tokens_b in zip(first, second, strict=True):
+        kept_a, kept_b = cut_pair(len(tokens_a), len(tokens_b), max_seq_length - (3 if tokens_b else 2))
+        truncated += kept_a + kept_b < len(tokens_a) + len(tokens_b)
+        ids = [cls_id, *tokens_a[:kept_a], sep_id]
+        types.append([0] * len(ids) + [1] * (kept_b + 1 if tokens_b else 0))
+        input_ids.append([*ids, *tokens_b[:kept_b], sep_id] if tokens_b else ids)
+    return TextFeatures(Ragged.from_lists(input_ids), Ragged.from_lists(types), labels, truncated)
+
+
+def cut_pair(length_a: int, length_b: int, longest: int) -> tuple[int, int]:
+    """How much of each text is kept: tokens are dropped from the longer one, the second on a tie."""
+    while length_a + length_b > longest:
+        if length_a > length_b:
+            length_a -= 1
+        else:
+            length_b -= 1
+    return length_a, length_b
+
+
+def label_ids(
+    examples: TextExamples, labels: tuple[str, ...], file_labels: tuple[str, ...]
+) -> NDArray[np.int64] | None:
+    """The labels as numbers, in the order of the task.
+
+    Raises:
+        UserError: at the first label that the task does not have.
+    """
+    if examples.labels is None:
+        return None
+    index = {name: number for names in (labels, file_labels) for number, name in enumerate(names)}
+    ids = np.empty(len(examples), dtype=np.int64)
+    for row, label in enumerate(examples.labels):
+        if label not in index:
+            raise UserError(
+                f"`{examples.origin}` has the label `{label}` (example {row + 1}), which the task has not.",
+                f"Its labels: {', '.join(labels[:20])}.",
+            )
+        ids[row] = index[label]
+    return ids
+
+
+def label_values(examples: TextExamples) -> NDArray[np.float32] | None:
+    """The labels of a regression.
+
+    Raises:
+        UserError: at the first that is not a number.
+    """
+    if examples.labels is None:
+        return None
+    values = np.empty(len(examples), dtype=np.float32)
+    for row, label in enumerate(examples.labels):
+        try:
+            values[row] = float(label)
+        except ValueError:
+            raise UserError(
+                f"`{examples.origin}` has the label `{label}` (example {row + 1}), not a number.",
+                "Give --kind classify.",
+            ) from None
+    return values

@@ -1,0 +1,141 @@
+"""WordPiece tokenization as the original does it, in Rust."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
+
+from bertcli.errors import UserError
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
+
+
+@dataclass(frozen=True)
+class WordPiece:
+    """A vocabulary and its casing.
+
+    `backend` reads plain text: "[MASK]" in it is five characters of text, as in the original, never a special token.
+    """
+
+    vocab: dict[str, int]
+    cased: bool
+    source: str
+    backend: Tokenizer = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", plain_backend(self.vocab, self.cased))
+        missing = [token for token in SPECIAL_TOKENS if token not in self.vocab]
+        if missing:
+            raise UserError(
+                f"The vocabulary `{self.source}` lacks {', '.join(missing)}.",
+                "Use a BERT vocabulary; `bert build-vocab TEXT` makes one.",
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of ids, which is the number of rows that the embedding needs."""
+        return max(self.vocab.values()) + 1
+
+    @property
+    def digest(self) -> str:
+        """What two tokenizers share when they give the same ids for every text."""
+        text = json.dumps([sorted(self.vocab.items()), self.cased], ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def tokens(self) -> list[str]:
+        """The tokens in the order of their ids."""
+        return sorted(self.vocab, key=lambda token: self.vocab[token])
+
+    def special(self, name: str) -> int:
+        """The id of a special token, by its name such as `cls`."""
+        return self.vocab[f"[{name.upper()}]"]
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Tokenize plain texts: ids, tokens and character offsets, without special tokens."""
+        return self.backend.encode_batch(texts, add_special_tokens=False)
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize plain texts to ids only, which is the faster way."""
+        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def save(self, folder: Path, model_max_length: int = 512) -> None:
+        """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` opens."""
+        from transformers import BertTokenizer
+
+        folder.mkdir(parents=True, exist_ok=True)
+        tokenizer = BertTokenizer(vocab=self.vocab, do_lower_case=not self.cased, model_max_length=model_max_length)
+        tokenizer.backend_tokenizer.model.max_input_chars_per_word = MAX_CHARACTERS_PER_WORD
+        tokenizer.save_pretrained(folder)
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
+
+
+def plain_backend(vocab: dict[str, int], cased: bool) -> Tokenizer:
+    """Make the Rust tokenizer of BasicTokenizer and WordpieceTokenizer, without special tokens."""
+    model = models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=True, strip_accents=not cased, lowercase=not cased
+    )
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return backend
+
+
+def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
+    """Load a vocabulary: a folder, a vocab.txt (uncased unless `cased`) or a Hub name.
+
+    Raises:
+        UserError: if there is none, or if it is not a WordPiece vocabulary.
+    """
+    path = Path(source)
+    if path.is_file():
+        return WordPiece(_read_vocab(path), cased, str(source))
+    if path.is_dir():
+        if not (path / "vocab.txt").exists() and not (path / "tokenizer.json").exists():
+            raise UserError(
+                f"The folder `{source}` holds no vocabulary.", "Make one: bert build-vocab TEXT --out vocab"
+            )
+        config = path / "tokenizer_config.json"
+        if (path / "vocab.txt").exists() and config.exists():
+            lower = json.loads(config.read_text(encoding="utf-8")).get("do_lower_case", not cased)
+            return WordPiece(_read_vocab(path / "vocab.txt"), not lower, str(source))
+        if (path / "vocab.txt").exists():
+            return WordPiece(_read_vocab(path / "vocab.txt"), cased, str(source))
+    return _load_from_transformers(str(source))
+
+
+def _read_vocab(path: Path) -> dict[str, int]:
+    """Read one token a line; a token that stands twice keeps its last id, as load_vocab does."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise UserError(f"The vocabulary `{path}` is not UTF-8 text.", "Give a vocab.txt: one token a line.") from None
+    if lines and lines[-1] == "":
+        lines.pop()
+    if not lines:
+        raise UserError(f"The vocabulary `{path}` is empty.", "Make one: bert build-vocab TEXT --out vocab")
+    return {line.strip(): index for index, line in enumerate(lines)}
+
+
+def _load_from_transformers(source: str) -> WordPiece:
+    """Load a tokenizer.json, or a tokenizer from the Hub."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"There is no tokenizer `{source}` here or on the Hub ({str(error).splitlines()[0]}).",
+            "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one.",
+        ) from None
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    if state["model"].get("type") != "WordPiece":
+        raise UserError(f"`{source}` is not a WordPiece tokenizer.", "Use a BERT vocabulary.")
+    normalizer = state.get("normalizer") or {}
+    return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source)

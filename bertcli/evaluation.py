@@ -1,0 +1,306 @@
+"""Score a model, or a file of predictions, on a task."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertcli.config import EvaluateConfig
+from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
+from bertcli.data.span_answers import AnswerRules, choose_answers
+from bertcli.data.span_features import SpanFeatures, WindowRules
+from bertcli.data.task_files import read_rows
+from bertcli.data.text_features import label_ids, label_values
+from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.models.heads import Objective
+from bertcli.models.inference import Rows, run_model
+from bertcli.models.loading import check_length, check_vocabulary, load_model
+from bertcli.tasks import TASKS
+from bertcli.tasks.task import Task
+from bertcli.training.device import micro_batch_tokens, resolve_precision
+from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
+
+logger = logging.getLogger("bertcli")
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The scores of a model or of a file of predictions; all are times 100, as the paper prints them."""
+
+    task: str
+    split: str
+    model: str
+    examples: int
+    metrics: dict[str, float]
+    paper: dict[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as `--json` prints it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A fine-tuned model, ready to be run on the examples of its kind."""
+
+    task: Task
+    objective: Objective
+    tokenizer: WordPiece
+    rules: WindowRules
+    device: torch.device
+    dtype: str = "float32"
+
+    def predict(self, prepared: Prepared) -> list[Record]:
+        """One record an example, in input order."""
+        assert prepared.features is not None
+        outputs = run_model(self.objective, prepared.features, self.device, micro_batch_tokens(None), self.dtype)
+        if self.task.kind == "span":
+            return _span_records(prepared, outputs, self.tokenizer, self.task.name == "squad_v2")
+        if self.task.kind == "regress":
+            return [{"value": float(row[0])} for row in outputs.get("logits", [])]
+        return label_records(outputs.get("logits", []), self.task.labels)
+
+
+def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
+    """Score a model on a split of a task, or an existing file of predictions (then no model is needed).
+
+    Raises:
+        UserError: if there is no model or no data for the task.
+    """
+    config = EvaluateConfig.build(task, options)
+    if not config.task:
+        raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
+    run = None if config.predictions else _run_for(config)
+    saved = run.config if run else {}
+    columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
+    data_dir = config.data_dir or saved.get("data_dir")
+    source = replace(find_source(config.task, data_dir, columns, saved.get("kind")), whole_file=True)
+    if data_dir and not config.data_dir:
+        logger.info("data: %s (the run's)", data_dir)
+    if config.dry_run:
+        logger.info(
+            "would score %s on %s", config.predictions or config.model or (run.path if run else ""), source.task.name
+        )
+        return Evaluation(source.task.name, config.split, config.predictions or "", 0, {}, {})
+    if config.predictions:
+        return _score_file(source, config)
+    return _score_model(source, config, str(run.model) if run else resolve_model(str(config.model)), saved)
+
+
+def _run_for(config: EvaluateConfig) -> RunFolder | None:
+    """The run to score: as given, else the newest finished one of the task."""
+    if config.model:
+        path = Path(config.model)
+        return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
+    source_name = config.task if config.task in TASKS else None
+    name = source_name or find_source(config.task, None, {}).task.name
+    runs = find_runs("finetune", finished=True, task=name)
+    if not runs and name not in TASKS:
+        runs = [run for run in find_runs("finetune", finished=True) if run.config["task"] not in TASKS]
+    if not runs:
+        raise UserError(
+            f"There is no finished run of {name} here.", f"Make one: bert finetune {config.task}; or name a --model."
+        )
+    logger.info("model: %s (the newest run of %s)", runs[0].path, name)
+    return runs[0]
+
+
+def _score_model(source: Source, config: EvaluateConfig, model: str, saved: dict[str, Any]) -> Evaluation:
+    tokenizer = load_tokenizer(model)
+    scorer = load_scorer(source.task, model, tokenizer, saved, config.precision)
+    read = read_split(source, config.split)
+    prepared = encode_split(scorer.task, read, tokenizer, scorer.rules)
+    metrics = score(scorer.task, prepared, scorer.predict(prepared))
+    return _evaluation(source.task, config.split, model, len(prepared), metrics)
+
+
+def _evaluation(task: Task, split: str, model: str, examples: int, metrics: dict[str, float]) -> Evaluation:
+    return Evaluation(task.name, split, model, examples, metrics, task.paper_scores(split))
+
+
+def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, Any], precision: str) -> Scorer:
+    """Load a fine-tuned model for a task; its labels, by name and order, are the model's."""
+    loaded = load_model(task.kind, model)
+    if task.kind == "classify":
+        task = replace(task, labels=_model_labels(loaded.config.id2label, task, model))
+    rules = WindowRules(
+        saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
+        saved.get("doc_stride") or 128, saved.get("max_query_length") or 64,
+    )  # fmt: skip
+    check_vocabulary(loaded, tokenizer)
+    check_length(loaded, rules.max_seq_length)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    objective = Objective(loaded, task.kind).to(device)
+    return Scorer(task, objective, tokenizer, rules, device, resolve_precision(precision))
+
+
+def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str, ...]:
+    """The model's label names in its own order; names that say nothing (LABEL_0) are taken in the task's order."""
+    names = tuple(id2label[index] for index in range(len(id2label)))
+    if not task.labels or set(names) == set(task.labels):
+        return names
+    if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
+        logger.info("the labels of %s have no names; taken in the order %s", model, ", ".join(task.labels))
+        return task.labels
+    if set(task.labels) <= set(names):
+        return names
+    raise UserError(
+        f"The model `{model}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
+        f"Give a model of the task: --model RUN, or make one: bert finetune {task.name}",
+    )
+
+
+def label_records(logits: list[NDArray[np.float32]], labels: tuple[str, ...]) -> list[Record]:
+    """The most probable label of each example, with the probabilities of all."""
+    records = []
+    for row in logits:
+        weights = np.exp(row - row.max(), dtype=np.float64)
+        shares = weights / weights.sum()
+        best = int(shares.argmax())
+        scores = {name: round(float(share), 6) for name, share in zip(labels, shares, strict=True)}
+        records.append({"label": labels[best], "score": scores[labels[best]], "scores": scores})
+    return records
+
+
+def _span_records(prepared: Prepared, outputs: Rows, tokenizer: WordPiece, with_impossible: bool) -> list[Record]:
+    assert isinstance(prepared.features, SpanFeatures)
+    logits = list(zip(outputs.get("start", []), outputs.get("end", []), strict=True))
+    rules = AnswerRules(with_impossible=with_impossible)
+    answers = choose_answers(prepared.questions, prepared.features.windows, logits, tokenizer, rules)
+    without = sum(not answer.had_candidate for answer in answers)
+    if without:
+        logger.info("%d questions have no valid span; their answer is empty", without)
+    return [
+        {
+            "id": answer.id,
+            "answer": answer.text,
+            "score": _probability(answer.text, answer.n_best),
+            "answer_object": answer,
+        }
+        for answer in answers
+    ]
+
+
+def _probability(text: str, n_best: list[Any]) -> float:
+    return next((round(candidate.probability, 6) for candidate in n_best if candidate.text == text), 0.0)
+
+
+def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, float]:
+    """Score records against the truth, by the metrics of the task; the first chooses the best checkpoint."""
+    if task.kind == "span":
+        from bertcli.metrics.squad import Squad
+
+        given = {record["id"]: record["answer"] for record in records}
+        ids = [question.id for question in prepared.questions]
+        scores = Squad(keep_in_memory=True).compute(
+            predictions=[given.get(id_, "") for id_ in ids], references=[prepared.answers[id_] or [""] for id_ in ids]
+        )
+        return _rounded(scores or {}, (*task.metrics, *(name for name in scores or {} if "Ans_" in name)))
+    assert prepared.texts is not None
+    if task.kind == "regress":
+        from bertcli.metrics.regression import Regression
+
+        values = [record["value"] for record in records]
+        scores = Regression(keep_in_memory=True).compute(predictions=values, references=label_values(prepared.texts))
+        _say_constant(len(set(values)) == 1)
+    else:
+        from bertcli.metrics.classification import Classification
+
+        number = {name: index for index, name in enumerate(task.labels)}
+        predicted = [number[record["label"]] for record in records]
+        true = label_ids(prepared.texts, task.labels, task.file_labels)
+        if true is None:
+            raise UserError(
+                f"The split `{prepared.split}` of {task.name} has no labels.", "Score the dev split: --split dev"
+            )
+        scores = Classification(keep_in_memory=True).compute(predictions=predicted, references=true)
+        _say_constant(len(set(predicted)) == 1)
+    return _rounded(scores or {}, task.metrics)
+
+
+def _say_constant(constant: bool) -> None:
+    if constant:
+        logger.info(
+            "every prediction is the same: the model has not learnt the task (another seed or a lower --learning-rate may)"
+        )
+
+
+def _rounded(scores: dict[str, float], names: tuple[str, ...]) -> dict[str, float]:
+    return {name: round(scores[name], 4) for name in names if name in scores}
+
+
+def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:
+    """Score predictions that somebody made before."""
+    path = Path(str(config.predictions))
+    if not path.exists():
+        raise UserError(f"There is no file `{path}`.", "Give --predictions a file.")
+    if path.is_dir():
+        raise UserError(f"`{path}` is a folder.", "Give --predictions a file in it.")
+    prepared = read_split(source, config.split)
+    records = _span_predictions(path, prepared) if source.task.kind == "span" else _row_predictions(path, source.task)
+    if source.task.kind != "span" and len(records) != len(prepared):
+        raise UserError(
+            f"`{path}` has {len(records)} predictions, the {config.split} split of {source.task.name} {len(prepared)} examples.",
+            "Give one prediction an example, in the order of the split.",
+        )
+    metrics = score(source.task, prepared, records)
+    return _evaluation(source.task, config.split, str(path), len(prepared), metrics)
+
+
+def _span_predictions(path: Path, prepared: Prepared) -> list[Record]:
+    """Read {question: answer}; a question without one scores 0, and is counted."""
+    try:
+        answers = json.loads(path.read_text(encoding="utf-8"))
+        records = [{"id": str(key), "answer": str(value)} for key, value in answers.items()]
+    except (json.JSONDecodeError, AttributeError, UnicodeDecodeError):
+        raise UserError(
+            f"`{path}` is not a JSON object of question ids and answers.", "Give the official form: {id: text}."
+        ) from None
+    known = {question.id for question in prepared.questions}
+    given = {record["id"] for record in records}
+    if known and not known & given:
+        raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
+    if known - given:
+        logger.info("%s questions have no prediction; they score 0", f"{len(known - given):,}")
+    if given - known:
+        logger.info("%s predictions are of unknown questions; they are left out", f"{len(given - known):,}")
+    missing = [{"id": id_, "answer": NO_PREDICTION} for id_ in known - given]
+    return records + missing
+
+
+# What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
+NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
+
+
+def _row_predictions(path: Path, task: Task) -> list[Record]:
+    """Read a column `label`, `prediction` or `value`, a row an example."""
+    names, rows = read_rows(path)
+    column = next((name for name in ("label", "prediction", "value") if name in names), None)
+    if column is None:
+        raise UserError(
+            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(names)}."
+        )
+    values = [str(row[column]) for row in rows]
+    if task.kind == "regress":
+        try:
+            return [{"value": float(value)} for value in values]
+        except ValueError:
+            raise UserError(f"`{path}` holds values that are not numbers.", "Give a number a row.") from None
+    spelled = dict(zip(task.file_labels, task.labels, strict=False))
+    labels = [spelled.get(value, value) for value in values]
+    strange = next((label for label in labels if label not in task.labels), None)
+    if strange is not None:
+        raise UserError(
+            f"`{path}` has the label `{strange}`, which {task.name} has not.",
+            f"Its labels: {', '.join(task.labels[:20])}.",
+        )
+    return [{"label": label} for label in labels]

@@ -1,0 +1,269 @@
+"""Train a pre-trained BERT on one task."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from transformers import PreTrainedModel
+
+from bertcli.config import FinetuneConfig
+from bertcli.data.batches import TrainingBatches
+from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
+from bertcli.data.span_features import WindowRules
+from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.evaluation import Record, Scorer, score
+from bertcli.models.heads import Objective
+from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
+from bertcli.pretraining_data import newest_vocabulary
+from bertcli.reports.model_card import write_reports
+from bertcli.tasks.task import Task
+from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens, resolve_precision
+from bertcli.training.launch import is_launched, launch
+from bertcli.training.loop import Plan, Training
+from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
+from bertcli.training.start import begin, enter
+
+logger = logging.getLogger("bertcli")
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """Everything a fine-tuning run needs, checked before its folder is made."""
+
+    config: FinetuneConfig
+    source: Source
+    start: str
+    train: Prepared
+    dev: list[Prepared]
+    tokenizer: WordPiece
+    model: PreTrainedModel
+    rules: WindowRules
+
+    @property
+    def task(self) -> Task:
+        """The task that is learnt."""
+        return self.source.task
+
+
+def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
+    """Fine-tune a model on a task or on the user's own file and write a run folder.
+
+    The best checkpoint on the dev set, by the task's first metric, is kept in `model/`.
+
+    Raises:
+        UserError: if there is no model to start from or no data, or something does not fit.
+        Interrupted: after Ctrl-C, the checkpoint saved.
+    """
+    asked = FinetuneConfig.build(task, options)
+    config, folder = begin("finetune", asked, _run_name(asked.task))
+    if not config.task:
+        raise UserError("Which task? None was given.", "Name one: bert finetune glue/sst2; `bert tasks` lists them.")
+    setup = _prepare(config)
+    if config.processes > 1 and not is_launched() and not config.dry_run:
+        return launch("finetune", config, folder.path)
+    accelerator = make_accelerator(config.precision, config.track)
+    plan = _plan(setup)
+    _show_card(setup, plan, accelerator)
+    if config.dry_run:
+        return TrainingResult("", "", setup.task.name, 0, 0.0, [], {}, plan.seed)
+    return _train(setup, plan, accelerator, folder)
+
+
+def _run_name(task: str) -> str:
+    return Path(task).stem.split(".")[0] if Path(task).suffix else task.replace("/", "-").lower()
+
+
+def _prepare(config: FinetuneConfig) -> _Setup:
+    columns = {"text": config.text, "text_pair": config.text_pair, "label": config.label}
+    source = find_source(config.task, config.data_dir, columns, config.kind, config.seed)
+    task = source.task
+    if task.warning:
+        logger.info("note on %s: %s", task.name, task.warning)
+    start = _start(config)
+    tokenizer = load_tokenizer(config.tokenizer or (newest_vocabulary() if start == "scratch" else start))
+    rules = WindowRules(
+        config.max_seq_length or task.max_seq_length, config.doc_stride,
+        config.max_query_length if task.kind == "span" else 0,
+    )  # fmt: skip
+    train = read_split(source, "train", training=True, limit=config.limit)
+    dev = [read_split(source, split) for split in _dev_splits(source)]
+    model = _model(start, config, task, tokenizer)
+    check_vocabulary(model, tokenizer)
+    check_length(model, rules.max_seq_length)
+    encoded = encode_split(task, train, tokenizer, rules, training=True)
+    return _Setup(
+        config,
+        source,
+        start,
+        encoded,
+        [encode_split(task, part, tokenizer, rules) for part in dev],
+        tokenizer,
+        model,
+        rules,
+    )
+
+
+def _start(config: FinetuneConfig) -> str:
+    """What to start from: as given, else the newest pre-trained run."""
+    if config.from_ == "scratch":
+        if not config.size:
+            raise UserError("--from scratch needs a size.", "Give one: --size tiny")
+        return "scratch"
+    if config.from_:
+        return resolve_model(config.from_)
+    runs = find_runs("pretrain", finished=True)
+    if not runs:
+        raise UserError(
+            "There is no pre-trained model here yet.",
+            "Make one: bert pretrain --size tiny; or give --from a model, or --from scratch --size tiny.",
+        )
+    logger.info("starting from %s (the newest pre-trained run)", runs[0].path)
+    return str(runs[0].model)
+
+
+def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece) -> PreTrainedModel:
+    labels = {}
+    if task.kind == "classify":
+        names = dict(enumerate(task.labels))
+        labels = {"num_labels": len(names), "id2label": names, "label2id": {name: i for i, name in names.items()}}
+    elif task.kind == "regress":
+        labels = {"num_labels": 1, "problem_type": "regression"}
+    if start == "scratch":
+        return build_model(task.kind, str(config.size), tokenizer, labels, config.seed)
+    return load_model(task.kind, start, labels, config.seed)
+
+
+def _dev_splits(source: Source) -> list[str]:
+    """The dev splits that are there: a second one, such as MNLI's mismatched, may be missing."""
+    if source.own_file or source.data_dir is None:
+        return ["dev"] if source.own_file else list(source.task.dev_splits)
+    first, *others = source.task.dev_splits
+    there = [split for split in others if any(Path(source.data_dir).glob(source.task.files.splits[split] + "*"))]
+    for split in set(others) - set(there):
+        logger.info("there is no %s split in %s; scored without it", split, source.data_dir)
+    return [first, *there]
+
+
+def _plan(setup: _Setup) -> Plan:
+    """Steps as the original counts them: from examples, not windows, rounded down."""
+    config, task = setup.config, setup.task
+    batch_size, epochs = (
+        config.batch_size or task.batch_size,
+        config.epochs if config.epochs is not None else task.epochs,
+    )
+    steps = max(1, int(len(setup.train) / batch_size * epochs))
+    return Plan(
+        steps=steps,
+        learning_rate=config.learning_rate if config.learning_rate is not None else task.learning_rate,
+        warmup_steps=int(steps * config.warmup_proportion),
+        optimizer=config.optimizer,
+        seed=config.seed,
+        save_steps=config.save_steps,
+        log_steps=config.log_steps or max(1, min(100, steps // 50)),
+        eval_steps=max(1, math.ceil(steps / max(1, round(epochs)))),
+    )
+
+
+def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
+    logger.info(
+        "%s from %s, %.1f M parameters on %s", setup.task.name, setup.start, setup.model.num_parameters() / 1e6,
+        describe_device(accelerator, setup.config.precision),
+    )  # fmt: skip
+    if setup.task.kind == "classify" and setup.train.texts is not None:
+        counts = Counter(setup.train.texts.labels).most_common()
+        shown = ", ".join(f"{name} {count}" for name, count in counts[:6])
+        logger.info("labels: %s%s", shown, f" and {len(counts) - 6} more" if len(counts) > 6 else "")
+    logger.info("%s", plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))
+
+
+def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
+    config, task = setup.config, setup.task
+    assert setup.train.features is not None
+    batches = TrainingBatches(
+        setup.train.features, config.batch_size or task.batch_size, config.seed,
+        micro_batch_tokens(config.micro_batch_tokens), accelerator.process_index, accelerator.num_processes,
+    )  # fmt: skip
+    enter(folder, "finetune", config, _resolved(setup, plan), accelerator)
+    objective = Objective(setup.model, task.kind)
+    training = Training(objective, batches, plan, folder, accelerator)
+    if config.resume:
+        training.resume()
+    dtype = resolve_precision(config.precision)
+    scorer = Scorer(task, training.model, setup.tokenizer, setup.rules, accelerator.device, dtype)
+
+    def evaluate(step: int) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        for part in setup.dev:
+            records = scorer.predict(part)
+            prefix = "" if part is setup.dev[0] else f"{part.split}_"
+            metrics |= {prefix + name: value for name, value in score(task, part, records).items()}
+            if part is setup.dev[0]:
+                first = records
+        _keep_best(training, setup, metrics, first)
+        return metrics
+
+    history = training.run(evaluate)
+    result = TrainingResult(
+        str(folder.path), str(folder.model), task.name, history.steps, history.tokens_per_second,
+        [round(loss, 4) for loss in history.losses], history.best["metrics"] if history.best else {}, config.seed, "dev",
+    )  # fmt: skip
+    if accelerator.is_main_process:
+        note = f"Scores are of the best checkpoint on dev, step {history.best['step']:,} of {history.steps:,}."
+        write_reports(folder, result, [note, *([task.warning] if task.warning else [])])
+        folder.unlock()
+    accelerator.end_training()
+    return result
+
+
+def _resolved(setup: _Setup, plan: Plan) -> dict[str, Any]:
+    """What was filled in, for config.yaml."""
+    config, task = setup.config, setup.task
+    found = {key: str(value) for key, value in task.files.columns.items()} if setup.source.own_file else {}
+    return {
+        "task": task.name, "from": setup.start, "data_dir": setup.source.data_dir, **found, "kind": task.kind,
+        "batch_size": config.batch_size or task.batch_size, "learning_rate": plan.learning_rate,
+        "epochs": config.epochs if config.epochs is not None else task.epochs, "max_seq_length": setup.rules.max_seq_length,
+        "best_by": task.metrics[0],
+    }  # fmt: skip
+
+
+def _keep_best(training: Training, setup: _Setup, metrics: dict[str, float], records: list[Record]) -> None:
+    """Save the model and its predictions if no earlier checkpoint scored as much."""
+    name = setup.task.metrics[0]
+    best = training.history.best
+    if best and metrics[name] <= best["metrics"][name]:
+        return
+    training.history.best = {"step": training.history.steps, "metrics": metrics}
+    part = training.folder.path / ".model.part"
+    save_model(training.model.model, setup.tokenizer, part)
+    training.folder.replace_model(part)
+    write_predictions(training.folder, setup.task, records)
+
+
+def write_predictions(folder: RunFolder, task: Task, records: list[Record]) -> None:
+    """Write the predictions of the dev set: JSON lines, or the official files of SQuAD."""
+    if task.kind != "span":
+        folder.write("predictions.jsonl", "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
+        return
+    answers = [record["answer_object"] for record in records]
+    n_best = {
+        answer.id: [
+            {"text": c.text, "probability": c.probability, "start_logit": c.start_logit, "end_logit": c.end_logit}
+            for c in answer.n_best
+        ]
+        for answer in answers
+    }
+    folder.write("predictions.json", json.dumps({answer.id: answer.text for answer in answers}, indent=4) + "\n")
+    folder.write("nbest_predictions.json", json.dumps(n_best, indent=4) + "\n")
+    if task.name == "squad_v2":
+        odds = {answer.id: answer.null_odds for answer in answers if answer.null_odds is not None}
+        folder.write("null_odds.json", json.dumps(odds, indent=4) + "\n")

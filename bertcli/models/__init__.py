@@ -1,0 +1,1 @@
+"""BERT models: built, loaded, saved and run without padding."""

@@ -1,0 +1,117 @@
+"""What each kind of task reads off the encoder, and the loss it trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+from transformers import PreTrainedModel
+
+from bertcli.data.batches import PackedBatch
+from bertcli.models.packed import encode
+
+# T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels, S the longest sequence
+
+Outputs = dict[str, Tensor]
+Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
+Losses = Callable[[Outputs, PackedBatch], Outputs]
+
+
+def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Vocabulary logits at the masked positions only, [M, V], and next-sentence logits, [N, 2]."""
+    hidden = encode(model, batch)  # [T, H]
+    masked = hidden[batch.labels["masked_lm_positions"]]  # [M, H]
+    return {
+        "masked_lm": model.cls.predictions(masked),
+        "next_sentence": model.cls.seq_relationship(_pooled(model, hidden, batch)),
+    }
+
+
+def classification_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Label logits, [N, C]."""
+    pooled = _pooled(model, encode(model, batch), batch)  # [N, H]
+    return {"logits": model.classifier(model.dropout(pooled))}
+
+
+def span_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Start and end logits of every token, a row a sequence, [N, S]; what lies beyond a sequence is -inf."""
+    hidden = encode(model, batch)
+    logits = model.qa_outputs(hidden).float()  # [T, 2]
+    start, end = (_unpack(logits[:, side], batch) for side in (0, 1))
+    return {"start": start, "end": end}
+
+
+def _pooled(model: PreTrainedModel, hidden: Tensor, batch: PackedBatch) -> Tensor:
+    """The pooler on [CLS] of each sequence, [N, H]."""
+    pooled: Tensor = model.base_model.pooler(hidden[batch.first_tokens][:, None])
+    return pooled
+
+
+def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:
+    rows = torch.repeat_interleave(
+        torch.arange(len(batch.lengths), device=values.device), torch.tensor(batch.lengths, device=values.device)
+    )
+    padded = values.new_full((len(batch.lengths), max(batch.lengths)), -torch.inf)
+    return padded.index_put((rows, batch.position_ids), values)  # [N, S]
+
+
+def pretraining_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """Summed cross entropies: over masked tokens, and over sequences."""
+    return {
+        "masked_lm": cross_entropy(outputs["masked_lm"].float(), batch.labels["masked_lm_ids"], reduction="sum"),
+        "next_sentence": cross_entropy(
+            outputs["next_sentence"].float(), batch.labels["next_sentence_labels"], reduction="sum"
+        ),
+    }
+
+
+def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """The masked-LM part alone, for data without next sentences."""
+    return {"masked_lm": pretraining_losses(outputs, batch)["masked_lm"]}
+
+
+def classification_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """Summed cross entropy over sequences."""
+    return {"loss": cross_entropy(outputs["logits"].float(), batch.labels["labels"], reduction="sum")}
+
+
+def regression_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """Summed squared error over sequences."""
+    return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
+
+
+def span_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """Half of the summed cross entropies of start and end (run_squad.py)."""
+    start = cross_entropy(outputs["start"], batch.labels["start_positions"], reduction="sum")
+    end = cross_entropy(outputs["end"], batch.labels["end_positions"], reduction="sum")
+    return {"loss": (start + end) / 2}
+
+
+HEADS: dict[str, tuple[Head, Losses]] = {
+    "pretrain": (pretraining_outputs, pretraining_losses),
+    "masked_lm": (pretraining_outputs, masked_lm_losses),
+    "classify": (classification_outputs, classification_losses),
+    "regress": (classification_outputs, regression_losses),
+    "span": (span_outputs, span_losses),
+}
+
+
+class Objective(nn.Module):
+    """A model with its loss: a packed batch in, summed losses out. This is what Accelerate wraps."""
+
+    def __init__(self, model: PreTrainedModel, kind: str) -> None:
+        super().__init__()
+        self.model = model
+        self.kind = kind
+
+    def forward(self, batch: PackedBatch) -> Outputs:
+        """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""
+        outputs, losses = HEADS[self.kind]
+        return losses(outputs(self.model, batch), batch)
+
+    @torch.no_grad()
+    def outputs(self, batch: PackedBatch) -> Outputs:
+        """What the head says, without a loss."""
+        return HEADS[self.kind][0](self.model, batch)

@@ -1,0 +1,153 @@
+"""Models built by size, loaded with one sentence about it, saved in transformers' format."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForPreTraining,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    PreTrainedModel,
+)
+from transformers import logging as transformers_logging
+
+from bertcli.data.tokenization import WordPiece
+from bertcli.errors import UserError, unknown
+from bertcli.models.packed import PACKED
+from bertcli.models.sizes import SIZES
+
+logger = logging.getLogger("bertcli")
+transformers_logging.set_verbosity_error()
+transformers_logging.disable_progress_bar()
+
+MODEL_CLASSES: dict[str, Any] = {
+    "pretrain": AutoModelForPreTraining,
+    "classify": AutoModelForSequenceClassification,
+    "regress": AutoModelForSequenceClassification,
+    "span": AutoModelForQuestionAnswering,
+}
+INITIALIZER_RANGE = 0.02
+
+
+def build_model(kind: str, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int) -> PreTrainedModel:
+    """Build a BERT with new weights: tanh GELU, LayerNorm eps 1e-12, truncated normal, as modeling.py has them."""
+    if size not in SIZES:
+        raise unknown("size", size, SIZES, "`bert sizes` lists them.")
+    chosen = SIZES[size]
+    config = BertConfig(
+        vocab_size=tokenizer.size,
+        hidden_size=chosen.hidden,
+        num_hidden_layers=chosen.layers,
+        num_attention_heads=chosen.heads,
+        intermediate_size=4 * chosen.hidden,
+        hidden_act="gelu_pytorch_tanh",
+        layer_norm_eps=1e-12,
+        pad_token_id=tokenizer.special("pad"),
+        attn_implementation=PACKED,
+        **labels,
+    )
+    torch.manual_seed(seed)
+    model: PreTrainedModel = MODEL_CLASSES[kind].from_config(config, attn_implementation=PACKED)
+    initialize(model, {name for name, _ in model.named_parameters()})
+    return model
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, names: set[str]) -> None:
+    """Draw the named weights as the original does: normal of 0.02 cut at two deviations; biases 0, LayerNorm 1 and 0."""
+    for name, parameter in model.named_parameters():
+        if name not in names:
+            continue
+        if "LayerNorm" in name and name.endswith("weight"):
+            nn.init.ones_(parameter)
+        elif parameter.dim() == 1:
+            nn.init.zeros_(parameter)
+        else:
+            deviation = INITIALIZER_RANGE
+            nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
+
+
+def load_model(kind: str, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
+    """Load a model for a kind of task from a folder or the Hub; weights that are missing are drawn by `seed`.
+
+    Raises:
+        UserError: if there is no such model, or it cannot be opened.
+    """
+    _check_labels(kind, source, labels)
+    torch.manual_seed(seed)
+    try:
+        model, info = MODEL_CLASSES[kind].from_pretrained(
+            source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32, **(labels or {})
+        )
+    except (OSError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"The model `{source}` cannot be opened: {first}", "Give --from or --model a run, a folder or a Hub name."
+        ) from None
+    missing = set(info["missing_keys"])
+    initialize(model, missing)
+    logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"])))
+    return cast(PreTrainedModel, model)
+
+
+def _check_labels(kind: str, source: str, labels: dict[str, Any] | None) -> None:
+    """A checkpoint with a head for other labels would keep its head silently; ours says so instead."""
+    if kind not in ("classify", "regress") or labels is None or not (Path(source) / "config.json").exists():
+        return
+    config = AutoConfig.from_pretrained(source)
+    if "SequenceClassification" in (config.architectures or [""])[0] and config.num_labels != labels["num_labels"]:
+        raise UserError(
+            f"The model `{source}` has {config.num_labels} labels, the task {labels['num_labels']}.",
+            "Start from the pre-trained run instead: --from RUN",
+        )
+
+
+def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str]) -> str:
+    new = f"; new: {_modules(missing)}" if missing else ""
+    left = f"; left out: {_modules(unexpected)}" if unexpected else ""
+    return f"loaded {source} ({model.num_parameters() / 1e6:.1f} M parameters){new}{left}"
+
+
+def _modules(names: set[str]) -> str:
+    return ", ".join(sorted({name.rsplit(".", 1)[0] for name in names}))
+
+
+def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> None:
+    """Write weights (safetensors), configuration and tokenizer, as `from_pretrained` reads them."""
+    model.save_pretrained(folder)
+    tokenizer.save(folder, model.config.max_position_embeddings)
+
+
+def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece) -> None:
+    """Refuse a vocabulary that the embedding has no rows for.
+
+    Raises:
+        UserError: naming both sizes.
+    """
+    rows = model.config.vocab_size
+    if tokenizer.size > rows:
+        raise UserError(
+            f"The vocabulary `{tokenizer.source}` has {tokenizer.size:,} tokens, the model {rows:,}: it does not fit.",
+            "Use the model's own vocabulary, or start from scratch: --from scratch --size tiny",
+        )
+
+
+def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
+    """Refuse inputs longer than the model has positions.
+
+    Raises:
+        UserError: naming both lengths.
+    """
+    positions = model.config.max_position_embeddings
+    if max_seq_length > positions:
+        raise UserError(
+            f"--max-seq-length {max_seq_length} is beyond the model's {positions} positions.",
+            f"Give --max-seq-length {positions} or less.",
+        )

@@ -1,0 +1,227 @@
+"""Train a BERT on masked words and next sentences."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from bertcli.config import PretrainConfig
+from bertcli.data.batches import TrainingBatches, evaluation_batches
+from bertcli.data.shards import PretrainingExamples, load_pretraining_examples
+from bertcli.data.tokenization import load_tokenizer
+from bertcli.errors import UserError
+from bertcli.models.heads import Objective
+from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
+from bertcli.reports.model_card import write_reports
+from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens
+from bertcli.training.launch import is_launched, launch
+from bertcli.training.loop import History, Plan, Training
+from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder, resolve_model
+from bertcli.training.start import begin, enter
+
+logger = logging.getLogger("bertcli")
+EVALUATION_ROWS = 800  # of the training data, as run_pretraining.py's 100 batches of 8, where there is no held-out data
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """Everything a pre-training run needs, checked before its folder is made."""
+
+    config: PretrainConfig
+    examples: PretrainingExamples
+    held_out: PretrainingExamples
+    objective: Objective
+
+
+def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
+    """Pre-train a BERT on the instances of `bert make-pretraining-data` and write a run folder.
+
+    The masked-LM loss is the mean over the masked tokens of the whole global batch, the next-sentence loss the mean
+    over its pairs; their sum is minimised (run_pretraining.py).
+
+    Raises:
+        UserError: if there is no data, or the vocabulary or the length does not fit the model.
+        Interrupted: after Ctrl-C, the checkpoint saved.
+    """
+    asked = PretrainConfig.build(config, options)
+    config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
+    setup = _prepare(config)
+    if config.processes > 1 and not is_launched() and not config.dry_run:
+        return launch("pretrain", config, folder.path)
+    accelerator = make_accelerator(config.precision, config.track, unused=not setup.examples.has_next_sentence)
+    plan = _plan(config)
+    _show_card(setup, plan, accelerator)
+    if config.dry_run:
+        return TrainingResult("", "", "pretraining", 0, 0.0, [], {}, plan.seed)
+    return _train(setup, plan, accelerator, folder)
+
+
+def _prepare(config: PretrainConfig) -> _Setup:
+    folder = config.data or _newest_data()
+    examples = load_pretraining_examples(folder, config.seed)
+    logger.info("data: %s%s", folder, "" if config.data else " (the newest here)")
+    tokenizer = examples.tokenizer
+    if config.tokenizer and load_tokenizer(config.tokenizer).digest != tokenizer.digest:
+        raise UserError(
+            f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
+            f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
+        )
+    if config.batch_size < config.processes:
+        raise UserError(f"--batch-size {config.batch_size} is less than --processes.", "Give each process an instance.")
+    if config.from_ and config.from_ != "scratch":
+        source = resolve_model(config.from_)
+        model = load_model("pretrain", source, seed=config.seed)
+        _check_same_vocabulary(source, examples)
+    else:
+        model = build_model("pretrain", config.size, tokenizer, {}, config.seed)
+    check_vocabulary(model, tokenizer)
+    check_length(model, examples.max_seq_length)
+    held_out = (
+        load_pretraining_examples(config.eval_data, config.seed) if config.eval_data else examples.head(EVALUATION_ROWS)
+    )
+    if held_out.tokenizer.digest != tokenizer.digest:
+        raise UserError(
+            f"`{config.eval_data}` was made with another vocabulary than `{folder}`.", "Make both with one --tokenizer."
+        )
+    return _Setup(
+        config, examples, held_out, Objective(model, "pretrain" if examples.has_next_sentence else "masked_lm")
+    )
+
+
+def _newest_data() -> str:
+    found = sorted(Path().glob("*/manifest.json"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UserError("There is no pre-training data here yet.", "Make some: bert make-pretraining-data TEXT")
+    return str(found[-1].parent)
+
+
+def _check_same_vocabulary(source: str, examples: PretrainingExamples) -> None:
+    if (
+        Path(source).is_dir()
+        and (Path(source) / "vocab.txt").exists()
+        and load_tokenizer(source).digest != examples.tokenizer.digest
+    ):
+        raise UserError(
+            f"`{examples.folder}` was made with another vocabulary than the model `{source}` has.",
+            f"Make the data with the model's: bert make-pretraining-data TEXT --tokenizer {source}",
+        )
+
+
+def _plan(config: PretrainConfig) -> Plan:
+    """Fill in what was not given: the paper's warm-up, at most a tenth of the run; about fifty log lines."""
+    return Plan(
+        steps=config.steps,
+        learning_rate=config.learning_rate,
+        warmup_steps=config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10),
+        optimizer=config.optimizer,
+        seed=config.seed,
+        save_steps=config.save_steps,
+        log_steps=config.log_steps or max(1, min(100, config.steps // 50)),
+        eval_steps=config.eval_steps or config.steps,
+    )
+
+
+def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
+    config, rows = setup.config, len(setup.examples.lengths)
+    model = setup.objective.model
+    begun = config.from_ or f"new weights, {config.size}"
+    logger.info(
+        "model: %s, %.1f M parameters on %s",
+        begun,
+        model.num_parameters() / 1e6,
+        describe_device(accelerator, config.precision),
+    )
+    logger.info(
+        "%s instances, %.1f M tokens, %s masking; %s",
+        f"{rows:,}", setup.examples.manifest["tokens"] / 1e6, setup.examples.manifest["options"]["masking"],
+        plan.words(config.batch_size, rows),
+    )  # fmt: skip
+    if not config.eval_data:
+        logger.info(
+            "measured on %d rows of the training data, as the original does; --eval-data gives held-out text",
+            len(setup.held_out.lengths),
+        )
+
+
+def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
+    config = setup.config
+    batches = TrainingBatches(
+        setup.examples, config.batch_size, config.seed, micro_batch_tokens(config.micro_batch_tokens),
+        accelerator.process_index, accelerator.num_processes,
+    )  # fmt: skip
+    resolved = {"data": str(setup.examples.folder), "warmup_steps": plan.warmup_steps, "task": "pretraining"}
+    enter(folder, "pretrain", config, resolved, accelerator)
+    training = Training(setup.objective, batches, plan, folder, accelerator)
+
+    def measure(step: int) -> dict[str, float]:
+        return evaluate_pretraining(training.model, setup.held_out, accelerator.device)
+
+    if config.resume:
+        training.resume()
+    elif config.eval_steps and accelerator.is_main_process:
+        folder.log({"step": 0, "metrics": measure(0)})
+    history = training.run(measure)
+    return _finish(setup, training, folder, history)
+
+
+def _finish(setup: _Setup, training: Training, folder: RunFolder, history: History) -> TrainingResult:
+    result = TrainingResult(
+        str(folder.path), str(folder.model), "pretraining", history.steps, history.tokens_per_second,
+        [round(loss, 4) for loss in history.losses], history.metrics, setup.config.seed,
+    )  # fmt: skip
+    if training.accelerator.is_main_process:
+        part = folder.path / ".model.part"
+        save_model(training.model.model, setup.examples.tokenizer, part)
+        folder.replace_model(part)
+        write_reports(folder, result)
+        folder.unlock()
+    training.accelerator.end_training()
+    return result
+
+
+@torch.no_grad()
+def evaluate_pretraining(
+    objective: Objective, examples: PretrainingExamples, device: torch.device, tokens: int = 8192
+) -> dict[str, float]:
+    """Masked-LM and next-sentence accuracy (times 100) and loss, beside what guessing gives.
+
+    `most_frequent_token_accuracy` is the score of always answering the token most frequent in the data;
+    `majority_next_sentence_accuracy` that of always giving the commoner of the two labels.
+    """
+    objective.eval()
+    sums = dict.fromkeys(
+        ("masked_lm", "next_sentence", "lm_right", "ns_right", "masks", "pairs", "frequent", "random"), 0.0
+    )
+    frequent = examples.manifest["most_frequent_token"]["id"]
+    for batch in evaluation_batches(examples, tokens):
+        batch = batch.to(device)
+        outputs = objective.outputs(batch)
+        ids, labels = batch.labels["masked_lm_ids"], batch.labels["next_sentence_labels"]
+        cross_entropy = torch.nn.functional.cross_entropy
+        sums["masked_lm"] += float(cross_entropy(outputs["masked_lm"].float(), ids, reduction="sum"))
+        sums["next_sentence"] += float(cross_entropy(outputs["next_sentence"].float(), labels, reduction="sum"))
+        sums["lm_right"] += int((outputs["masked_lm"].argmax(-1) == ids).sum())
+        sums["ns_right"] += int((outputs["next_sentence"].argmax(-1) == labels).sum())
+        sums["frequent"] += int((ids == frequent).sum())
+        sums["random"] += int(labels.sum())
+        sums["masks"] += len(ids)
+        sums["pairs"] += len(labels)
+    masks, pairs = sums["masks"], sums["pairs"]
+    metrics = {
+        "masked_lm_accuracy": 100 * sums["lm_right"] / masks,
+        "masked_lm_loss": sums["masked_lm"] / masks,
+        "most_frequent_token_accuracy": 100 * sums["frequent"] / masks,
+    }
+    if examples.has_next_sentence:
+        metrics |= {
+            "next_sentence_accuracy": 100 * sums["ns_right"] / pairs,
+            "next_sentence_loss": sums["next_sentence"] / pairs,
+            "majority_next_sentence_accuracy": 100 * max(sums["random"], pairs - sums["random"]) / pairs,
+        }
+    return {name: round(value, 4) for name, value in metrics.items()}

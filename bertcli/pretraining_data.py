@@ -1,0 +1,340 @@
+"""Turn text into masked-LM and next-sentence instances, a shard at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertcli.config import MakePretrainingDataConfig
+from bertcli.data.documents import find_text_files, read_documents
+from bertcli.data.draws import Draws
+from bertcli.data.masking import MaskingRules
+from bertcli.data.next_sentence import Document, InstanceRules, Instances, make_instances, reorder
+from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.training.progress import Progress
+
+logger = logging.getLogger("bertcli")
+BYTES_PER_SHARD = 8_000_000
+ROWS_PER_GROUP = 8192
+SPOOL_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class PretrainingData:
+    """What `make_pretraining_data` made: a folder with a manifest and Parquet shards."""
+
+    out: str
+    instances: int
+    tokens: int
+    documents: int
+    random_next: int
+    masked_tokens: int
+    shards: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as `--json` prints it."""
+        return asdict(self)
+
+
+def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **options: Any) -> PretrainingData:
+    """Write the instances of `text` to the folder `out`, one a row, as create_pretraining_data.py makes them.
+
+    With one shard and static masking the rows, their order and the generator's state afterwards are the original's.
+    With more, documents are dealt to the shards in turn and each shard is made alone, from `seed` + its number.
+    Interrupted and run again, it goes on with the shards that are finished.
+    """
+    config = MakePretrainingDataConfig.build(text, options)
+    started = time.perf_counter()
+    files = find_text_files(config.text)
+    tokenizer = load_tokenizer(config.tokenizer or newest_vocabulary(), config.cased)
+    logger.info(
+        "vocabulary: %s, %s tokens%s",
+        tokenizer.source,
+        f"{tokenizer.size:,}",
+        "" if config.tokenizer else " (the newest here)",
+    )
+    out = Path(config.out)
+    request = _request(config, files, tokenizer)
+    if _is_complete(out, request, config.overwrite):
+        manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+        logger.info("%s is complete already: the same text, vocabulary and options", out)
+        return _result(out, manifest, started)
+    shards = config.shards or max(1, round(sum(path.stat().st_size for path in files) / BYTES_PER_SHARD))
+    logger.info("text: %d files, %.1f MB, to %d shards", len(files), sum(p.stat().st_size for p in files) / 1e6, shards)
+    if config.dry_run:
+        return PretrainingData(str(out), 0, 0, 0, 0, 0, shards, 0.0)
+
+    part = out.with_name(f".{out.name}.part")
+    documents = _spool(files, part, shards, request, config)
+    rules = _rules(config, tokenizer)
+    counts = list(_make_shards(part, shards, tokenizer, rules, config))
+    manifest = _manifest(request, counts, documents, shards, tokenizer)
+    tokenizer.save(part / "tokenizer", config.max_seq_length)
+    shutil.rmtree(part / "spool")
+    for finished in part.glob("*.json"):
+        finished.unlink()
+    (part / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if out.exists():
+        shutil.rmtree(out)
+    part.rename(out)
+    return _result(out, manifest, started)
+
+
+def newest_vocabulary() -> str:
+    """The vocabulary folder that was written last, here."""
+    found = sorted(Path().glob("*/vocab.txt"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise UserError("There is no vocabulary here yet.", "Make one: bert build-vocab TEXT, or give --tokenizer.")
+    return str(found[-1].parent)
+
+
+def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
+    """What decides the instances: the same request gives the same folder."""
+    own = {"text", "tokenizer", "cased", "out", "workers", "overwrite"}
+    options = {name: value for name, value in config.values().items() if name not in own}
+    texts = [{"name": path.name, "bytes": path.stat().st_size, "modified": path.stat().st_mtime_ns} for path in files]
+    return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
+
+
+def _is_complete(out: Path, request: dict[str, Any], overwrite: bool) -> bool:
+    if not out.exists():
+        return False
+    if not out.is_dir() or (any(out.iterdir()) and not (out / "manifest.json").exists()):
+        raise UserError(f"`{out}` exists and is not a folder of pre-training data.", "Give another: --out NEW-FOLDER")
+    if not (out / "manifest.json").exists():
+        return False
+    made = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    if all(made.get(key) == request[key] for key in ("options", "text", "tokenizer_digest")):
+        return True
+    if overwrite:
+        return False
+    raise UserError(
+        f"`{out}` holds data of other text, vocabulary or options.",
+        "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite",
+    )
+
+
+def _rules(config: MakePretrainingDataConfig, tokenizer: WordPiece) -> InstanceRules:
+    masking = MaskingRules.of(tokenizer, config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
+    return InstanceRules(
+        config.max_seq_length, config.short_seq_prob, config.next_sentence, config.masking == "static", masking
+    )
+
+
+def _spool(
+    files: list[Path], part: Path, shards: int, request: dict[str, Any], config: MakePretrainingDataConfig
+) -> int:
+    """Deal the documents to a text file for each shard; return how many there are.
+
+    Reads all text once before any instance is made, so that a bad line is found in seconds, and memory holds a
+    document, never the corpus.
+    """
+    wanted = {**request, "shards": shards}
+    if (part / "request.json").exists():
+        begun = json.loads((part / "request.json").read_text(encoding="utf-8"))
+        if {key: begun[key] for key in wanted} == wanted:
+            logger.info("going on with %d finished shards in %s", len(list(part.glob("*.json"))) - 1, part)
+            return int(begun["documents"])
+    shutil.rmtree(part, ignore_errors=True)
+    (part / "spool").mkdir(parents=True)
+    try:
+        documents = _deal(read_documents(files, config.join_files), part / "spool", shards)
+        _check_documents(documents, shards)
+    except UserError:
+        shutil.rmtree(part)
+        raise
+    (part / "request.json").write_text(json.dumps({**wanted, "documents": documents}), encoding="utf-8")
+    return documents
+
+
+def _deal(documents: Iterable[list[str]], folder: Path, shards: int) -> int:
+    buffers = [""] * shards
+    count = 0
+    for count, document in enumerate(documents, start=1):
+        shard = (count - 1) % shards
+        buffers[shard] += "\n".join(document) + "\n\n"
+        if len(buffers[shard]) > SPOOL_BYTES:
+            _append(folder, shard, buffers)
+    for shard in range(shards):
+        _append(folder, shard, buffers)
+    return count
+
+
+def _append(folder: Path, shard: int, buffers: list[str]) -> None:
+    with (folder / f"{shard:05}.txt").open("a", encoding="utf-8", newline="\n") as file:
+        file.write(buffers[shard])
+    buffers[shard] = ""
+
+
+def _check_documents(documents: int, shards: int) -> None:
+    if documents == 0:
+        raise UserError("The text files hold blank lines only.", "Name files with text in them.")
+    if documents < shards:
+        raise UserError(f"{documents} documents cannot fill {shards} shards.", f"Give --shards {documents} or less.")
+    if documents == 1:
+        logger.info("one document: no blank line in the text, so a random next sentence comes from the same document")
+
+
+def _make_shards(
+    part: Path, shards: int, tokenizer: WordPiece, rules: InstanceRules, config: MakePretrainingDataConfig
+) -> Iterator[dict[str, Any]]:
+    """Make the shards that are not finished, on several cores; yield the counts of every shard."""
+    unfinished = [shard for shard in range(shards) if not (part / f"shard-{shard:05}.json").exists()]
+    sizes = {shard: (part / "spool" / f"{shard:05}.txt").stat().st_size for shard in unfinished}
+    workers = min(config.workers or os.cpu_count() or 1, len(unfinished) or 1)
+    job = _Job(part, tokenizer.vocab, tokenizer.cased, rules, config.dupe_factor, config.seed)
+    with Progress("making instances", total=sum(sizes.values()), unit="B") as progress:
+        for shard in _in_parallel(job, unfinished, workers):
+            progress.advance(sizes[shard])
+    for shard in range(shards):
+        yield json.loads((part / f"shard-{shard:05}.json").read_text(encoding="utf-8"))
+
+
+def _in_parallel(job: _Job, shards: list[int], workers: int) -> Iterator[int]:
+    if workers == 1:
+        yield from (make_shard(job, shard) for shard in shards)
+        return
+    from joblib import Parallel, delayed
+
+    yield from Parallel(n_jobs=workers, return_as="generator_unordered")(delayed(make_shard)(job, s) for s in shards)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a worker needs to make any shard."""
+
+    folder: Path
+    vocab: dict[str, int]
+    cased: bool
+    rules: InstanceRules
+    dupe_factor: int
+    seed: int
+
+
+def make_shard(job: _Job, shard: int) -> int:
+    """Make one shard from its spooled text: a Parquet file and, last, a JSON file with its counts."""
+    tokenizer = WordPiece(job.vocab, job.cased, "")
+    documents = list(_tokenize(job.folder / "spool" / f"{shard:05}.txt", tokenizer))
+    draws = Draws(job.seed + shard)
+    instances, order = make_instances(documents, job.rules, job.dupe_factor, draws)
+    path = job.folder / f"shard-{shard:05}.parquet"
+    _write_parquet(path, instances, order, tokenizer.size, job.rules.static_masking)
+    counts = _counts(instances, draws, tokenizer.size)
+    (job.folder / f"shard-{shard:05}.json").write_text(json.dumps({"file": path.name, **counts}), encoding="utf-8")
+    return shard
+
+
+def _tokenize(path: Path, tokenizer: WordPiece) -> Iterator[Document]:
+    """Yield documents as ids; a line without tokens is no segment, a document without segments no document."""
+    for lines in read_documents([path]):
+        document = [ids for ids in tokenizer.encode_ids(lines) if ids]
+        if document:
+            yield document
+
+
+def _write_parquet(path: Path, instances: Instances, order: list[int], vocab_size: int, static: bool) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    small = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
+    schema = [
+        ("input_ids", pa.list_(small)),
+        ("token_type_ids", pa.list_(pa.uint8())),
+        ("next_sentence_label", pa.uint8()),
+    ]
+    if static:
+        schema += [("masked_lm_positions", pa.list_(pa.uint16())), ("masked_lm_ids", pa.list_(small))]
+    part = path.with_suffix(".part")
+    with pq.ParquetWriter(part, pa.schema(schema), compression="zstd", use_dictionary=False) as writer:
+        for start in range(0, len(order), ROWS_PER_GROUP):
+            rows = order[start : start + ROWS_PER_GROUP]
+            writer.write_table(_table(instances, rows, pa.schema(schema), static))
+    part.rename(path)
+
+
+def _table(instances: Instances, rows: list[int], schema: Any, static: bool) -> Any:
+    """The chosen rows as an Arrow table."""
+    import pyarrow as pa
+
+    def ragged(values: Any, counts: Any, name: str) -> Any:
+        flat, offsets = reorder(values, counts, rows)
+        kind = schema.field(name).type
+        return pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(flat.astype(kind.value_type.to_pandas_dtype())), type=kind
+        )
+
+    lengths, first = np.asarray(instances.lengths)[rows], np.asarray(instances.first_lengths)[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    types = (inside >= np.repeat(first, lengths)).astype(np.uint8)
+    columns = {
+        "input_ids": ragged(instances.input_ids, instances.lengths, "input_ids"),
+        "token_type_ids": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(types)),
+        "next_sentence_label": pa.array(np.asarray(instances.next_sentence_labels)[rows]),
+    }
+    if static:
+        for name, values in (
+            ("masked_lm_positions", instances.masked_lm_positions),
+            ("masked_lm_ids", instances.masked_lm_ids),
+        ):
+            columns[name] = ragged(values, instances.masked_lm_counts, name)
+    return pa.table(columns, schema=schema)
+
+
+def _counts(instances: Instances, draws: Draws, vocab_size: int) -> dict[str, Any]:
+    ids = instances.masked_lm_ids if len(instances.masked_lm_ids) else instances.input_ids
+    return {
+        "instances": len(instances),
+        "tokens": len(instances.input_ids),
+        "random_next": sum(instances.next_sentence_labels),
+        "masked_tokens": len(instances.masked_lm_ids),
+        "rng_random_after": draws.random(),
+        "token_counts": np.bincount(np.asarray(ids, dtype=np.int64), minlength=vocab_size).tolist(),
+    }
+
+
+def _manifest(
+    request: dict[str, Any], counts: list[dict[str, Any]], documents: int, shards: int, tokenizer: WordPiece
+) -> dict[str, Any]:
+    """Sum up: options, tokenizer digest and counts; what stands by itself needs no other file."""
+    totals = {
+        key: sum(shard[key] for shard in counts) for key in ("instances", "tokens", "random_next", "masked_tokens")
+    }
+    if not totals["instances"]:
+        raise UserError("The text gives no instance: no line has a token in it.", "Check the text and the vocabulary.")
+    frequency = np.sum([shard.pop("token_counts") for shard in counts], axis=0)
+    frequency[[tokenizer.special("cls"), tokenizer.special("sep")]] = 0
+    most = int(frequency.argmax())
+    return {
+        **request,
+        "vocab_size": tokenizer.size,
+        "cased": tokenizer.cased,
+        "documents": documents,
+        **totals,
+        "most_frequent_token": {"id": most, "token": tokenizer.tokens[most]},
+        "shards": counts,
+    }
+
+
+def _result(out: Path, manifest: dict[str, Any], started: float) -> PretrainingData:
+    counts = {key: manifest[key] for key in ("instances", "tokens", "documents", "random_next", "masked_tokens")}
+    result = PretrainingData(
+        str(out), **counts, shards=len(manifest["shards"]), seconds=round(time.perf_counter() - started, 2)
+    )
+    logger.info(
+        "%s: %s instances (%.1f M tokens, %.1f %% random next) of %s documents, %d shards, %.0f s",
+        out, f"{result.instances:,}", result.tokens / 1e6, 100 * result.random_next / result.instances,
+        f"{result.documents:,}", result.shards, result.seconds,
+    )  # fmt: skip
+    return result

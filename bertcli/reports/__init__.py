@@ -1,0 +1,1 @@
+"""Tables beside the paper, plots and the model card."""

@@ -1,0 +1,30 @@
+"""The curves of a run as pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def plot_run(metrics: list[dict[str, Any]], path: Path) -> None:
+    """Draw loss, learning rate and what was measured over the steps, to a PNG."""
+    from matplotlib.figure import Figure
+
+    logged = [line for line in metrics if "loss" in line]
+    measured = [line for line in metrics if "metrics" in line]
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot([line["step"] for line in logged], [line["loss"] for line in logged], color="tab:blue")
+    left.set(xlabel="step", ylabel="training loss")
+    rate = left.twinx()
+    rate.plot(
+        [line["step"] for line in logged], [line["learning_rate"] for line in logged], color="tab:gray", linewidth=0.8
+    )
+    rate.set_ylabel("learning rate")
+    for name in sorted({name for line in measured for name in line["metrics"] if "loss" not in name}):
+        points = [(line["step"], line["metrics"][name]) for line in measured if name in line["metrics"]]
+        right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+    right.set(xlabel="step", ylabel="%")
+    if measured:
+        right.legend(fontsize=7)
+    figure.savefig(path, dpi=110)

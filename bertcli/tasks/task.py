@@ -1,0 +1,47 @@
+"""What a task is: its data, labels, metrics and the paper's scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bertcli.config import Kind
+
+
+@dataclass(frozen=True)
+class Files:
+    """The official files of a task, relative to the data folder, and how their columns are laid out."""
+
+    splits: dict[str, str]  # split -> file
+    columns: dict[str, int | str]  # text, text_pair, label -> column number (of a TSV) or name (of a CSV)
+    header: bool = True
+    test_columns: dict[str, int | str] | None = None  # where the unlabelled test file is laid out otherwise
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as values. What differs between kinds of task is code: one function a kind."""
+
+    name: str
+    kind: Kind
+    files: Files
+    hub: tuple[str, str | None]  # dataset and subset on the Hub
+    metrics: tuple[str, ...]  # the first one chooses the best checkpoint
+    labels: tuple[str, ...] = ()  # as people read them, in the order of the ids
+    file_labels: tuple[str, ...] = ()  # as the files spell them, where they differ
+    hub_columns: tuple[str, ...] = ()  # text, text_pair
+    hub_splits: dict[str, str] = field(default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"})
+    dev_splits: tuple[str, ...] = ("dev",)
+    paper: dict[str, dict[str, float]] = field(default_factory=dict)  # split -> "size metric" -> score
+    max_seq_length: int = 128
+    batch_size: int = 32
+    learning_rate: float = 5e-5
+    epochs: float = 3.0
+    warning: str = ""
+
+    def paper_scores(self, split: str) -> dict[str, float]:
+        """The paper's scores for a split; where it only has test scores, those."""
+        return self.paper.get(split) or self.paper.get("test", {})
+
+    def paper_split(self, split: str) -> str:
+        """Which split the paper's scores are of."""
+        return split if split in self.paper else "test" if "test" in self.paper else ""

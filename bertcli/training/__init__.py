@@ -1,0 +1,1 @@
+"""The one loop that pre-training and fine-tuning share."""

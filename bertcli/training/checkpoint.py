@@ -1,0 +1,78 @@
+"""The state of a training run, saved whole and read without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bertcli.errors import UserError
+
+STATE = "state.json"
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, more: dict[str, Any]
+) -> None:
+    """Write weights and optimizer state after `step` updates; `more` is what the loop remembers.
+
+    state.json names the tensors' file and is replaced last, in one move: a kill leaves the old state or the new one.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {f"model.{name}": value for name, value in _unique(model)}
+    for index, slots in optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
+    name = f"step-{step}.safetensors"
+    part = folder / f".{name}.part"
+    save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, part)
+    part.replace(folder / name)
+    state_part = folder / f".{STATE}.part"
+    state_part.write_text(json.dumps({"step": step, "file": name, **more}), encoding="utf-8")
+    os.replace(state_part, folder / STATE)
+    for old in folder.glob("*step-*.safetensors*"):
+        if old.name != name:
+            old.unlink()
+
+
+def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Put the saved state into a model and its optimizer; return what the loop remembered, with `step`.
+
+    Raises:
+        UserError: if there is no checkpoint, or it is not of this model.
+    """
+    if not (folder / STATE).exists():
+        raise UserError(f"There is no checkpoint in `{folder}`.", "Start the run again without --resume.")
+    remembered: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    tensors = load_file(folder / remembered["file"])
+    with torch.no_grad():
+        for name, value in _unique(model):
+            saved = tensors.get(f"model.{name}")
+            if saved is None or saved.shape != value.shape:
+                raise UserError(
+                    f"The checkpoint in `{folder}` is not of this model (`{name}`).",
+                    "Resume with the options of the run.",
+                )
+            value.copy_(saved)
+    state = optimizer.state_dict()
+    state["state"] = _optimizer_slots(tensors)
+    optimizer.load_state_dict(state)
+    return remembered
+
+
+def _unique(model: nn.Module) -> list[tuple[str, Tensor]]:
+    """The parameters; tied ones once."""
+    return list(model.named_parameters())
+
+
+def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    slots: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        if key.startswith("optimizer."):
+            _, index, name = key.split(".", 2)
+            slots.setdefault(int(index), {})[name] = value
+    return slots

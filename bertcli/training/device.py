@@ -1,0 +1,60 @@
+"""Which device and precision a run uses, said in one line."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
+
+from bertcli.errors import UserError
+
+ACCELERATE_NAMES = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+CPU_MICRO_BATCH_TOKENS = 8192
+GPU_MICRO_BATCH_TOKENS = 65536
+
+
+def make_accelerator(precision: str, track: str | None = None, folder: str = "", unused: bool = False) -> Accelerator:
+    """Make the Accelerator of a run; `unused` weights are those that a loss may leave without a gradient."""
+    handlers = [DistributedDataParallelKwargs(find_unused_parameters=unused, gradient_as_bucket_view=True)]
+    try:
+        return Accelerator(
+            mixed_precision=ACCELERATE_NAMES[resolve_precision(precision)],
+            cpu=not torch.cuda.is_available() and not torch.backends.mps.is_available(),
+            log_with=track,
+            project_dir=folder or None,
+            kwargs_handlers=handlers,
+        )
+    except (ValueError, ImportError) as error:
+        raise UserError(
+            f"--track {track} cannot be used: {str(error).splitlines()[0]}", f"Install it: pip install {track}"
+        ) from None
+
+
+def resolve_precision(precision: str) -> str:
+    """bfloat16 on a GPU that has it, float32 elsewhere, unless one is asked for.
+
+    Raises:
+        UserError: for float16 without a GPU, where it is only emulated.
+    """
+    if precision == "float16" and not torch.cuda.is_available():
+        raise UserError("--precision float16 needs a GPU.", "Give --precision bfloat16 or float32.")
+    if precision != "auto":
+        return precision
+    return "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
+
+
+def micro_batch_tokens(asked: int | None) -> int:
+    """Tokens in one forward pass: as asked, else what suits the device."""
+    return asked or (GPU_MICRO_BATCH_TOKENS if torch.cuda.is_available() else CPU_MICRO_BATCH_TOKENS)
+
+
+def describe_device(accelerator: Accelerator, precision: str) -> str:
+    """The device for the card: its name, how many, and the precision."""
+    if accelerator.device.type == "cuda":
+        name = torch.cuda.get_device_name(accelerator.device)
+    else:
+        name = f"{accelerator.device.type}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    processes = f"{accelerator.num_processes} × " if accelerator.num_processes > 1 else ""
+    return f"{processes}{name}, {resolve_precision(precision)}"

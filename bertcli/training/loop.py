@@ -1,0 +1,235 @@
+"""The training loop of pre-training and fine-tuning."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from bertcli.data.batches import PackedBatch, TrainingBatches
+from bertcli.data.keyed import derive
+from bertcli.errors import Interrupted, RunError, UserError
+from bertcli.models.heads import Objective
+from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
+from bertcli.training.interruption import Interruption
+from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
+from bertcli.training.progress import Progress
+from bertcli.training.run_folder import RunFolder
+from bertcli.training.schedule import learning_rate_at
+
+logger = logging.getLogger("bertcli")
+UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
+
+Evaluate = Callable[[int], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to train, how fast to learn, and when to look up."""
+
+    steps: int
+    learning_rate: float
+    warmup_steps: int
+    optimizer: str
+    seed: int
+    save_steps: int
+    log_steps: int
+    eval_steps: int
+
+    def words(self, batch_size: int, rows: int) -> str:
+        """The plan in a line, for the card."""
+        return (
+            f"{batch_size} per step, {self.steps:,} steps ({self.steps * batch_size / rows:.2f} epochs), "
+            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} of warm-up, seed {self.seed}"
+        )
+
+
+@dataclass
+class History:
+    """What the loop remembers; saved with each checkpoint."""
+
+    losses: list[float] = field(default_factory=list)  # the mean of each log interval
+    metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
+    best: dict[str, Any] = field(default_factory=dict)
+    timed_tokens: int = 0
+    timed_seconds: float = 0.0
+    steps: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens a second over all processes, without the first steps."""
+        return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
+
+
+class Training:
+    """One run of the loop: `Training(...).run()` trains from the first step, or from a checkpoint, to the last."""
+
+    def __init__(
+        self, objective: Objective, batches: TrainingBatches, plan: Plan, folder: RunFolder, accelerator: Accelerator
+    ) -> None:
+        self.plan, self.folder, self.accelerator, self.batches = plan, folder, accelerator, batches
+        objective.to(accelerator.device)
+        self.optimizer = make_optimizer(objective, plan.optimizer)
+        self.objective, self.optimizer = accelerator.prepare(objective, self.optimizer)
+        self.history = History()
+        self._pending: list[torch.Tensor] = []  # losses since the last log line, not yet read from the device
+
+    @property
+    def model(self) -> Objective:
+        """The objective without what Accelerate wraps around it."""
+        inner: Objective = self.accelerator.unwrap_model(self.objective)
+        return inner
+
+    def resume(self) -> None:
+        """Go back to the last checkpoint of the run."""
+        inner = getattr(self.optimizer, "optimizer", self.optimizer)
+        remembered = load_checkpoint(self.folder.last, self.model, inner)
+        remembered.pop("file")
+        self.history = History(steps=remembered.pop("step"), **remembered)
+        if self.history.steps >= self.plan.steps:
+            raise UserError(
+                f"The run in `{self.folder.path}` has made its {self.plan.steps:,} steps already.",
+                f"Make more: --resume --out {self.folder.path} --steps {2 * self.plan.steps}",
+            )
+        logger.info("going on after step %s", f"{self.history.steps:,}")
+        if self.accelerator.is_main_process:
+            self.folder.forget_after(self.history.steps)
+
+    def run(self, evaluate: Evaluate | None = None) -> History:
+        """Train to the last step; `evaluate` is called every `eval_steps` steps and at the end.
+
+        Raises:
+            Interrupted: after Ctrl-C, the checkpoint saved.
+            RunError: if the loss is no longer a number.
+        """
+        plan, history = self.plan, self.history
+        first = history.steps
+        with (
+            Interruption() as interruption,
+            ThreadPoolExecutor(1) as ahead,
+            Progress("training", plan.steps) as progress,
+        ):
+            progress.start_at(first)
+            coming = ahead.submit(self.batches.of_step, first)
+            for step in range(first, plan.steps):
+                started = time.perf_counter()
+                micro_batches = coming.result()
+                if step + 1 < plan.steps:
+                    coming = ahead.submit(self.batches.of_step, step + 1)
+                tokens, stop = self._step(step, micro_batches, interruption.asked)
+                history.steps = step + 1
+                saves = history.steps % plan.save_steps == 0 or history.steps == plan.steps or stop
+                if saves or history.steps % plan.log_steps == 0:
+                    self._log(step)
+                if step - first >= UNTIMED_STEPS or plan.steps - first <= UNTIMED_STEPS:
+                    history.timed_tokens += tokens
+                    history.timed_seconds += time.perf_counter() - started
+                progress.advance(1, self._words(step))
+                if evaluate and (history.steps % plan.eval_steps == 0 or history.steps == plan.steps):
+                    self._evaluate(evaluate)
+                if saves:
+                    self._save()
+                if stop and history.steps < plan.steps:
+                    self._stop()
+        return history
+
+    def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> tuple[int, bool]:
+        """Make one update; return the real tokens of the global batch and whether anyone asked to stop.
+
+        Each loss is divided by its count over the whole global batch, so that accumulation and data parallelism
+        give the gradients of one large batch.
+        """
+        totals = self._global_counts(micro_batches, asked)
+        torch.manual_seed(derive(self.plan.seed, step, self.accelerator.process_index))  # dropout
+        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        loss = torch.zeros((), device=self.accelerator.device)
+        self.objective.train()
+        for index, batch in enumerate(micro_batches):
+            with self._synchronized(index == len(micro_batches) - 1):
+                sums = self.objective(batch.to(self.accelerator.device))
+                part = sum((sums[name] / totals[name] for name in sums), torch.zeros_like(loss))
+                # Data parallelism averages gradients over processes; the parts are to be added.
+                self.accelerator.backward(part * self.accelerator.num_processes)
+            loss += part.detach()
+        if self.accelerator.scaler is not None:
+            self.accelerator.unscale_gradients(self.optimizer)
+        clip_by_global_norm(self.objective.parameters())
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self._pending.append(loss)
+        return totals["tokens"], totals["stop"] > 0
+
+    def _global_counts(self, micro_batches: list[PackedBatch], asked: bool) -> dict[str, int]:
+        counts = {"tokens": 0, "stop": int(asked)}
+        for batch in micro_batches:
+            counts["tokens"] += len(batch.input_ids)
+            for name, count in batch.counts.items():
+                counts[name] = counts.get(name, 0) + count
+        if self.accelerator.num_processes > 1:
+            summed = self.accelerator.reduce(torch.tensor(list(counts.values()), device=self.accelerator.device))
+            counts = dict(zip(counts, summed.tolist(), strict=True))
+        return counts
+
+    def _synchronized(self, last: bool) -> Any:
+        """Processes exchange gradients once a step, with the last micro-batch."""
+        return nullcontext() if last else self.accelerator.no_sync(self.objective)
+
+    def _log(self, step: int) -> None:
+        mean = torch.stack(self._pending).mean()
+        self._pending.clear()
+        if self.accelerator.num_processes > 1:
+            mean = self.accelerator.reduce(mean)
+        loss = float(mean)
+        if not math.isfinite(loss):
+            raise RunError(
+                f"The loss is {loss} at step {step + 1:,}.",
+                f"Go on from the checkpoint with a smaller --learning-rate than {self.plan.learning_rate:g}, or in float32.",
+            )
+        self.history.losses.append(loss)
+        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
+        line = {
+            "step": step + 1,
+            "loss": loss,
+            "learning_rate": rate,
+            "tokens_per_second": self.history.tokens_per_second,
+        }
+        if self.accelerator.is_main_process:
+            self.folder.log(line)
+        self.accelerator.log(line, step=step + 1)
+
+    def _words(self, step: int) -> str:
+        loss = f"loss {self.history.losses[-1]:.4f}  " if self.history.losses else ""
+        return f"step {step + 1:,}/{self.plan.steps:,}  {loss}{self.history.tokens_per_second:,.0f} tokens/s"
+
+    def _evaluate(self, evaluate: Evaluate) -> None:
+        self.objective.eval()
+        if self.accelerator.is_main_process:
+            self.history.metrics = evaluate(self.history.steps)
+            self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
+            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items())
+            logger.info("step %s  %s", f"{self.history.steps:,}", words)
+        self.accelerator.wait_for_everyone()
+
+    def _save(self) -> None:
+        if self.accelerator.is_main_process:
+            inner = getattr(self.optimizer, "optimizer", self.optimizer)
+            more = {key: value for key, value in asdict(self.history).items() if key != "steps"}
+            save_checkpoint(self.folder.last, self.model, inner, self.history.steps, more)
+        self.accelerator.wait_for_everyone()
+
+    def _stop(self) -> None:
+        command = self.folder.config["command"]
+        raise Interrupted(
+            f"Stopped after step {self.history.steps:,} of {self.plan.steps:,}; the checkpoint is kept.",
+            f"Go on: bert {command} --resume --out {self.folder.path}",
+        )

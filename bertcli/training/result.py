@@ -1,0 +1,32 @@
+"""What a training gives back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A finished run: where it is, how it went, what it scored."""
+
+    run: str
+    model: str
+    task: str
+    steps: int
+    tokens_per_second: float  # real tokens over all processes, without the first steps
+    losses: list[float]  # the mean of each log interval
+    metrics: dict[str, float]
+    seed: int
+    split: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as `--json` prints it."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, folder: Path) -> TrainingResult:
+        """Read the result of a finished run."""
+        return cls(**json.loads((folder / "result.json").read_text(encoding="utf-8")))

@@ -1,0 +1,188 @@
+"""The folder of a run: its configuration, environment, metrics, model and last checkpoint."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+import yaml
+
+from bertcli import __version__
+from bertcli.errors import UserError
+
+RUNS = Path("runs")
+PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
+
+
+class RunFolder:
+    """A run on disk. Whoever writes holds its lock, so that two runs cannot share a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    @property
+    def model(self) -> Path:
+        """The model: the best on the dev set, or the last where there is none."""
+        return self.path / "model"
+
+    @property
+    def last(self) -> Path:
+        """What `--resume` needs."""
+        return self.path / "last"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its end."""
+        return (self.path / "result.json").exists()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The saved configuration, with the command it is of."""
+        values = yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+        return dict(values)
+
+    def create(self, command: str, config: dict[str, Any]) -> None:
+        """Make the folder and take its lock; write the configuration and the environment.
+
+        Raises:
+            UserError: if another run works in it, or it already holds one.
+        """
+        if self.path.exists() and (not self.path.is_dir() or any(p.name != ".lock" for p in self.path.iterdir())):
+            self.lock()
+            raise UserError(
+                f"`{self.path}` already holds something.",
+                f"Go on with it: bert {command} --resume --out {self.path}; or give another --out.",
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        self.save_config(command, config)
+        self.write("environment.json", json.dumps(environment(), indent=2) + "\n")
+
+    def save_config(self, command: str, config: dict[str, Any]) -> None:
+        """Write config.yaml: the options as resolved, and the command they are of."""
+        self.write("config.yaml", yaml.safe_dump({"command": command, **config}, sort_keys=False, allow_unicode=True))
+
+    def lock(self) -> None:
+        """Take the folder for this process.
+
+        Raises:
+            UserError: if another run has it.
+        """
+        self._lock = (self.path / ".lock").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"`{self.path}` is in use by another run.", "Wait for it to end, or give another --out."
+            ) from None
+
+    def unlock(self) -> None:
+        """Give the folder free."""
+        if self._lock is not None:
+            self._lock.close()
+            (self.path / ".lock").unlink(missing_ok=True)
+            self._lock = None
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file at once: it is old or new, never half."""
+        part = self.path / f".{name}.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(self.path / name)
+
+    def log(self, values: dict[str, Any]) -> None:
+        """Append a line to metrics.jsonl."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; a half line of a killed run is left out."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def forget_after(self, step: int) -> None:
+        """Drop the metrics of steps that a resumed run makes again."""
+        kept = [line for line in self.metrics() if line["step"] <= step]
+        self.write("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
+
+    def replace_model(self, part: Path) -> None:
+        """Put a complete model folder in the place of the old one."""
+        old = self.path / ".model.old"
+        shutil.rmtree(old, ignore_errors=True)
+        if self.model.exists():
+            self.model.rename(old)
+        part.rename(self.model)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def new_run(name: str) -> RunFolder:
+    """A folder for a new run: runs/NAME, or runs/NAME-2, -3 ... where that is taken."""
+    path, number = RUNS / name, 1
+    while path.exists():
+        number += 1
+        path = RUNS / f"{name}-{number}"
+    return RunFolder(path)
+
+
+def find_runs(command: str | None = None, finished: bool | None = None, **wanted: object) -> list[RunFolder]:
+    """The runs here, newest first: of a command, finished or not, with the given values in their configuration."""
+    found = []
+    for path in RUNS.glob("*/config.yaml"):
+        run = RunFolder(path.parent)
+        config = run.config
+        if command is not None and config.get("command") != command:
+            continue
+        if finished is not None and run.is_finished != finished:
+            continue
+        if all(config.get(key) == value for key, value in wanted.items()):
+            found.append(run)
+    return sorted(found, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
+
+
+def resolve_model(source: str) -> str:
+    """The model folder of a run, or the source as it is: a model folder or a Hub name.
+
+    Raises:
+        UserError: if it looks like a folder but holds no model.
+    """
+    path = Path(source)
+    if (path / "model" / "config.json").exists():
+        return str(path / "model")
+    if (path / "config.json").exists() or not path.exists():
+        if not path.exists() and (source.startswith((".", "/", "runs/")) or source.count("/") > 1):
+            raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
+        return source
+    if (path / "config.yaml").exists():
+        raise UserError(
+            f"The run `{source}` has no model yet.",
+            f"Go on with it: bert {RunFolder(path).config['command']} --resume --out {source}",
+        )
+    raise UserError(f"`{source}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
+
+
+def environment() -> dict[str, Any]:
+    """What the run ran on."""
+    versions: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command_line": " ".join(["bert", *sys.argv[1:]]),
+        "bertcli": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "packages": versions,
+    }

@@ -1,0 +1,167 @@
+"""Learn a WordPiece vocabulary from text."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bertcli.config import BuildVocabConfig
+from bertcli.data.documents import find_text_files, read_lines
+from bertcli.errors import UserError
+from bertcli.training.progress import Progress
+
+logger = logging.getLogger("bertcli")
+OWN_FILES = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What `build_vocab` made and where."""
+
+    out: str
+    vocab_size: int
+    alphabet_size: int
+    cased: bool
+    lines: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as `--json` prints it."""
+        return asdict(self)
+
+
+def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Vocabulary:
+    """Learn `vocab_size` pieces from text files and write them to `out`.
+
+    The original never published its builder; this is the WordPiece trainer of the `tokenizers` library, made
+    reproducible: the same text gives the same file on every run and in any order of the files.
+    """
+    config = BuildVocabConfig.build(text, options)
+    started = time.perf_counter()
+    files = find_text_files(config.text)
+    out = Path(config.out)
+    if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
+        raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
+    if config.dry_run:
+        logger.info("would learn %s tokens from %d files and write %s", f"{config.vocab_size:,}", len(files), out)
+        return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, 0.0)
+
+    with Progress("reading characters", total=sum(path.stat().st_size for path in files), unit="B") as progress:
+        characters, lines = _count_characters(files, progress)
+    alphabet = _alphabet(characters, config)
+    special = _reserved_tokens(alphabet, config)
+    with Progress("learning pieces", total=None, unit="") as progress:
+        tokens = _learn(files, special, config)
+    if len(tokens) < config.vocab_size:
+        logger.info("the text gives only %s tokens of the %s asked for", f"{len(tokens):,}", f"{config.vocab_size:,}")
+    _write(tokens, config, out)
+    seconds = time.perf_counter() - started
+    logger.info("wrote %s: %s tokens from %d files in %.0f s", out, f"{len(tokens):,}", len(files), seconds)
+    return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, round(seconds, 2))
+
+
+def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], int]:
+    """Count the characters of all lines; reading every line also finds a bad one before anything is written."""
+    characters: Counter[str] = Counter()
+    lines = 0
+    for path in files:
+        size = 0
+        for line in read_lines(path):
+            characters.update(line)
+            lines += bool(line)
+            size += len(line)
+        progress.advance(path.stat().st_size)
+    if not lines:
+        raise UserError("The text files hold blank lines only.", "Name files with text in them.")
+    return characters, lines
+
+
+def _alphabet(characters: Counter[str], config: BuildVocabConfig) -> list[str]:
+    """The most frequent characters after normalisation, in code-point order."""
+    normalize = _normalizer(config.cased)
+    counts: Counter[str] = Counter()
+    for character, count in characters.items():
+        for normal in normalize(character).strip():
+            counts[normal] += count
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[: config.limit_alphabet]
+    dropped = len(counts) - len(kept)
+    if dropped:
+        share = sum(counts[c] for c in kept) / counts.total()
+        logger.info(
+            "kept %s characters (%.4f %% of the text), left out the %s rarest",
+            f"{len(kept):,}",
+            100 * share,
+            f"{dropped:,}",
+        )
+    return sorted(kept)
+
+
+def _normalizer(cased: bool) -> Any:
+    from bertcli.data.tokenization import plain_backend
+
+    return plain_backend({"[UNK]": 0}, cased).normalizer.normalize_str
+
+
+def _reserved_tokens(alphabet: list[str], config: BuildVocabConfig) -> list[str]:
+    """Special tokens, the alphabet, and the alphabet inside words: ids fixed before the trainer hashes anything.
+
+    The trainer numbers `##x` pieces in the order of a hash map and breaks ties between pairs by number; left to
+    itself it gives another vocabulary on every run.
+    """
+    from bertcli.data.tokenization import SPECIAL_TOKENS, plain_backend
+
+    backend = plain_backend({"[UNK]": 0}, config.cased)
+    joins = [
+        c
+        for c in alphabet
+        if len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{c}"))) == 1
+    ]
+    reserved = [*SPECIAL_TOKENS, *alphabet, *(f"##{c}" for c in joins)]
+    if len(reserved) > config.vocab_size:
+        raise UserError(
+            f"--vocab-size {config.vocab_size} is too small: the alphabet alone takes {len(reserved):,} tokens.",
+            f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.",
+        )
+    return reserved
+
+
+def _learn(files: Iterable[Path], reserved: list[str], config: BuildVocabConfig) -> list[str]:
+    from tokenizers import trainers
+
+    from bertcli.data.tokenization import plain_backend
+
+    backend = plain_backend({"[UNK]": 0}, config.cased)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        special_tokens=reserved,
+        limit_alphabet=0,
+        show_progress=False,
+        continuing_subword_prefix="##",
+    )
+    backend.train_from_iterator(_lines(files), trainer)
+    vocab = backend.get_vocab(with_added_tokens=True)
+    return sorted(vocab, key=lambda token: vocab[token])
+
+
+def _lines(files: Iterable[Path]) -> Iterator[str]:
+    return (line for path in files for line in read_lines(path) if line)
+
+
+def _write(tokens: list[str], config: BuildVocabConfig, out: Path) -> None:
+    """Write beside the goal, then move: an interrupted run leaves no half vocabulary."""
+    from bertcli.data.tokenization import WordPiece
+
+    part = out.with_name(f".{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out)).save(part)
+    if out.exists():
+        logger.info("replacing the vocabulary in %s", out)
+        shutil.rmtree(out)
+    part.rename(out)
