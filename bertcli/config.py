@@ -164,7 +164,9 @@ class FinetuneConfig(TrainingConfig):
     kind: Kind | None = option(None, "classify or regress, for your own file; default: inferred from the labels.")
     epochs: float | None = option(None, "Passes over the training data.", minimum=0)
     batch_size: int | None = option(None, "Examples a step, over all processes.", minimum=1)
-    learning_rate: float | None = option(None, "Peak learning rate.", minimum=0)
+    learning_rate: float | None = option(
+        None, "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini and tiny.", minimum=0
+    )
     warmup_proportion: float = option(0.1, "Share of the steps spent on warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Longest input, in tokens.", minimum=5)
     doc_stride: int = option(128, "Span tasks: step between windows over a long context.", minimum=1)
@@ -198,6 +200,21 @@ class PredictConfig(Config):
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
+
+
+@dataclass(kw_only=True)
+class DemoConfig(Config):
+    """Options of `bert demo`."""
+
+    out: str = option("demo-output", "Folder to write; the demonstration's own is made anew.")
+    size: Size = option("tiny", "Model size.")
+    vocab_size: int = option(4000, "Tokens of the vocabulary.", minimum=10)
+    steps: int = option(1500, "Pre-training steps.", minimum=1)
+    batch_size: int = option(32, "Pre-training instances a step.", minimum=1)
+    learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
+    epochs: float = option(8, "Passes over Banking77.", minimum=0)
+    finetuning_learning_rate: float = option(1e-3, "Peak learning rate of fine-tuning.", minimum=0)
+    seed: int = option(0, "Seed of everything.", minimum=0)
 
 
 ConfigType = TypeVar("ConfigType", bound=Config)

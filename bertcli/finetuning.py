@@ -163,7 +163,7 @@ def _plan(setup: _Setup) -> Plan:
     steps = max(1, int(len(setup.train) / batch_size * epochs))
     return Plan(
         steps=steps,
-        learning_rate=config.learning_rate if config.learning_rate is not None else task.learning_rate,
+        learning_rate=config.learning_rate if config.learning_rate is not None else _learning_rate(setup),
         warmup_steps=int(steps * config.warmup_proportion),
         optimizer=config.optimizer,
         seed=config.seed,
@@ -171,6 +171,12 @@ def _plan(setup: _Setup) -> Plan:
         log_steps=config.log_steps or max(1, min(100, steps // 50)),
         eval_steps=max(1, math.ceil(steps / max(1, round(epochs)))),
     )
+
+
+def _learning_rate(setup: _Setup) -> float:
+    """The task's for models as large as the paper's; the top of the miniatures' grid (Turc et al. 2019) for small ones."""
+    hidden = setup.model.config.hidden_size
+    return setup.task.learning_rate if hidden > 512 else 1e-4 if hidden > 256 else 3e-4
 
 
 def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:

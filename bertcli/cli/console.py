@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Output:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(message)s"))
         logger.handlers = [handler]
-        logger.setLevel(logging.ERROR if self.quiet else logging.INFO)
+        logger.setLevel(logging.ERROR if self.quiet or not _is_first() else logging.INFO)
         logger.propagate = False
 
     def emit(self, values: dict[str, Any]) -> None:
@@ -48,7 +49,13 @@ class Output:
 
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, a line each."""
-    print(f"error: {message}\nhint: {hint}", file=sys.stderr)
+    if _is_first():
+        print(f"error: {message}\nhint: {hint}", file=sys.stderr)
+
+
+def _is_first() -> bool:
+    """Of several processes that share a run, one speaks."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _cell(value: object) -> str:

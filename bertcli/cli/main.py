@@ -38,6 +38,7 @@ from bertcli.cli import (  # noqa: E402, F401  (each registers its command on `a
     evaluate,
     finetune,
     lists,
+    demo,
     make_pretraining_data,
     predict,
     pretrain,

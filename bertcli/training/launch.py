@@ -1,55 +1,87 @@
-"""The same command in several processes, one a device, through Accelerate's launcher."""
+"""The same command in several processes, one a device; Accelerate finds the others by torchrun's variables."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-import torch
 import yaml
 
 from bertcli.config import TrainingConfig
-from bertcli.errors import Interrupted, RunError, UserError
+from bertcli.errors import Interrupted, RunError
 from bertcli.training.result import TrainingResult
 
 
 def is_launched() -> bool:
-    """Whether this process is one of several that share a run."""
+    """Whether this process is one of several that share a run (ours, torchrun's or Accelerate's)."""
     return "LOCAL_RANK" in os.environ
 
 
 def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult:
-    """Run a training command in `config.processes` processes, wait for it and read its result.
+    """Run a training command in `config.processes` processes, wait for them and read the result.
 
     Raises:
+        Interrupted: after Ctrl-C; every process has finished its step, and the checkpoint is saved.
         RunError: if one of them failed; what it said stands above.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
         yaml.safe_dump({**config.values(), "out": str(folder)}, recipe)
         recipe.flush()
-        where = [] if torch.cuda.is_available() else ["--cpu"]
-        threads = max(1, (os.cpu_count() or 1) // config.processes)
-        multi = ["--multi_gpu"] if torch.cuda.is_available() else []
-        process = subprocess.Popen(
-            [sys.executable, "-m", "accelerate.commands.launch", *where, *multi, "--num_processes", str(config.processes),
-             "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0",
-             "--num_cpu_threads_per_process", str(threads), "--module", "bertcli", command, "--recipe", recipe.name],
-            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
-        )  # fmt: skip
+        arguments = [sys.executable, "-m", "bertcli", command, "--recipe", recipe.name]
+        port = _free_port()
+        processes = [
+            # Results are this process's to print, and Ctrl-C this one's to pass on.
+            subprocess.Popen(arguments, stdout=sys.stderr, start_new_session=True, env=_environment(rank, config, port))
+            for rank in range(config.processes)
+        ]
         try:
-            code = process.wait()
+            code = _wait(processes)
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
-    if code == 2:
-        raise UserError("The processes refused the request.", "See what they said above.")
-    if code == 130:
-        raise Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}")
+            _stop(processes)
+            raise Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}") from None
     if code:
         raise RunError(f"One of the {config.processes} processes failed (exit code {code}).", "See what it said above.")
     return TrainingResult.read(folder)
+
+
+def _environment(rank: int, config: TrainingConfig, port: int) -> dict[str, str]:
+    threads = max(1, (os.cpu_count() or 1) // config.processes)
+    return {
+        **os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(config.processes),
+        "LOCAL_WORLD_SIZE": str(config.processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false",
+    }  # fmt: skip
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _wait(processes: list[subprocess.Popen[bytes]]) -> int:
+    """Wait for all; when one fails, end the others, which would wait for it for ever."""
+    while any(process.poll() is None for process in processes):
+        failed = next((process.returncode for process in processes if process.returncode), 0)
+        if failed:
+            _stop(processes)
+            return failed
+        time.sleep(0.1)
+    return next((process.returncode for process in processes if process.returncode), 0)
+
+
+def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    for process in processes:
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -1,0 +1,85 @@
+"""Tiny real objects that the tests share: a corpus, a vocabulary, data, a pre-trained run."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.pretraining import pretrain
+from bertcli.pretraining_data import make_pretraining_data
+from bertcli.vocabulary import build_vocab
+
+GOLDENS = Path(__file__).parent / "goldens"
+SHARED = Path(__file__).parent.parent.parent / "shared"
+WORDS = "the a cat dog sat ran on under mat tree happily slowly while birds sang in old green garden near house".split()
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of real data beside the project, which a user's clone does not have."""
+    if not SHARED.is_dir():
+        pytest.skip("the shared data folder is not beside the project")
+    return SHARED
+
+
+@pytest.fixture(scope="session")
+def google_tokenizer() -> WordPiece:
+    return load_tokenizer(GOLDENS / "vocab.txt")
+
+
+def write_corpus(path: Path, documents: int = 40, seed: int = 0) -> Path:
+    draw = random.Random(seed)
+    lines = []
+    for _ in range(documents):
+        for _ in range(draw.randint(2, 9)):
+            lines.append(" ".join(draw.choices(WORDS, k=draw.randint(4, 14))) + " .")
+        lines.append("")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def write_reviews(path: Path, count: int = 120, seed: int = 0) -> Path:
+    """A task that can be learnt: good words or bad words."""
+    draw = random.Random(seed)
+    rows = ["text,label"]
+    for _ in range(count):
+        label = draw.choice(["good", "bad"])
+        word = "happily green garden" if label == "good" else "slowly under mat"
+        rows.append(f'"the {draw.choice(WORDS)}, {word} {draw.choice(WORDS)}",{label}')
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder after the first three commands: vocabulary, data, a pre-trained tiny model."""
+    folder = tmp_path_factory.mktemp("home")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        write_corpus(folder / "corpus.txt")
+        build_vocab("corpus.txt", vocab_size=120)
+        make_pretraining_data("corpus.txt", max_seq_length=48, max_predictions_per_seq=8, dupe_factor=3, workers=1)
+        pretrain(size="tiny", steps=4, batch_size=8, seed=1)
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, as the working folder; new runs are removed afterwards by their own names."""
+    monkeypatch.chdir(home)
+    return home
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -1,0 +1,61 @@
+"""The optimizer and the schedule are the original's."""
+
+import json
+
+import pytest
+import torch
+from conftest import GOLDENS
+from torch import nn
+
+from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
+from bertcli.training.schedule import learning_rate_at
+
+GOLDEN = json.loads((GOLDENS / "optimizer.json").read_text())
+
+
+class Parameters(nn.Module):
+    """The golden's variables; a slash is no letter of a parameter's name in torch, and gamma is LayerNorm's weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, value in GOLDEN["initial_params"].items():
+            self.register_parameter(name.replace("/", "|"), nn.Parameter(torch.tensor(value, dtype=torch.float32)))
+
+
+@pytest.mark.parametrize("run", range(len(GOLDEN["runs"])))
+def test_every_update_equals_googles(run: int) -> None:
+    golden = GOLDEN["runs"][run]
+    model = Parameters()
+    optimizer = make_optimizer(model, "bert")
+    peak, total, warmup = golden["init_lr"], golden["num_train_steps"], golden["num_warmup_steps"]
+    for step, expected in enumerate(golden["tf_float32"]["steps"]):
+        rate = learning_rate_at(step, peak, total, warmup)
+        assert rate == pytest.approx(expected["lr"], abs=1e-8)
+        for name, parameter in model.named_parameters():
+            parameter.grad = torch.tensor(GOLDEN["grads"][step][name.replace("|", "/")], dtype=torch.float32)
+        clip_by_global_norm(model.parameters())
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        for name, parameter in model.named_parameters():
+            wanted = torch.tensor(expected["params"][name.replace("|", "/")], dtype=torch.float32)
+            torch.testing.assert_close(parameter.detach(), wanted, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "adamw"])
+def test_layer_norms_and_biases_are_not_decayed(name: str) -> None:
+    model = Parameters()
+    groups = make_optimizer(model, name).param_groups
+    names = {id(parameter): key.replace("|", "/") for key, parameter in model.named_parameters()}
+    assert {names[id(p)] for p in groups[0]["params"]} == set(GOLDEN["decayed"])
+    assert {names[id(p)] for p in groups[1]["params"]} == set(GOLDEN["not_decayed"])
+
+
+def test_clipping_leaves_small_gradients_and_scales_large_ones_exactly() -> None:
+    parameter = nn.Parameter(torch.zeros(2))
+    parameter.grad = torch.tensor([0.3, 0.4])
+    clip_by_global_norm([parameter])
+    assert parameter.grad.tolist() == pytest.approx([0.3, 0.4])
+    parameter.grad = torch.tensor([30.0, 40.0])
+    assert clip_by_global_norm([parameter]).item() == 50
+    assert parameter.grad.tolist() == pytest.approx([0.6, 0.8])

@@ -1,0 +1,124 @@
+"""A packed batch gives what the plain padded model gives: losses, outputs, gradients."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, mse_loss
+from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+
+from bertcli.data.batches import PackedBatch, longest_first, pack, split
+from bertcli.models.heads import Objective
+from bertcli.models.packed import PACKED
+
+LENGTHS = np.array([17, 9, 9, 5, 2])
+CONFIG = {
+    "vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64,
+    "max_position_embeddings": 24, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+}  # fmt: skip
+CLASSES = {"pretrain": BertForPreTraining, "classify": BertForSequenceClassification, "span": BertForQuestionAnswering}
+
+
+def make_models(kind: str):
+    """The same weights twice: run by us, packed, and by plain transformers, padded."""
+    torch.manual_seed(0)
+    padded = CLASSES[kind](BertConfig(**CONFIG, num_labels=2, attn_implementation="eager"))
+    packed = CLASSES[kind](BertConfig(**CONFIG, num_labels=2, attn_implementation=PACKED))
+    packed.load_state_dict(padded.state_dict())
+    return packed, padded
+
+
+def make_batch(labels: dict[str, torch.Tensor], counts: dict[str, int]) -> tuple[PackedBatch, dict[str, torch.Tensor]]:
+    generator = np.random.default_rng(1)
+    ids = [generator.integers(1, 50, length) for length in LENGTHS]
+    types = [(np.arange(length) > length // 2).astype(np.int64) for length in LENGTHS]
+    packed = pack(np.concatenate(ids), np.concatenate(types), LENGTHS, np.arange(len(LENGTHS)))
+    packed = PackedBatch(**{**packed.__dict__, "labels": labels, "counts": counts})
+    padded = {
+        "input_ids": pad(ids), "token_type_ids": pad(types), "attention_mask": pad([np.ones_like(row) for row in ids])
+    }  # fmt: skip
+    return packed, padded
+
+
+def pad(rows: list[np.ndarray]) -> torch.Tensor:
+    return torch.tensor([[*row, *[0] * (max(LENGTHS) - len(row))] for row in rows])
+
+
+def assert_same_gradients(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    expected = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        other = expected[name].grad
+        assert (parameter.grad is None) == (other is None), name
+        if other is not None:
+            torch.testing.assert_close(parameter.grad, other, atol=1e-5, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def test_pretraining_loss_and_gradients_equal_the_padded_models() -> None:
+    packed_model, padded_model = make_models("pretrain")
+    places = [(0, 3), (0, 11), (1, 2), (2, 7), (3, 1), (4, 1)]  # (sequence, position)
+    starts = np.cumsum(LENGTHS) - LENGTHS
+    ids = torch.tensor([7, 8, 9, 10, 11, 12])
+    next_sentence = torch.tensor([0, 1, 1, 0, 1])
+    labels = {
+        "masked_lm_positions": torch.tensor([starts[s] + p for s, p in places]), "masked_lm_ids": ids,
+        "next_sentence_labels": next_sentence,
+    }  # fmt: skip
+    batch, padded = make_batch(labels, {"masked_lm": len(ids), "next_sentence": 5})
+    sums = Objective(packed_model, "pretrain")(batch)
+    loss = sum(sums[name] / batch.counts[name] for name in sums)
+    loss.backward()
+    outputs = padded_model(**padded)
+    masked = torch.stack([outputs.prediction_logits[s, p] for s, p in places])
+    expected = cross_entropy(masked, ids) + cross_entropy(outputs.seq_relationship_logits, next_sentence)
+    expected.backward()
+    torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(packed_model, padded_model)
+
+
+@pytest.mark.parametrize("kind", ["classify", "regress"])
+def test_classification_logits_and_gradients_equal_the_padded_models(kind: str) -> None:
+    packed_model, padded_model = make_models("classify")
+    labels = torch.tensor([0, 1, 0, 0, 1]) if kind == "classify" else torch.tensor([0.1, 2.0, 3.5, 0.0, 5.0])
+    batch, padded = make_batch({"labels": labels}, {"loss": 5})
+    objective = Objective(packed_model, kind)
+    loss = objective(batch)["loss"] / 5
+    loss.backward()
+    logits = padded_model(**padded).logits
+    expected = cross_entropy(logits, labels) if kind == "classify" else mse_loss(logits[:, 0], labels)
+    expected.backward()
+    torch.testing.assert_close(objective.outputs(batch)["logits"], logits.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(packed_model, padded_model)
+
+
+def test_span_logits_and_gradients_equal_the_padded_models_on_real_tokens() -> None:
+    packed_model, padded_model = make_models("span")
+    starts, ends = torch.tensor([3, 1, 0, 2, 0]), torch.tensor([5, 8, 0, 4, 1])
+    batch, padded = make_batch({"start_positions": starts, "end_positions": ends}, {"loss": 5})
+    objective = Objective(packed_model, "span")
+    loss = objective(batch)["loss"] / 5
+    loss.backward()
+    outputs = padded_model(**padded)
+    beyond = padded["attention_mask"] == 0
+    start, end = (side.masked_fill(beyond, -torch.inf) for side in (outputs.start_logits, outputs.end_logits))
+    expected = (cross_entropy(start, starts) + cross_entropy(end, ends)) / 2
+    expected.backward()
+    torch.testing.assert_close(objective.outputs(batch)["start"], start.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(packed_model, padded_model)
+
+
+def test_a_sequence_sees_nothing_of_its_neighbours() -> None:
+    model, _ = make_models("classify")
+    batch, _ = make_batch({}, {})
+    logits = Objective(model, "classify").outputs(batch)["logits"]
+    alone = pack(batch.input_ids[17:26].numpy(), batch.token_type_ids[17:26].numpy(), np.array([9]), np.array([0]))
+    torch.testing.assert_close(Objective(model, "classify").outputs(alone)["logits"][0], logits[1], atol=1e-6, rtol=1e-5)
+
+
+def test_micro_batches_hold_every_row_once_and_no_more_tokens_than_asked() -> None:
+    lengths = np.array([5, 128, 7, 7, 64, 128, 3, 99])
+    rows = longest_first(np.arange(8), lengths)
+    parts = split(rows, lengths, 140)
+    assert sorted(int(row) for part in parts for row in part) == list(range(8))
+    assert all(lengths[part].sum() <= 140 for part in parts)
+    assert split(np.array([1]), lengths, 100)[0].tolist() == [1]

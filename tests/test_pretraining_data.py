@@ -1,0 +1,179 @@
+"""Instances equal the original's, draw for draw."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from conftest import GOLDENS, write_corpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertcli.data.documents import read_documents
+from bertcli.data.draws import Draws
+from bertcli.data.masking import MaskingRules, mask_tokens
+from bertcli.data.next_sentence import truncate_seq_pair
+from bertcli.data.tokenization import WordPiece
+from bertcli.errors import UserError
+from bertcli.pretraining_data import make_pretraining_data
+from bertcli.vocabulary import build_vocab
+
+CASES = sorted(path.name.removesuffix(".meta.json") for path in (GOLDENS / "pretraining").glob("*.meta.json"))
+
+
+def rows_of(folder: str | Path) -> list[dict]:
+    return [row for path in sorted(Path(folder).glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_static_instances_equal_googles_row_for_row(case: str, workspace: Path, google_tokenizer: WordPiece) -> None:
+    made_with = json.loads((GOLDENS / "pretraining" / f"{case}.meta.json").read_text())
+    with gzip.open(GOLDENS / "pretraining" / f"{case}.jsonl.gz", "rt", encoding="utf-8") as file:
+        golden = [json.loads(line) for line in file]
+    make_pretraining_data(
+        [str(GOLDENS / "pretraining" / name) for name in made_with["input_files"]],
+        tokenizer=str(GOLDENS / "vocab.txt"),
+        cased=not made_with["do_lower_case"],
+        max_seq_length=made_with["max_seq_length"],
+        max_predictions_per_seq=made_with["max_predictions_per_seq"],
+        masked_lm_prob=made_with["masked_lm_prob"],
+        seed=made_with["random_seed"],
+        dupe_factor=made_with["dupe_factor"],
+        short_seq_prob=made_with["short_seq_prob"],
+        whole_word_mask=made_with["do_whole_word_mask"],
+        shards=1,
+        out="data",
+    )
+    vocab = google_tokenizer.vocab
+    assert rows_of("data") == [
+        {
+            "input_ids": [vocab[token] for token in row["tokens"]],
+            "token_type_ids": row["segment_ids"],
+            "next_sentence_label": int(row["is_random_next"]),
+            "masked_lm_positions": row["masked_lm_positions"],
+            "masked_lm_ids": [vocab[token] for token in row["masked_lm_labels"]],
+        }
+        for row in golden
+    ]
+    manifest = json.loads(Path("data/manifest.json").read_text())
+    assert manifest["shards"][0]["rng_random_after"] == made_with["rng_random_after"]
+
+
+@given(st.integers(0, 2**40), st.lists(st.integers(1, 3000), min_size=1, max_size=30))
+@settings(max_examples=40, deadline=None)
+def test_draws_are_those_of_pythons_random(seed: int, limits: list[int]) -> None:
+    ours, pythons = Draws(seed), random.Random(seed)
+    for limit in limits:
+        assert ours.random() == pythons.random()
+        assert ours.randint(1, limit) == pythons.randint(1, limit)
+        mine, theirs = list(range(limit)), list(range(limit))
+        ours.shuffle(mine)
+        pythons.shuffle(theirs)
+        assert mine == theirs
+
+
+def units(name: str) -> list[dict]:
+    return json.loads((GOLDENS / "pretraining" / "units.json").read_text())[name]
+
+
+def test_masks_equal_googles_on_single_instances(google_tokenizer: WordPiece) -> None:
+    vocab, tokens = google_tokenizer.vocab, google_tokenizer.tokens
+    for unit in units("masking"):
+        rules = MaskingRules.of(google_tokenizer, unit["masked_lm_prob"], unit["max_predictions_per_seq"], unit["wwm"])
+        ids, draws = [vocab[token] for token in unit["tokens"]], Draws(unit["seed"])
+        positions, originals = mask_tokens(ids, rules, draws)
+        assert [tokens[token] for token in ids] == unit["out_tokens"]
+        assert positions == unit["positions"]
+        assert [tokens[token] for token in originals] == unit["labels"]
+        assert draws.random() == unit["rng_after"]
+
+
+def test_truncation_equals_googles() -> None:
+    for unit in units("truncate"):
+        left, right = [f"a{i}" for i in range(unit["a"])], [f"b{i}" for i in range(unit["b"])]
+        draws = Draws(unit["seed"])
+        truncate_seq_pair(left, right, unit["max_num_tokens"], draws)
+        assert (left, right) == (unit["out_a"], unit["out_b"])
+        assert draws.random() == unit["rng_after"]
+
+
+def test_more_workers_give_the_same_shards(workspace: Path) -> None:
+    corpus = str(write_corpus(Path("corpus.txt")))
+    build_vocab(corpus, vocab_size=120)
+    one = make_pretraining_data(corpus, shards=3, workers=1, out="one")
+    two = make_pretraining_data(corpus, shards=3, workers=2, out="two")
+    assert rows_of("one") == rows_of("two")
+    assert one.instances == two.instances == len(rows_of("one"))
+
+
+def test_an_interrupted_making_goes_on_with_its_finished_shards(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import bertcli.pretraining_data as module
+
+    corpus = str(write_corpus(Path("corpus.txt")))
+    build_vocab(corpus, vocab_size=120)
+    make_pretraining_data(corpus, shards=3, workers=1, out="whole")
+    made: list[int] = []
+    make_shard = module.make_shard
+
+    def fails_at_the_second(job, shard):  # noqa: ANN001, ANN202
+        if len(made) == 1:
+            raise KeyboardInterrupt
+        made.append(shard)
+        return make_shard(job, shard)
+
+    monkeypatch.setattr(module, "make_shard", fails_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        make_pretraining_data(corpus, shards=3, workers=1, out="data")
+    assert not Path("data").exists()
+    remade: list[int] = []
+    monkeypatch.setattr(module, "make_shard", lambda job, shard: remade.append(shard) or make_shard(job, shard))
+    make_pretraining_data(corpus, shards=3, workers=1, out="data")
+    assert made == [0]
+    assert remade == [1, 2]
+    assert rows_of("data") == rows_of("whole")
+
+
+def test_the_same_request_is_not_made_twice_and_another_is_refused(workspace: Path) -> None:
+    corpus = str(write_corpus(Path("corpus.txt")))
+    build_vocab(corpus, vocab_size=120)
+    make_pretraining_data(corpus, out="data")
+    before = Path("data/manifest.json").stat().st_mtime_ns
+    make_pretraining_data(corpus, out="data")
+    assert Path("data/manifest.json").stat().st_mtime_ns == before
+    with pytest.raises(UserError, match="other text, vocabulary or options"):
+        make_pretraining_data(corpus, out="data", dupe_factor=2)
+    make_pretraining_data(corpus, out="data", dupe_factor=2, overwrite=True)
+    assert json.loads(Path("data/manifest.json").read_text())["options"]["dupe_factor"] == 2
+
+
+def test_a_files_end_ends_a_document_unless_files_are_joined(workspace: Path) -> None:
+    Path("a.txt").write_text("one\ntwo\n\nthree", encoding="utf-8")
+    Path("b.txt").write_text("four\n\n\nfive\n", encoding="utf-8")
+    files = [Path("a.txt"), Path("b.txt")]
+    assert list(read_documents(files)) == [["one", "two"], ["three"], ["four"], ["five"]]
+    assert list(read_documents(files, join_files=True)) == [["one", "two"], ["three", "four"], ["five"]]
+
+
+def test_without_next_sentence_rows_are_runs_of_text(workspace: Path) -> None:
+    corpus = str(write_corpus(Path("corpus.txt")))
+    build_vocab(corpus, vocab_size=120)
+    made = make_pretraining_data(corpus, next_sentence=False, masking="dynamic", max_seq_length=32)
+    rows = rows_of("pretraining-data")
+    assert made.random_next == 0
+    assert "masked_lm_ids" not in rows[0]
+    assert max(len(row["input_ids"]) for row in rows) <= 32
+    assert all(set(row["token_type_ids"]) == {0} for row in rows)
+
+
+def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
+    ids = google_tokenizer.encode_ids(["unaffable embeddings tokenization preposterously"])[0]
+    rules = MaskingRules.of(google_tokenizer, 0.4, 20, True)
+    for seed in range(30):
+        row = [rules.cls_id, *ids, rules.sep_id]
+        positions, originals = mask_tokens(list(row), rules, Draws(seed))
+        assert originals == [row[position] for position in positions]
+        for position in positions:
+            if position + 1 < len(row) and rules.is_continuation[row[position + 1]]:
+                assert position + 1 in positions

@@ -1,0 +1,103 @@
+"""Texts are tokenized and cut as the original does; task files are read as they are distributed."""
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import GOLDENS
+
+from bertcli.data.own_file import task_of_file
+from bertcli.data.task_files import TextExamples, load_text_examples, read_rows, stratified_split
+from bertcli.data.text_features import cut_pair, encode_texts
+from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.tasks import TASKS, get_task
+
+
+def test_classification_features_equal_googles(google_tokenizer: WordPiece) -> None:
+    cased = load_tokenizer(GOLDENS / "vocab.txt", cased=True)
+    with gzip.open(GOLDENS / "classifier" / "features.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [row for row in map(json.loads, file) if "error" not in row]
+    for row in rows:
+        pairs = None if row["text_b"] is None else [row["text_b"]]
+        tokenizer = google_tokenizer if row["case"] == "uncased" else cased
+        features = encode_texts(TextExamples([row["text_a"]], pairs, None, ""), tokenizer, row["max_seq_length"], None)
+        ids, types = (column.take(np.array([0]))[0].tolist() for column in (features.input_ids, features.token_type_ids))
+        padding = [0] * (row["max_seq_length"] - len(ids))
+        assert ids + padding == row["input_ids"]
+        assert types + padding == row["segment_ids"]
+
+
+def test_pairs_are_cut_as_googles() -> None:
+    for row in json.loads((GOLDENS / "classifier" / "truncate.json").read_text()):
+        assert cut_pair(row["a"], row["b"], row["max"]) == (len(row["out_a"]), len(row["out_b"]))
+
+
+def test_special_tokens_in_text_are_text(google_tokenizer: WordPiece) -> None:
+    tokens = google_tokenizer.encode(["a [MASK] and [SEP]"])[0].tokens
+    assert tokens == ["a", "[", "mask", "]", "and", "[", "sep", "]"]
+
+
+def test_words_up_to_200_characters_are_tokenized(google_tokenizer: WordPiece) -> None:
+    assert google_tokenizer.encode(["a" * 200])[0].tokens[0] != "[UNK]"
+    assert google_tokenizer.encode(["a" * 201])[0].tokens == ["[UNK]"]
+
+
+@pytest.mark.parametrize("name", ["glue/sst2", "sst2", "SST-2", "SST2", "glue/SST-2"])
+def test_task_names_are_forgiving(name: str) -> None:
+    assert get_task(name) is TASKS["glue/sst2"]
+
+
+def test_an_unknown_task_names_the_nearest() -> None:
+    with pytest.raises(UserError) as caught:
+        get_task("glue/mlni")
+    assert "glue/mnli" in caught.value.hint
+
+
+def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> None:
+    folder = workspace / "glue" / "MRPC"
+    folder.mkdir(parents=True)
+    text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t1\t2\t"He said\tShe " said\r\n0\t3\t4\tone\ttwo\r\n'
+    with lzma.open(folder / "train.tsv.xz", "wt", encoding="utf-8", newline="") as file:
+        file.write(text)
+    examples = load_text_examples(TASKS["glue/mrpc"], "train", str(workspace))
+    assert examples.texts == ['"He said', "one"]
+    assert examples.pairs == ['She " said', "two"]
+    assert examples.labels == ["1", "0"]
+
+
+def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path) -> None:
+    Path("a.csv").write_text('id,comment,stars\n1,"good, really",5\n2,bad,1\n3,"two\nlines",5\n', encoding="utf-8")
+    task = task_of_file("a.csv", {}, None)
+    assert task.files.columns == {"text": "comment", "label": "stars"}
+    assert (task.kind, task.labels) == ("classify", ("1", "5"))
+    Path("b.jsonl").write_text('{"text": "x", "score": 0.25}\n{"text": "y", "score": 1.5}\n', encoding="utf-8")
+    assert task_of_file("b.jsonl", {}, None).kind == "regress"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,label\nx,1\ny\n", "line 3 has 1 fields"),
+        ("a.csv", "text,text\nx,1\n", "two columns `text`"),
+        ("a.csv", "", "holds no examples"),
+        ("a.jsonl", '{"text": 1}\n{oops\n', "line 2 is not JSON"),
+        ("a.md", "text", "is not CSV"),
+    ],
+)
+def test_a_bad_own_file_is_named_with_its_line(workspace: Path, name: str, content: str, message: str) -> None:
+    Path(name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        read_rows(Path(name))
+
+
+def test_a_dev_split_has_the_same_share_of_each_label() -> None:
+    labels = ["a"] * 80 + ["b"] * 20
+    train, dev = stratified_split(labels, 100, 0.1, seed=3)
+    assert sorted(train + dev) == list(range(100))
+    assert [labels[row] for row in dev].count("a") == 8
+    assert [labels[row] for row in dev].count("b") == 2
+    assert (train, dev) == stratified_split(labels, 100, 0.1, seed=3)

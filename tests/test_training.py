@@ -1,0 +1,230 @@
+"""The loop: exact resume, one large batch however it is cut, several processes, interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining
+
+from bertcli.data.shards import load_pretraining_examples
+from bertcli.errors import RunError, UserError
+from bertcli.models.heads import HEADS, Objective
+from bertcli.models.loading import build_model, save_model
+from bertcli.pretraining import pretrain
+from bertcli.training.interruption import Interruption
+from bertcli.training.loop import Training
+from bertcli.training.run_folder import RunFolder
+
+SHORT = {"size": "tiny", "batch_size": 8, "learning_rate": 1e-3, "seed": 3}
+
+
+def weights(run: str | Path) -> dict[str, torch.Tensor]:
+    return load_file(Path(run) / "model" / "model.safetensors")
+
+
+def assert_same_bits(one: str | Path, other: str | Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Ask the loop to stop as Ctrl-C does, once `steps` steps are made."""
+    step = Training._step
+
+    def watched(self, number, micro_batches, asked):  # noqa: ANN001, ANN202
+        return step(self, number, micro_batches, asked or number + 1 == steps)
+
+    monkeypatch.setattr(Training, "_step", watched)
+
+
+@pytest.mark.parametrize("masking", ["static", "dynamic"])
+def test_a_resumed_run_has_the_weights_of_an_undisturbed_one_to_the_bit(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masking: str
+) -> None:
+    data = tmp_path / "data"
+    if masking == "static":
+        data = at_home / "pretraining-data"
+    else:
+        from bertcli.pretraining_data import make_pretraining_data
+
+        make_pretraining_data("corpus.txt", max_seq_length=48, masking="dynamic", out=str(data), dupe_factor=2)
+    options = {**SHORT, "data": str(data), "steps": 6, "log_steps": 2}
+    whole = pretrain(**options, out=str(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(UserError, match="Stopped after step 3 of 6"):
+            pretrain(**options, out=str(tmp_path / "cut"))
+    resumed = pretrain(resume=True, out=str(tmp_path / "cut"))
+    assert_same_bits(whole.run, resumed.run)
+    assert resumed.steps == 6
+    steps = [line["step"] for line in RunFolder(tmp_path / "cut").metrics()]
+    assert steps == sorted(steps)
+
+
+def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**SHORT, steps=4, out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match="was begun with 0.001"):
+        pretrain(resume=True, out=str(tmp_path / "run"), learning_rate=0.5)
+    assert pretrain(resume=True, out=str(tmp_path / "run"), steps=5).steps == 5
+
+
+def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home: Path) -> None:
+    examples = load_pretraining_examples("pretraining-data", 0)
+    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0)
+    objective = Objective(model, "pretrain").eval()  # no dropout: it is drawn by the batch
+    rows = np.arange(12)
+
+    def gradients(parts: list[np.ndarray]) -> list[torch.Tensor]:
+        objective.zero_grad()
+        batches = [examples.pack(part[np.argsort(-examples.lengths[part], kind="stable")], 0) for part in parts]
+        totals = {name: sum(batch.counts[name] for batch in batches) for name in batches[0].counts}
+        for batch in batches:
+            sums = objective(batch)
+            sum(sums[name] / totals[name] for name in sums).backward()
+        return [parameter.grad.clone() for parameter in objective.parameters()]
+
+    for whole, cut in zip(gradients([rows]), gradients([rows[:1], rows[1:7], rows[7:]]), strict=True):
+        torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
+    run = Path("runs/pretrain-tiny")
+    names = {path.name for path in run.iterdir()}
+    assert names >= {"config.yaml", "environment.json", "metrics.jsonl", "model", "last", "README.md", "report.html", "loss.png"}
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert lines[0].keys() == {"step", "loss", "learning_rate", "tokens_per_second"}
+    assert lines[-1]["metrics"]["masked_lm_accuracy"] >= 0
+
+
+def test_a_pretrained_folder_opens_in_plain_transformers_with_the_same_logits(at_home: Path) -> None:
+    model, info = AutoModelForPreTraining.from_pretrained("runs/pretrain-tiny/model", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert AutoTokenizer.from_pretrained("runs/pretrain-tiny/model").vocab_size == model.config.vocab_size
+    examples = load_pretraining_examples("pretraining-data", 0)
+    batch = examples.pack(np.array([5]), 0)
+    ours = HEADS["pretrain"][0](packed_twin(model), batch)
+    theirs = model.eval()(input_ids=batch.input_ids[None], token_type_ids=batch.token_type_ids[None])
+    masked = theirs.prediction_logits[0, batch.labels["masked_lm_positions"]]
+    torch.testing.assert_close(ours["masked_lm"], masked, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours["next_sentence"], theirs.seq_relationship_logits, atol=1e-5, rtol=1e-5)
+
+
+def packed_twin(model: BertForPreTraining) -> BertForPreTraining:
+    config = BertConfig.from_dict(model.config.to_dict(), attn_implementation="packed")
+    twin = BertForPreTraining(config).eval()
+    twin.load_state_dict(model.state_dict())
+    return twin
+
+
+def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None:
+    examples = load_pretraining_examples("pretraining-data", 0)
+    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            assert parameter.abs().max() <= 0.04, name
+            assert parameter.std().item() == pytest.approx(0.0176, abs=0.004), name
+        else:
+            assert set(parameter.unique().tolist()) == {1.0 if "LayerNorm.weight" in name else 0.0}, name
+    assert model.config.layer_norm_eps == 1e-12
+
+
+@pytest.mark.slow
+def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path) -> None:
+    tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
+    model = build_model("pretrain", "tiny", tokenizer, {}, 0)
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
+    save_model(model, tokenizer, tmp_path / "start")
+    options = {**SHORT, "steps": 3, "micro_batch_tokens": 100, "from": str(tmp_path / "start")}
+    one = pretrain(**options, out=str(tmp_path / "one"))
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options), "--processes", "2", "--json"]
+    done = subprocess.run([*command, "--out", str(tmp_path / "two")], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["losses"] == pytest.approx(one.losses, abs=2e-4)
+    first, second = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name in first:
+        torch.testing.assert_close(first[name], second[name], atol=2e-5, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def flags(options: dict) -> list[str]:
+    return [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+
+
+def test_interruption_is_asked_once_and_forced_twice() -> None:
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_ctrl_c_ends_with_130_keeps_the_checkpoint_and_can_go_on(at_home: Path, tmp_path: Path, processes: str) -> None:
+    run = tmp_path / "run"
+    options = {**SHORT, "steps": 100_000, "log_steps": 1, "processes": processes, "out": str(run)}
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if (run / "metrics.jsonl").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=60)
+    assert process.returncode == 130, words
+    assert "Traceback" not in words
+    assert f"--resume --out {run}" in words
+    assert (run / "last" / "state.json").exists()
+    made = json.loads((run / "last" / "state.json").read_text())["step"]
+    resumed = pretrain(resume=True, out=str(run), steps=made + 2)
+    assert resumed.steps == made + 2
+
+
+def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.create("pretrain", {})
+    with pytest.raises(UserError, match="in use by another run"):
+        pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
+    folder.unlock()
+    with pytest.raises(UserError, match="already holds something"):
+        pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="loss is nan|loss is inf") as caught:
+        pretrain(**{**SHORT, "learning_rate": 1e30}, steps=20, warmup_steps=0, out=str(tmp_path / "run"))
+    assert caught.value.exit_code == 1
+
+
+def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Path) -> None:
+    result = pretrain(**SHORT, steps=4, eval_data="pretraining-data", eval_steps=2, out=str(tmp_path / "run"))
+    measured = [line for line in RunFolder(tmp_path / "run").metrics() if "metrics" in line]
+    assert [line["step"] for line in measured] == [0, 2, 4]
+    assert measured[-1]["metrics"] == result.metrics
+    assert result.metrics["masked_lm_loss"] < measured[0]["metrics"]["masked_lm_loss"]
+
+
+def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:
+    result = pretrain(from_="runs/pretrain-tiny", steps=1, batch_size=8, learning_rate=0.0, out=str(tmp_path / "run"))
+    assert_same_bits("runs/pretrain-tiny", result.run)
+
+
+def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, tmp_path: Path) -> None:
+    from bertcli.pretraining_data import make_pretraining_data
+
+    make_pretraining_data("corpus.txt", max_seq_length=32, next_sentence=False, out=str(tmp_path / "data"))
+    result = pretrain(**SHORT, steps=2, data=str(tmp_path / "data"), out=str(tmp_path / "run"))
+    assert "masked_lm_accuracy" in result.metrics
+    assert "next_sentence_accuracy" not in result.metrics
