@@ -134,7 +134,7 @@ def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, A
         task = replace(task, labels=_model_labels(loaded.config.id2label, task, model))
     rules = WindowRules(
         saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
-        saved.get("doc_stride") or 128, saved.get("max_query_length") or 64,
+        saved.get("doc_stride") or 128, (saved.get("max_query_length") or 64) if task.kind == "span" else 0,
     )  # fmt: skip
     check_vocabulary(loaded, tokenizer)
     check_length(loaded, rules.max_seq_length)

@@ -22,9 +22,11 @@ from bertcli.data.next_sentence import Document, InstanceRules, Instances, make_
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
+from bertcli.training.run_folder import RunFolder
 
 logger = logging.getLogger("bertcli")
 BYTES_PER_SHARD = 8_000_000
+COMPRESSION = 3.5  # how much larger text is than its .gz, .xz or .zst, roughly
 ROWS_PER_GROUP = 8192
 SPOOL_BYTES = 1 << 18
 
@@ -70,12 +72,16 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
         logger.info("%s is complete already: the same text, vocabulary and options", out)
         return _result(out, manifest, started)
-    shards = config.shards or max(1, round(sum(path.stat().st_size for path in files) / BYTES_PER_SHARD))
-    logger.info("text: %d files, %.1f MB, to %d shards", len(files), sum(p.stat().st_size for p in files) / 1e6, shards)
+    size = sum(path.stat().st_size * (1 if path.suffix == ".txt" else COMPRESSION) for path in files)
+    shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
+    logger.info("text: %d files, about %.1f MB, to %d shards", len(files), size / 1e6, shards)
     if config.dry_run:
         return PretrainingData(str(out), 0, 0, 0, 0, 0, shards, 0.0)
 
     part = out.with_name(f".{out.name}.part")
+    part.mkdir(parents=True, exist_ok=True)
+    work = RunFolder(part)
+    work.lock()
     documents = _spool(files, part, shards, request, config)
     rules = _rules(config, tokenizer)
     counts = list(_make_shards(part, shards, tokenizer, rules, config))
@@ -85,6 +91,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     for finished in part.glob("*.json"):
         finished.unlink()
     (part / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    work.unlock()
     if out.exists():
         shutil.rmtree(out)
     part.rename(out)
@@ -146,8 +153,12 @@ def _spool(
         if {key: begun[key] for key in wanted} == wanted:
             logger.info("going on with %d finished shards in %s", len(list(part.glob("*.json"))) - 1, part)
             return int(begun["documents"])
-    shutil.rmtree(part, ignore_errors=True)
-    (part / "spool").mkdir(parents=True)
+    for old in part.iterdir():  # of another request
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif old.name != ".lock":
+            old.unlink()
+    (part / "spool").mkdir()
     try:
         documents = _deal(read_documents(files, config.join_files), part / "spool", shards)
         _check_documents(documents, shards)

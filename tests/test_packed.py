@@ -49,7 +49,9 @@ def assert_same_gradients(ours: torch.nn.Module, theirs: torch.nn.Module) -> Non
         other = expected[name].grad
         assert (parameter.grad is None) == (other is None), name
         if other is not None:
-            torch.testing.assert_close(parameter.grad, other, atol=1e-5, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}")
+            torch.testing.assert_close(
+                parameter.grad, other, atol=1e-5, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}"
+            )
 
 
 def test_pretraining_loss_and_gradients_equal_the_padded_models() -> None:
@@ -112,7 +114,9 @@ def test_a_sequence_sees_nothing_of_its_neighbours() -> None:
     batch, _ = make_batch({}, {})
     logits = Objective(model, "classify").outputs(batch)["logits"]
     alone = pack(batch.input_ids[17:26].numpy(), batch.token_type_ids[17:26].numpy(), np.array([9]), np.array([0]))
-    torch.testing.assert_close(Objective(model, "classify").outputs(alone)["logits"][0], logits[1], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(
+        Objective(model, "classify").outputs(alone)["logits"][0], logits[1], atol=1e-6, rtol=1e-5
+    )
 
 
 def test_micro_batches_hold_every_row_once_and_no_more_tokens_than_asked() -> None:

@@ -108,7 +108,9 @@ def test_more_workers_give_the_same_shards(workspace: Path) -> None:
     assert one.instances == two.instances == len(rows_of("one"))
 
 
-def test_an_interrupted_making_goes_on_with_its_finished_shards(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_making_goes_on_with_its_finished_shards(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import bertcli.pretraining_data as module
 
     corpus = str(write_corpus(Path("corpus.txt")))
@@ -117,7 +119,7 @@ def test_an_interrupted_making_goes_on_with_its_finished_shards(workspace: Path,
     made: list[int] = []
     make_shard = module.make_shard
 
-    def fails_at_the_second(job, shard):  # noqa: ANN001, ANN202
+    def fails_at_the_second(job, shard):
         if len(made) == 1:
             raise KeyboardInterrupt
         made.append(shard)

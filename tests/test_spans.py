@@ -71,7 +71,9 @@ def test_answers_equal_googles(path: Path, google_tokenizer: WordPiece) -> None:
     windows = encode_spans(asked, google_tokenizer, WindowRules(int(length), int(stride), 64), False).windows
     logits = np.load(SQUAD / f"logits_{version}_{length}_{stride}_{style}.npz")
     rules = AnswerRules(int(n_best), int(longest), -2.0 if threshold == "m2" else 0.0, version == "v2")
-    answers = choose_answers(asked, windows, list(zip(logits["start"], logits["end"], strict=True)), google_tokenizer, rules)
+    answers = choose_answers(
+        asked, windows, list(zip(logits["start"], logits["end"], strict=True)), google_tokenizer, rules
+    )
     stem = str(path).removesuffix(".predictions.json.gz")
     expected, expected_n_best = golden(path), golden(Path(f"{stem}.nbest.json.gz"))
     crashed = golden(Path(f"{stem}.crashed_ids.json.gz")) if version == "v2" else []

@@ -25,7 +25,9 @@ def test_classification_features_equal_googles(google_tokenizer: WordPiece) -> N
         pairs = None if row["text_b"] is None else [row["text_b"]]
         tokenizer = google_tokenizer if row["case"] == "uncased" else cased
         features = encode_texts(TextExamples([row["text_a"]], pairs, None, ""), tokenizer, row["max_seq_length"], None)
-        ids, types = (column.take(np.array([0]))[0].tolist() for column in (features.input_ids, features.token_type_ids))
+        ids, types = (
+            column.take(np.array([0]))[0].tolist() for column in (features.input_ids, features.token_type_ids)
+        )
         padding = [0] * (row["max_seq_length"] - len(ids))
         assert ids + padding == row["input_ids"]
         assert types + padding == row["segment_ids"]

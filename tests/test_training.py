@@ -41,7 +41,7 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Ask the loop to stop as Ctrl-C does, once `steps` steps are made."""
     step = Training._step
 
-    def watched(self, number, micro_batches, asked):  # noqa: ANN001, ANN202
+    def watched(self, number, micro_batches, asked):
         return step(self, number, micro_batches, asked or number + 1 == steps)
 
     monkeypatch.setattr(Training, "_step", watched)
@@ -76,7 +76,7 @@ def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monk
         stop_after(patch, 2)
         with pytest.raises(UserError, match="Stopped"):
             pretrain(**SHORT, steps=4, out=str(tmp_path / "run"))
-    with pytest.raises(UserError, match="was begun with 0.001"):
+    with pytest.raises(UserError, match="was begun with"):
         pretrain(resume=True, out=str(tmp_path / "run"), learning_rate=0.5)
     assert pretrain(resume=True, out=str(tmp_path / "run"), steps=5).steps == 5
 
@@ -103,7 +103,16 @@ def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home
 def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
     run = Path("runs/pretrain-tiny")
     names = {path.name for path in run.iterdir()}
-    assert names >= {"config.yaml", "environment.json", "metrics.jsonl", "model", "last", "README.md", "report.html", "loss.png"}
+    assert names >= {
+        "config.yaml",
+        "environment.json",
+        "metrics.jsonl",
+        "model",
+        "last",
+        "README.md",
+        "report.html",
+        "loss.png",
+    }
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert lines[0].keys() == {"step", "loss", "learning_rate", "tokens_per_second"}
     assert lines[-1]["metrics"]["masked_lm_accuracy"] >= 0
@@ -151,12 +160,16 @@ def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path) ->
     options = {**SHORT, "steps": 3, "micro_batch_tokens": 100, "from": str(tmp_path / "start")}
     one = pretrain(**options, out=str(tmp_path / "one"))
     command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options), "--processes", "2", "--json"]
-    done = subprocess.run([*command, "--out", str(tmp_path / "two")], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "two")], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["losses"] == pytest.approx(one.losses, abs=2e-4)
     first, second = weights(tmp_path / "one"), weights(tmp_path / "two")
     for name in first:
-        torch.testing.assert_close(first[name], second[name], atol=2e-5, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}")
+        torch.testing.assert_close(
+            first[name], second[name], atol=2e-5, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}"
+        )
 
 
 def flags(options: dict) -> list[str]:
@@ -203,7 +216,7 @@ def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="loss is nan|loss is inf") as caught:
+    with pytest.raises(RunError, match=r"loss is (nan|inf)") as caught:
         pretrain(**{**SHORT, "learning_rate": 1e30}, steps=20, warmup_steps=0, out=str(tmp_path / "run"))
     assert caught.value.exit_code == 1
 

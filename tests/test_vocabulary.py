@@ -16,7 +16,9 @@ def test_the_same_text_gives_the_same_file_in_any_order(workspace: Path) -> None
     write_corpus(Path("b.txt"), seed=2)
     for out, files in (("one", ["a.txt", "b.txt"]), ("two", ["b.txt", "a.txt"]), ("three", ["*.txt"])):
         build_vocab(files, vocab_size=150, out=out)
-    assert Path("one/vocab.txt").read_bytes() == Path("two/vocab.txt").read_bytes() == Path("three/vocab.txt").read_bytes()
+    assert (
+        Path("one/vocab.txt").read_bytes() == Path("two/vocab.txt").read_bytes() == Path("three/vocab.txt").read_bytes()
+    )
 
 
 def test_special_tokens_come_first_and_the_size_is_as_asked(workspace: Path) -> None:

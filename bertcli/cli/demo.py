@@ -25,4 +25,6 @@ def demo_command(config: DemoConfig, output: Output) -> None:
         columns = [name for name in COLUMNS if any(name in row for row in result.measures)]
         rows = [[row.get(name) for name in columns] for row in result.measures]
         shown = [f"{name}, %" if name not in COLUMNS[:3] else name for name in columns]
-        output.table(shown, rows, title=f"What it learnt in {result.seconds / 60:.1f} minutes (everything is in {result.out}/)")
+        output.table(
+            shown, rows, title=f"What it learnt in {result.seconds / 60:.1f} minutes (everything is in {result.out}/)"
+        )

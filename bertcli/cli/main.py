@@ -35,10 +35,10 @@ def version(
 
 from bertcli.cli import (  # noqa: E402, F401  (each registers its command on `app`, in the order of the flow)
     build_vocab,
+    demo,
     evaluate,
     finetune,
     lists,
-    demo,
     make_pretraining_data,
     predict,
     pretrain,

@@ -9,6 +9,7 @@ from typing import Any
 from bertcli.config import Kind
 from bertcli.data.task_files import read_rows
 from bertcli.errors import UserError, unknown
+from bertcli.tasks import is_task
 from bertcli.tasks.task import Files, Task
 
 logger = logging.getLogger("bertcli")
@@ -21,7 +22,7 @@ MANY_VALUES = 20  # numbers with more distinct values than this, or with fractio
 
 def looks_like_file(name: str) -> bool:
     """Whether a name is of a file rather than of a task."""
-    return Path(name).exists() or name.endswith(FILE_ENDINGS)
+    return name.endswith(FILE_ENDINGS) or (Path(name).exists() and not is_task(name))
 
 
 def task_of_file(name: str, columns: dict[str, str | None], kind: Kind | None) -> Task:

@@ -12,7 +12,7 @@ import numpy as np
 from bertcli.data.own_file import looks_like_file, task_of_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
 from bertcli.data.squad import SpanExample, load_squad, span_examples
-from bertcli.data.task_files import TextExamples, load_text_examples, read_table, stratified_split
+from bertcli.data.task_files import TextExamples, data_folder, load_text_examples, read_table, stratified_split
 from bertcli.data.text_features import TextFeatures, encode_texts, label_ids, label_values
 from bertcli.data.tokenization import WordPiece
 from bertcli.tasks import get_task
@@ -54,7 +54,8 @@ def find_source(
     """The task of a name, or of a file."""
     if looks_like_file(name):
         return Source(task_of_file(name, columns, kind), own_file=True, seed=seed)
-    return Source(get_task(name), str(Path(data_dir).resolve()) if data_dir else None)
+    task, folder = get_task(name), data_folder(data_dir)
+    return Source(task, str(folder.resolve()) if folder else None)
 
 
 def read_split(source: Source, split: str, training: bool = False, limit: int | None = None) -> Prepared:

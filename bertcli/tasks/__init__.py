@@ -15,13 +15,22 @@ def get_task(name: str) -> Task:
     Raises:
         UserError: if there is none, with the nearest name.
     """
-    plain = {_plain(known): task for known, task in TASKS.items()}
-    plain |= {_plain(known.rpartition("/")[2]): task for known, task in TASKS.items()}
-    if _plain(name) not in plain:
-        raise unknown(
-            "task", name, {*TASKS, *(known.rpartition("/")[2] for known in TASKS)}, "`bert tasks` lists them."
-        )
-    return plain[_plain(name)]
+    if not is_task(name):
+        raise unknown("task", name, {*TASKS, *(_short(known) for known in TASKS)}, "`bert tasks` lists them.")
+    return _by_plain_name()[_plain(name)]
+
+
+def is_task(name: str) -> bool:
+    """Whether a name is a task's, in any of its spellings."""
+    return _plain(name) in _by_plain_name()
+
+
+def _by_plain_name() -> dict[str, Task]:
+    return {_plain(spelling): task for name, task in TASKS.items() for spelling in (name, _short(name))}
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _plain(name: str) -> str:

@@ -44,7 +44,9 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
             code = _wait(processes)
         except KeyboardInterrupt:
             _stop(processes)
-            raise Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}") from None
+            raise Interrupted(
+                "Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}"
+            ) from None
     if code:
         raise RunError(f"One of the {config.processes} processes failed (exit code {code}).", "See what it said above.")
     return TrainingResult.read(folder)

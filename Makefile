@@ -1,0 +1,48 @@
+# `make` lists the targets. The first two are all that a fresh machine needs.
+PYTHON ?= python3
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test lint format types check bench build clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/installed  ## install, then run the whole life of a model on text that ships (under 6 minutes)
+	@$(BIN)/bert demo
+
+test: .venv/installed-dev  ## run the tests
+	@$(BIN)/python -m pytest -n 2 -q
+
+lint: .venv/installed-dev  ## check style and formatting
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+format: .venv/installed-dev  ## put the code into its format
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+types: .venv/installed-dev  ## check the types, strictly
+	@$(BIN)/mypy
+
+check: lint types test  ## everything that CI runs
+
+bench: .venv/installed-dev  ## measure start-up and training speed (on a quiet machine)
+	@$(BIN)/python -m tests.benchmarks
+
+build: .venv/installed-dev  ## make a wheel in dist/
+	@$(BIN)/python -m build --wheel
+
+clean:  ## remove what the other targets made
+	rm -rf .venv build dist demo-output .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.11" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
