@@ -209,10 +209,10 @@ class DemoConfig(Config):
     out: str = option("demo-output", "Folder to write; the demonstration's own is made anew.")
     size: Size = option("tiny", "Model size.")
     vocab_size: int = option(4000, "Tokens of the vocabulary.", minimum=10)
-    steps: int = option(1500, "Pre-training steps.", minimum=1)
+    steps: int = option(1600, "Pre-training steps.", minimum=1)
     batch_size: int = option(32, "Pre-training instances a step.", minimum=1)
-    learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
-    epochs: float = option(8, "Passes over Banking77.", minimum=0)
+    learning_rate: float = option(1e-3, "Peak learning rate of pre-training.", minimum=0)
+    epochs: float = option(4, "Passes over Banking77.", minimum=0)
     finetuning_learning_rate: float = option(1e-3, "Peak learning rate of fine-tuning.", minimum=0)
     seed: int = option(0, "Seed of everything.", minimum=0)
 

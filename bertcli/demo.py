@@ -94,7 +94,7 @@ def _say(step: str, *values: object) -> None:
 
 def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
     return pretrain(
-        size=config.size, steps=config.steps, batch_size=config.batch_size, learning_rate=config.learning_rate,
+        size=config.size, steps=config.steps, batch_size=config.batch_size, learning_rate=config.learning_rate, optimizer="adamw",
         data=str(out / "pretraining-data"), eval_data=str(out / "held-out-data"), eval_steps=max(1, config.steps // 4),
         seed=config.seed, out=str(out / "runs" / "pretrained"),
     )  # fmt: skip

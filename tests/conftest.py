@@ -16,7 +16,29 @@ from bertcli.vocabulary import build_vocab
 
 GOLDENS = Path(__file__).parent / "goldens"
 SHARED = Path(__file__).parent.parent.parent / "shared"
-WORDS = ["the", "a", "cat", "dog", "sat", "ran", "on", "under", "mat", "tree", "happily", "slowly", "while", "birds", "sang", "in", "old", "green", "garden", "near", "house"]
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sat",
+    "ran",
+    "on",
+    "under",
+    "mat",
+    "tree",
+    "happily",
+    "slowly",
+    "while",
+    "birds",
+    "sang",
+    "in",
+    "old",
+    "green",
+    "garden",
+    "near",
+    "house",
+]
 
 
 @pytest.fixture(scope="session")
