@@ -195,11 +195,20 @@ class PredictConfig(Config):
     text_pair: str | None = option(None, "The second text of a pair.")
     question: str | None = option(None, "A question about --context.")
     context: str | None = option(None, "Where the answer stands.")
-    file: str | None = option(None, "Read CSV, TSV, JSONL or plain text, one a line; `-` is standard input.")
+    file: str | None = option(None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input.")
     output: str | None = option(None, "Write CSV, TSV or JSONL here.")
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
+
+
+@dataclass(kw_only=True)
+class ConvertConfig(Config):
+    """Options of `bert convert`."""
+
+    source: str = argument("", "A checkpoint of the original (its folder or zip), a run or a model folder.", "SOURCE")
+    out: str = option("converted", "Folder to write.")
+    cased: bool = option(False, "The checkpoint is a cased one (its files do not say).")
 
 
 @dataclass(kw_only=True)

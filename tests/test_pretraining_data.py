@@ -72,6 +72,27 @@ def test_draws_are_those_of_pythons_random(seed: int, limits: list[int]) -> None
         ours.shuffle(mine)
         pythons.shuffle(theirs)
         assert mine == theirs
+        assert ours.coins(limit).tolist() == [pythons.random() < 0.5 for _ in range(limit)]
+
+
+def original_truncation(left: list, right: list, longest: int, draw: random.Random) -> None:
+    while len(left) + len(right) > longest:
+        longer = left if len(left) > len(right) else right
+        if draw.random() < 0.5:
+            del longer[0]
+        else:
+            longer.pop()
+
+
+@given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 60), st.integers(1, 80))
+@settings(max_examples=300, deadline=None)
+def test_truncation_at_once_equals_truncation_token_by_token(seed: int, a: int, b: int, longest: int) -> None:
+    left, right = list(range(a)), list(range(b))
+    ours, pythons = Draws(seed), random.Random(seed)
+    made = truncate_seq_pair(left, right, longest, ours)
+    original_truncation(left, right, longest, pythons)
+    assert made == (left, right)
+    assert ours.random() == pythons.random()
 
 
 def units(name: str) -> list[dict]:
@@ -94,7 +115,7 @@ def test_truncation_equals_googles() -> None:
     for unit in units("truncate"):
         left, right = [f"a{i}" for i in range(unit["a"])], [f"b{i}" for i in range(unit["b"])]
         draws = Draws(unit["seed"])
-        truncate_seq_pair(left, right, unit["max_num_tokens"], draws)
+        left, right = truncate_seq_pair(left, right, unit["max_num_tokens"], draws)
         assert (left, right) == (unit["out_a"], unit["out_b"])
         assert draws.random() == unit["rng_after"]
 

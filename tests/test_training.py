@@ -241,3 +241,15 @@ def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, t
     result = pretrain(**SHORT, steps=2, data=str(tmp_path / "data"), out=str(tmp_path / "run"))
     assert "masked_lm_accuracy" in result.metrics
     assert "next_sentence_accuracy" not in result.metrics
+
+
+def test_two_runs_in_one_process_may_differ_in_precision(at_home: Path, tmp_path: Path) -> None:
+    for precision in ("bfloat16", "float32"):
+        result = pretrain(**SHORT, steps=1, precision=precision, out=str(tmp_path / precision))
+        assert load_file(Path(result.model) / "model.safetensors")["cls.seq_relationship.bias"].dtype == torch.float32
+
+
+def test_an_unknown_tracker_is_refused_with_a_hint(at_home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--track nosuch"):
+        pretrain(**SHORT, steps=1, track="nosuch", out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -11,6 +11,13 @@ from typing import Any
 logger = logging.getLogger("bertcli")
 
 
+class _Words(logging.Handler):
+    """Prints to whatever stderr is at the time: a progress bar puts itself in between."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr)
+
+
 @dataclass(frozen=True)
 class Output:
     """How a person or a script wants to be told."""
@@ -20,9 +27,7 @@ class Output:
 
     def start(self) -> None:
         """Send the words of the core modules to stderr."""
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.handlers = [handler]
+        logger.handlers = [_Words()]
         logger.setLevel(logging.ERROR if self.quiet or not _is_first() else logging.INFO)
         logger.propagate = False
 

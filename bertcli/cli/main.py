@@ -33,16 +33,20 @@ def version(
         raise typer.Exit()
 
 
-from bertcli.cli import (  # noqa: E402, F401  (each registers its command on `app`, in the order of the flow)
+# Each module registers its command on `app`; the order is that of the help, and of the flow.
+# isort: off
+from bertcli.cli import (  # noqa: E402, F401
     build_vocab,
-    demo,
-    evaluate,
-    finetune,
-    lists,
     make_pretraining_data,
-    predict,
     pretrain,
-)  # isort: skip
+    finetune,
+    evaluate,
+    predict,
+    convert,
+    lists,
+    demo,
+)
+# isort: on
 
 
 def main() -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.data.draws import SHIFTS, SPARE_WORDS, Draws
+from bertcli.data.draws import HALF, Draws
 from bertcli.data.keyed import uniform
 from bertcli.data.tokenization import WordPiece
 
 Candidates = list[list[int]]
+EIGHTY_PERCENT = int(0.8 * 2**53)  # exact: 0.8 has 53 bits
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,28 @@ def mask_tokens(ids: list[int], rules: MaskingRules, draws: Draws) -> tuple[list
         draws.shuffle(shuffled)
         chosen = _choose_words([order[index] for index in shuffled], rules.num_to_predict(len(ids)))
     else:
-        candidates = [i for i, token in enumerate(ids) if token != rules.cls_id and token != rules.sep_id]
-        _shuffle(candidates, draws)
+        candidates = _maskable(ids, rules)
+        draws.shuffle(candidates)
         chosen = candidates[: rules.num_to_predict(len(ids))]
     return _replace(ids, chosen, rules, draws)
+
+
+def _maskable(ids: list[int], rules: MaskingRules) -> list[int]:
+    """Every position but those of [CLS] and [SEP]."""
+    candidates: list[int] = []
+    start = 0
+    for place in sorted(_places(ids, rules.cls_id) + _places(ids, rules.sep_id)):
+        candidates += range(start, place)
+        start = place + 1
+    candidates += range(start, len(ids))
+    return candidates
+
+
+def _places(ids: list[int], token: int) -> list[int]:
+    places: list[int] = []
+    for _ in range(ids.count(token)):
+        places.append(ids.index(token, places[-1] + 1 if places else 0))
+    return places
 
 
 def word_candidates(ids: list[int], rules: MaskingRules) -> Candidates:
@@ -90,32 +109,24 @@ def _choose_words(candidates: Candidates, num_to_predict: int) -> list[int]:
     return chosen
 
 
-def _shuffle(items: list[int], draws: Draws) -> None:
-    """`draws.shuffle(items)` with the words at hand: the hottest loop of making data."""
-    draws.refill()
-    words, position = draws.words, draws.position
-    if len(items) > SPARE_WORDS // 4:  # longer than the spare words can surely serve
-        return draws.shuffle(items)
-    for index in range(len(items) - 1, 0, -1):
-        shift = SHIFTS[index + 1]
-        other = words[position] >> shift
-        position += 1
-        while other > index:
-            other = words[position] >> shift
-            position += 1
-        items[index], items[other] = items[other], items[index]
-    draws.position = position
-
-
 def _replace(ids: list[int], chosen: list[int], rules: MaskingRules, draws: Draws) -> tuple[list[int], list[int]]:
+    """Put [MASK] or another token in place of the chosen ones, each by draws of its own."""
+    draws.ready(16 * len(chosen))  # four words each, and more for random tokens, which are drawn until they fit
+    words, place = draws.words, draws.position
     originals = {}
     last = len(rules.vocab_ids) - 1
     for position in chosen:
         originals[position] = ids[position]
-        if draws.random() < 0.8:
+        first, place = words[place] >> 5 << 26 | words[place + 1] >> 6, place + 2  # `random()` before its division
+        if first < EIGHTY_PERCENT:
             ids[position] = rules.mask_id
-        elif not draws.random() < 0.5:
+            continue
+        is_other, place = words[place] >= HALF, place + 2
+        if is_other:
+            draws.position = place
             ids[position] = rules.vocab_ids[draws.randint(0, last)]
+            words, place = draws.words, draws.position
+    draws.position = place
     positions = sorted(originals)
     return positions, [originals[position] for position in positions]
 

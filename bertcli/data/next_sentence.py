@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,15 +100,15 @@ def _pairs_of_document(
         length += len(segment)
         if position == len(document) - 1 or length >= target:
             a_end = draws.randint(1, len(chunk) - 1) if len(chunk) >= 2 else 1
-            tokens_a = [token for piece in chunk[:a_end] for token in piece]
+            tokens_a = list(chain.from_iterable(chunk[:a_end]))
             # A chunk of one segment has nothing left to follow it: always random, and no draw.
             is_random_next = len(chunk) == 1 or draws.random() < 0.5
             if is_random_next:
                 tokens_b = _random_segments(documents, index, target - len(tokens_a), draws)
                 position -= len(chunk) - a_end  # the unused half starts the next chunk
             else:
-                tokens_b = [token for piece in chunk[a_end:] for token in piece]
-            truncate_seq_pair(tokens_a, tokens_b, longest, draws)
+                tokens_b = list(chain.from_iterable(chunk[a_end:]))
+            tokens_a, tokens_b = truncate_seq_pair(tokens_a, tokens_b, longest, draws)
             _add_instance(tokens_a, tokens_b, is_random_next, rules, draws, instances)
             chunk, length = [], 0
         position += 1
@@ -128,14 +129,30 @@ def _random_segments(documents: list[Document], index: int, target: int, draws: 
     return tokens
 
 
-def truncate_seq_pair(tokens_a: list[int], tokens_b: list[int], longest: int, draws: Draws) -> None:
-    """Cut the longer of the two, at the front or the back by a coin, until both fit."""
-    while len(tokens_a) + len(tokens_b) > longest:
-        longer = tokens_a if len(tokens_a) > len(tokens_b) else tokens_b
-        if draws.random() < 0.5:
-            del longer[0]
-        else:
-            longer.pop()
+def truncate_seq_pair(
+    tokens_a: list[int], tokens_b: list[int], longest: int, draws: Draws
+) -> tuple[list[int], list[int]]:
+    """Cut the longer of the two, at the front or the back by a coin, until both fit; on a tie the second is cut.
+
+    Which side is cut does not depend on the coins, so all of them are thrown at once.
+    """
+    length_a, length_b = len(tokens_a), len(tokens_b)
+    excess = length_a + length_b - longest
+    if excess <= 0:
+        return tokens_a, tokens_b
+    first_is_a = length_a > length_b
+    alone = min(excess, length_a - length_b if first_is_a else length_b - length_a + 1)  # cuts of the longer, in a row
+    at_front = draws.coins(excess)
+    cut = np.zeros(excess, dtype=bool)  # whether the first is cut
+    cut[:alone] = first_is_a
+    cut[alone + first_is_a :: 2] = True  # then both in turn
+    count_a = int(np.count_nonzero(cut))
+    front_a = int(np.count_nonzero(at_front & cut))
+    front_b = int(np.count_nonzero(at_front)) - front_a
+    return (
+        tokens_a[front_a : length_a - (count_a - front_a)],
+        tokens_b[front_b : length_b - (excess - count_a - front_b)],
+    )
 
 
 def _add_instance(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -112,7 +113,9 @@ def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamp
         raise UserError(
             f"`{missing[0]}` is missing.", "Make the data again: bert make-pretraining-data TEXT --overwrite"
         )
-    table = Dataset.from_parquet(files).data
+    # `datasets` memory-maps Arrow files, which it makes of the shards: kept with them, where that can be written.
+    cache = str(folder / ".arrow") if os.access(folder, os.W_OK) else None
+    table = Dataset.from_parquet(files, cache_dir=cache).data
     static = manifest["options"]["masking"] == "static"
     masks = (
         (Ragged.from_arrow(table["masked_lm_positions"]), Ragged.from_arrow(table["masked_lm_ids"])) if static else None

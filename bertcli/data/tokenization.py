@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,3 +140,20 @@ def _load_from_transformers(source: str) -> WordPiece:
         raise UserError(f"`{source}` is not a WordPiece tokenizer.", "Use a BERT vocabulary.")
     normalizer = state.get("normalizer") or {}
     return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source)
+
+
+def differs_from_original(text: str, cased: bool) -> bool:
+    """Whether the Rust tokenizer may give other tokens than tokenization.py: the one list of where it does.
+
+    - Private-use characters: Rust drops them, the original keeps them (mostly as [UNK]).
+    - Uncased: a capital sigma at the end of a Greek word; Python lower-cases it to ς, Rust to σ.
+    - The ideographs U+2B820 to U+2B91F: Rust does not set them apart.
+    - Code points newer than Unicode 14 whose category Rust and the running Python know differently (some 500, not listed).
+    """
+    for place, character in enumerate(text):
+        if 0x2B820 <= ord(character) <= 0x2B91F or unicodedata.category(character) == "Co":
+            return True
+        ends_word = not text[place + 1 : place + 2].isalpha()
+        if not cased and character == "Σ" and ends_word and text[max(place - 1, 0) : place].isalpha():
+            return True
+    return False

@@ -56,7 +56,7 @@ def build_model(kind: str, size: str, tokenizer: WordPiece, labels: dict[str, An
     torch.manual_seed(seed)
     model: PreTrainedModel = MODEL_CLASSES[kind].from_config(config, attn_implementation=PACKED)
     initialize(model, {name for name, _ in model.named_parameters()})
-    return model
+    return with_trained_padding(model)
 
 
 @torch.no_grad()
@@ -94,7 +94,13 @@ def load_model(kind: str, source: str, labels: dict[str, Any] | None = None, see
     missing = set(info["missing_keys"])
     initialize(model, missing)
     logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"])))
-    return cast(PreTrainedModel, model)
+    return with_trained_padding(cast(PreTrainedModel, model))
+
+
+def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
+    """Let [PAD] learn like any other token, as in the original: it may stand in for a masked one."""
+    model.get_input_embeddings().padding_idx = None
+    return model
 
 
 def _check_labels(kind: str, source: str, labels: dict[str, Any] | None) -> None:

@@ -6,6 +6,7 @@ import os
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 
 from bertcli.errors import UserError
@@ -18,6 +19,7 @@ GPU_MICRO_BATCH_TOKENS = 65536
 def make_accelerator(precision: str, track: str | None = None, folder: str = "", unused: bool = False) -> Accelerator:
     """Make the Accelerator of a run; `unused` weights are those that a loss may leave without a gradient."""
     handlers = [DistributedDataParallelKwargs(find_unused_parameters=unused, gradient_as_bucket_view=True)]
+    AcceleratorState._reset_state()  # it is one for the whole process, and an earlier run may have had another precision
     try:
         return Accelerator(
             mixed_precision=ACCELERATE_NAMES[resolve_precision(precision)],
@@ -27,6 +29,8 @@ def make_accelerator(precision: str, track: str | None = None, folder: str = "",
             kwargs_handlers=handlers,
         )
     except (ValueError, ImportError) as error:
+        if track is None:
+            raise
         raise UserError(
             f"--track {track} cannot be used: {str(error).splitlines()[0]}", f"Install it: pip install {track}"
         ) from None

@@ -18,17 +18,9 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # What a resumed run may be told anew; everything else is as the run was begun, or it would not be the same run.
 CHANGEABLE = {
-    "resume",
-    "out",
-    "dry_run",
-    "processes",
-    "steps",
-    "epochs",
-    "save_steps",
-    "eval_steps",
-    "log_steps",
-    "track",
-}
+    "resume", "out", "dry_run", "processes", "steps", "epochs", "save_steps", "eval_steps", "log_steps", "track",
+    "data", "eval_data", "data_dir",
+}  # fmt: skip
 
 
 def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, RunFolder]:

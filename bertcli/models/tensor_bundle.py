@@ -1,0 +1,221 @@
+"""TensorFlow's checkpoint files (V2) read and written without TensorFlow.
+
+An index file, which is a LevelDB table of protocol buffers (tensorflow/core/util/tensor_bundle), and data files with the
+tensors end to end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertcli.errors import UserError
+
+DTYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f8"),
+    3: np.dtype("<i4"),
+    9: np.dtype("<i8"),
+    19: np.dtype("<f2"),
+}
+TYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+MAGIC = 0xDB4775248B80FB57
+FOOTER_BYTES = 48
+RESTART_INTERVAL = 16
+BLOCK_BYTES = 1 << 18
+VARINT, BYTES, FIXED32 = 0, 2, 5  # wire types of protocol buffers
+
+Fields = dict[int, list[int | bytes]]
+
+
+def read_bundle(prefix: Path) -> dict[str, NDArray[np.generic]]:
+    """Read the tensors of a checkpoint by name; `prefix` is its name without `.index`.
+
+    Raises:
+        UserError: if it is not such a checkpoint, or a checksum is wrong.
+    """
+    index = prefix.with_name(prefix.name + ".index")
+    entries = dict(_table_entries(index.read_bytes(), index))
+    header = _fields(entries.pop(b"", b""))
+    shards = _number(header, 1, 1)
+    files = [prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{shards:05}") for shard in range(shards)]
+    for file in files:
+        if not file.exists():
+            raise UserError(f"The checkpoint lacks `{file}`.", "Put all its files into one folder.")
+    data: list[NDArray[np.uint8]] = [np.memmap(file, dtype=np.uint8, mode="r") for file in files]
+    return {name.decode(): _tensor(name.decode(), _fields(value), data) for name, value in entries.items()}
+
+
+def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[np.generic]:
+    dtype = DTYPES.get(_number(entry, 1))
+    if dtype is None:
+        raise UserError(f"The tensor `{name}` is of a type that is not read.", "Use a checkpoint of float32 weights.")
+    shape = [_number(_fields(bytes(dim)), 1) for dim in _fields(_bytes(entry, 2)).get(2, [])]
+    offset, size = _number(entry, 4), _number(entry, 5)
+    raw = data[_number(entry, 3)][offset : offset + size].tobytes()
+    if _masked_crc(raw) != _number(entry, 6):
+        raise UserError(f"The checksum of `{name}` is wrong: the checkpoint is damaged.", "Download or copy it again.")
+    tensor: NDArray[np.generic] = np.frombuffer(raw, dtype=dtype).reshape(shape)
+    return tensor
+
+
+def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a LevelDB table."""
+    if len(table) < FOOTER_BYTES or struct.unpack("<Q", table[-8:])[0] != MAGIC:
+        raise UserError(f"`{path}` is not the index of a TensorFlow checkpoint.", "Give the folder of a V2 checkpoint.")
+    _, place = _handle(table[-FOOTER_BYTES:], 0)  # of the meta index, which is empty
+    index, _ = _handle(table[-FOOTER_BYTES:], place)
+    for _, value in _block_entries(_block(table, index, path)):
+        yield from _block_entries(_block(table, _handle(value, 0)[0], path))
+
+
+def _block(table: bytes, handle: tuple[int, int], path: Path) -> bytes:
+    offset, size = handle
+    if table[offset + size] != 0:
+        raise UserError(
+            f"`{path}` is compressed, which is not read.", "Save the checkpoint with TensorFlow 1 or 2 again."
+        )
+    return table[offset : offset + size]
+
+
+def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keys and values; a key shares its first bytes with the one before."""
+    end = len(block) - 4 - 4 * struct.unpack("<I", block[-4:])[0]
+    place, key = 0, b""
+    while place < end:
+        shared, place = _varint(block, place)
+        fresh, place = _varint(block, place)
+        length, place = _varint(block, place)
+        key = key[:shared] + block[place : place + fresh]
+        place += fresh
+        yield key, block[place : place + length]
+        place += length
+
+
+def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
+    offset, place = _varint(data, place)
+    size, place = _varint(data, place)
+    return (offset, size), place
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return value, place
+
+
+def _fields(message: bytes) -> Fields:
+    """Parse a protocol buffer into its fields by number."""
+    fields: Fields = {}
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        value: int | bytes
+        if tag & 7 == VARINT:
+            value, place = _varint(message, place)
+        elif tag & 7 == FIXED32:
+            value, place = struct.unpack("<I", message[place : place + 4])[0], place + 4
+        else:
+            length, place = _varint(message, place)
+            value, place = message[place : place + length], place + length
+        fields.setdefault(tag >> 3, []).append(value)
+    return fields
+
+
+def _number(fields: Fields, number: int, default: int = 0) -> int:
+    value = fields.get(number, [default])[0]
+    return value if isinstance(value, int) else default
+
+
+def _bytes(fields: Fields, number: int) -> bytes:
+    value = fields.get(number, [b""])[0]
+    return value if isinstance(value, bytes) else b""
+
+
+def write_bundle(tensors: dict[str, NDArray[np.generic]], prefix: Path) -> None:
+    """Write tensors as a checkpoint of one data file, byte for byte as TensorFlow's saver does."""
+    entries = {b"": _field(1, 1) + _field(3, _field(1, 1))}  # one shard; version of the producer
+    offset = 0
+    with prefix.with_name(f"{prefix.name}.data-00000-of-00001").open("wb") as file:
+        for name in sorted(tensors):
+            array = np.ascontiguousarray(tensors[name])
+            raw = array.tobytes()
+            shape = b"".join(_field(2, _field(1, size)) for size in array.shape)
+            entry = _field(1, TYPE_NUMBERS[array.dtype.newbyteorder("<")]) + _field(2, shape)
+            entry += (_field(4, offset) if offset else b"") + _field(5, len(raw))
+            entries[name.encode()] = entry + b"\x35" + struct.pack("<I", _masked_crc(raw))
+            file.write(raw)
+            offset += len(raw)
+    prefix.with_name(f"{prefix.name}.index").write_bytes(_table(entries))
+
+
+def _table(entries: dict[bytes, bytes]) -> bytes:
+    """A LevelDB table: blocks of entries, an empty meta index, an index of the blocks, a footer."""
+    table, index = b"", {}
+    pending: dict[bytes, bytes] = {}
+    keys = sorted(entries)
+    for number, key in enumerate(keys):
+        pending[key] = entries[key]
+        full = sum(len(k) + len(v) for k, v in pending.items()) >= BLOCK_BYTES
+        if full or number == len(keys) - 1:
+            separator = bytes([key[0] + 1]) if number == len(keys) - 1 else key
+            block = _entries_block(pending, RESTART_INTERVAL)
+            index[separator] = _encode(len(table)) + _encode(len(block))
+            table += _sealed(block)
+            pending = {}
+    handles = b""
+    for block in (_entries_block({}, RESTART_INTERVAL), _entries_block(index, 1)):
+        handles += _encode(len(table)) + _encode(len(block))
+        table += _sealed(block)
+    return table + handles.ljust(FOOTER_BYTES - 8, b"\0") + struct.pack("<Q", MAGIC)
+
+
+def _entries_block(entries: dict[bytes, bytes], restart_interval: int) -> bytes:
+    block, before, restarts = b"", b"", [0]
+    for number, (key, value) in enumerate(entries.items()):
+        shared = 0
+        if number % restart_interval:
+            while shared < min(len(key), len(before)) and key[shared] == before[shared]:
+                shared += 1
+        elif number:
+            restarts.append(len(block))
+        block += _encode(shared) + _encode(len(key) - shared) + _encode(len(value)) + key[shared:] + value
+        before = key
+    return block + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+
+
+def _sealed(block: bytes) -> bytes:
+    """A block with its trailer: no compression, and a checksum of both."""
+    return block + b"\0" + struct.pack("<I", _masked_crc(block + b"\0"))
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _encode(number << 3 | VARINT) + _encode(value)
+    return _encode(number << 3 | BYTES) + _encode(len(value)) + value
+
+
+def _encode(value: int) -> bytes:
+    encoded = b""
+    while value >= 0x80:
+        encoded += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return encoded + bytes([value])
+
+
+def _masked_crc(data: bytes) -> int:
+    """CRC-32C, rotated and shifted so that checksums of checksums stay good (LevelDB)."""
+    import google_crc32c
+
+    crc = int(google_crc32c.value(data))
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,68 @@
+"""Checkpoints of the original come in and go out with every bit."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import GOLDENS
+from transformers import AutoModelForPreTraining
+
+from bertcli.conversion import convert
+from bertcli.errors import UserError
+from bertcli.models.tensor_bundle import read_bundle, write_bundle
+
+CHECKPOINT = GOLDENS / "tf_checkpoint"
+
+
+def test_a_checkpoint_is_read_as_tensorflow_wrote_it() -> None:
+    tensors = read_bundle(CHECKPOINT / "bert_model.ckpt")
+    values = np.load(GOLDENS / "model" / "pretraining.npz")
+    assert tensors.keys() == {key.removeprefix("w/") for key in values if key.startswith("w/")}
+    for name, tensor in tensors.items():
+        assert np.array_equal(tensor, values[f"w/{name}"]), name
+
+
+def test_a_checkpoint_is_written_byte_for_byte_as_tensorflow_does(workspace: Path) -> None:
+    write_bundle(read_bundle(CHECKPOINT / "bert_model.ckpt"), Path("bert_model.ckpt"))
+    for name in ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"):
+        assert Path(name).read_bytes() == (CHECKPOINT / name).read_bytes(), name
+
+
+def test_there_and_back_again_keeps_every_bit(workspace: Path) -> None:
+    there = convert(str(CHECKPOINT), out="model")
+    assert (there.to, there.left_out) == ("transformers", [])
+    model, info = AutoModelForPreTraining.from_pretrained("model", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert model.config.hidden_act == "gelu_pytorch_tanh"
+    assert model.config.layer_norm_eps == 1e-12
+    back = convert("model", out="back")
+    assert back.to == "tensorflow"
+    for name in ("bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"):
+        assert (Path("back") / name).read_bytes() == (CHECKPOINT / name).read_bytes()
+    original = json.loads((CHECKPOINT / "bert_config.json").read_text())
+    assert json.loads(Path("back/bert_config.json").read_text()) == original
+
+
+def test_large_tables_of_several_blocks_are_read_back(workspace: Path) -> None:
+    tensors = {f"scope_{i % 7}/{'long' * 40}_{i:05}": np.full((2, i % 5 + 1), i, dtype=np.float32) for i in range(3000)}
+    write_bundle(tensors, Path("many"))
+    read = read_bundle(Path("many"))
+    assert read.keys() == tensors.keys()
+    assert all(np.array_equal(read[name], tensors[name]) for name in tensors)
+
+
+def test_a_damaged_checkpoint_is_refused(workspace: Path) -> None:
+    shutil.copytree(CHECKPOINT, "damaged")
+    data = Path("damaged/bert_model.ckpt.data-00000-of-00001")
+    data.write_bytes(data.read_bytes()[:1000] + b"\x01" + data.read_bytes()[1001:])
+    with pytest.raises(UserError, match="checksum"):
+        convert("damaged", out="model")
+    assert not Path("model").exists()
+
+
+def test_what_is_no_checkpoint_is_refused(workspace: Path) -> None:
+    Path("folder").mkdir()
+    with pytest.raises(UserError, match="holds no model"):
+        convert("folder", out="model")
