@@ -185,7 +185,8 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
         describe_device(accelerator, setup.config.precision),
     )  # fmt: skip
     if setup.task.kind == "classify" and setup.train.texts is not None:
-        counts = Counter(setup.train.texts.labels).most_common()
+        spelled = dict(zip(setup.task.file_labels, setup.task.labels, strict=False))
+        counts = Counter(spelled.get(label, label) for label in setup.train.texts.labels or []).most_common()
         shown = ", ".join(f"{name} {count}" for name, count in counts[:6])
         logger.info("labels: %s%s", shown, f" and {len(counts) - 6} more" if len(counts) > 6 else "")
     logger.info("%s", plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))

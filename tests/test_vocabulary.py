@@ -50,3 +50,19 @@ def test_a_size_below_the_alphabet_is_refused(workspace: Path) -> None:
     with pytest.raises(UserError, match="too small"):
         build_vocab("a.txt", vocab_size=20)
     assert not Path("vocab").exists()
+
+
+@pytest.mark.parametrize("cased", [False, True])
+def test_transformers_puts_special_tokens_and_types_as_bert_has_them(workspace: Path, cased: bool) -> None:
+    write_corpus(Path("a.txt"))
+    build_vocab("a.txt", vocab_size=80, cased=cased)
+    tokenizer = AutoTokenizer.from_pretrained("vocab")
+    assert type(tokenizer).__name__ == "BertTokenizer"
+    pair = tokenizer("The cat", "the dog")
+    tokens = tokenizer.convert_ids_to_tokens(pair["input_ids"])
+    assert (tokens[0], tokens[-1], tokens.count("[SEP]")) == ("[CLS]", "[SEP]", 2)
+    assert pair["token_type_ids"] == [0] * (tokens.index("[SEP]") + 1) + [1] * (len(tokens) - tokens.index("[SEP]") - 1)
+    assert tokenizer.mask_token_id == 4
+    assert ("the" in tokens) is True
+    assert (tokens[1] == "the") is not cased
+    assert tokenizer.decode(pair["input_ids"], skip_special_tokens=True).endswith("dog")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tokenizers import Encoding, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bertcli.errors import UserError
 
@@ -68,12 +68,26 @@ class WordPiece:
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` opens."""
-        from transformers import BertTokenizer
-
         folder.mkdir(parents=True, exist_ok=True)
-        tokenizer = BertTokenizer(vocab=self.vocab, do_lower_case=not self.cased, model_max_length=model_max_length)
-        tokenizer.backend_tokenizer.model.max_input_chars_per_word = MAX_CHARACTERS_PER_WORD
-        tokenizer.save_pretrained(folder)
+        backend = plain_backend(self.vocab, self.cased)
+        backend.add_special_tokens(list(SPECIAL_TOKENS))
+        backend.decoder = decoders.WordPiece()
+        backend.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[(token, self.vocab[token]) for token in ("[CLS]", "[SEP]")],
+        )
+        backend.save(str(folder / "tokenizer.json"))
+        names = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
+        config = {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": not self.cased,
+            "strip_accents": None,
+            "tokenize_chinese_chars": True,
+            "model_max_length": model_max_length,
+            **names,
+        }
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
 
 
