@@ -200,3 +200,17 @@ def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
         for position in positions:
             if position + 1 < len(row) and rules.is_continuation[row[position + 1]]:
                 assert position + 1 in positions
+
+
+def test_only_a_newline_ends_a_line_and_odd_characters_are_the_originals(
+    workspace: Path, google_tokenizer: WordPiece
+) -> None:
+    text = "one\rtwo\x0bthree\u2028four\x85five\n\u200b\n \t\u00a0\nnull\x00 character [MASK]\r\n"
+    Path("odd.txt").write_bytes(text.encode())
+    documents = list(read_documents([Path("odd.txt")]))
+    assert [len(lines) for lines in documents] == [2, 1]  # U+200B is no blank line, a no-break space is
+    tokens = [encoding.tokens for encoding in google_tokenizer.encode([*documents[0], *documents[1]])]
+    # A carriage return and U+2028 separate words; U+000B and U+0085 are control characters, and vanish.
+    assert tokens[0] == google_tokenizer.encode(["one twothree fourfive"])[0].tokens
+    assert tokens[1] == []
+    assert tokens[2] == ["null", "character", "[", "mask", "]"]

@@ -19,6 +19,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
+
 # Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -52,21 +54,23 @@ from bertcli.cli import (  # noqa: E402, F401
 def main() -> None:
     """Run the command line; exit 0 done, 1 failed, 2 wrong request, 130 interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    said = False
     try:
         code = app(standalone_mode=False)
     except UserError as error:
         if is_debugging():
             raise
         console.error(error.message, error.hint)
-        code = error.exit_code
+        code, said = error.exit_code, True
     except (KeyboardInterrupt, typer.Abort):
-        console.error("Interrupted.", "Run the same command again.")
-        code = 130
+        code = INTERRUPTED
     except CommandLineError as error:
         code = _wrong_command_line(error)
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
+    if code == INTERRUPTED and not said:
+        console.error("Interrupted.", "Run the same command again; what was finished is kept.")
     sys.exit(code if isinstance(code, int) else 0)
 
 
