@@ -70,7 +70,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     setup = _prepare(config)
     if config.processes > 1 and not is_launched() and not config.dry_run:
         return launch("finetune", config, folder.path)
-    accelerator = make_accelerator(config.precision, config.track)
+    accelerator = make_accelerator(config.precision, config.track, folder.path)
     plan = _plan(setup)
     _show_card(setup, plan, accelerator)
     if config.dry_run:

@@ -54,7 +54,9 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     setup = _prepare(config)
     if config.processes > 1 and not is_launched() and not config.dry_run:
         return launch("pretrain", config, folder.path)
-    accelerator = make_accelerator(config.precision, config.track, unused=not setup.examples.has_next_sentence)
+    accelerator = make_accelerator(
+        config.precision, config.track, folder.path, unused=not setup.examples.has_next_sentence
+    )
     plan = _plan(config)
     _show_card(setup, plan, accelerator)
     if config.dry_run:

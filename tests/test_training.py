@@ -249,6 +249,12 @@ def test_two_runs_in_one_process_may_differ_in_precision(at_home: Path, tmp_path
         assert load_file(Path(result.model) / "model.safetensors")["cls.seq_relationship.bias"].dtype == torch.float32
 
 
+def test_a_tracker_of_accelerate_is_fed(at_home: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    pretrain(**SHORT, steps=2, log_steps=1, track="tensorboard", out=str(tmp_path / "run"))
+    assert list((tmp_path / "run" / "tracking").rglob("events.*"))
+
+
 def test_an_unknown_tracker_is_refused_with_a_hint(at_home: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="--track nosuch"):
         pretrain(**SHORT, steps=1, track="nosuch", out=str(tmp_path / "run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -16,7 +17,7 @@ CPU_MICRO_BATCH_TOKENS = 8192
 GPU_MICRO_BATCH_TOKENS = 65536
 
 
-def make_accelerator(precision: str, track: str | None = None, folder: str = "", unused: bool = False) -> Accelerator:
+def make_accelerator(precision: str, track: str | None, folder: Path, unused: bool = False) -> Accelerator:
     """Make the Accelerator of a run; `unused` weights are those that a loss may leave without a gradient."""
     handlers = [DistributedDataParallelKwargs(find_unused_parameters=unused, gradient_as_bucket_view=True)]
     AcceleratorState._reset_state()  # it is one for the whole process, and an earlier run may have had another precision
@@ -25,7 +26,7 @@ def make_accelerator(precision: str, track: str | None = None, folder: str = "",
             mixed_precision=ACCELERATE_NAMES[resolve_precision(precision)],
             cpu=not torch.cuda.is_available() and not torch.backends.mps.is_available(),
             log_with=track,
-            project_dir=folder or None,
+            project_dir=str(folder / "tracking"),
             kwargs_handlers=handlers,
         )
     except (ValueError, ImportError) as error:

@@ -37,7 +37,9 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
         port = _free_port()
         processes = [
             # Results are this process's to print, and Ctrl-C this one's to pass on.
-            subprocess.Popen(arguments, stdout=sys.stderr, start_new_session=True, env=_environment(rank, config, port))
+            subprocess.Popen(
+                arguments, stdout=subprocess.DEVNULL, start_new_session=True, env=_environment(rank, config, port)
+            )
             for rank in range(config.processes)
         ]
         try:
