@@ -236,7 +236,7 @@ def _resolved(setup: _Setup, plan: Plan) -> dict[str, Any]:
     config, task = setup.config, setup.task
     found = {key: str(value) for key, value in task.files.columns.items()} if setup.source.own_file else {}
     return {
-        "task": task.name, "from": setup.start, "data_dir": setup.source.data_dir, **found, "kind": task.kind,
+        "task": task.name, "from": setup.start, "tokenizer": setup.tokenizer.source, "data_dir": setup.source.data_dir, **found, "kind": task.kind,
         "batch_size": config.batch_size or task.batch_size, "learning_rate": plan.learning_rate,
         "epochs": config.epochs if config.epochs is not None else task.epochs, "max_seq_length": setup.rules.max_seq_length,
         "best_by": task.metrics[0],
