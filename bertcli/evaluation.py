@@ -136,7 +136,7 @@ def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, A
         saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
         saved.get("doc_stride") or 128, (saved.get("max_query_length") or 64) if task.kind == "span" else 0,
     )  # fmt: skip
-    check_vocabulary(loaded, tokenizer)
+    check_vocabulary(loaded, tokenizer, model)
     check_length(loaded, rules.max_seq_length)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     objective = Objective(loaded, task.kind).to(device)

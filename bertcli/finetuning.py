@@ -97,7 +97,7 @@ def _prepare(config: FinetuneConfig) -> _Setup:
     train = read_split(source, "train", training=True, limit=config.limit)
     dev = [read_split(source, split) for split in _dev_splits(source)]
     model = _model(start, config, task, tokenizer)
-    check_vocabulary(model, tokenizer)
+    check_vocabulary(model, tokenizer, start)
     check_length(model, rules.max_seq_length)
     encoded = encode_split(task, train, tokenizer, rules, training=True)
     return _Setup(

@@ -79,10 +79,9 @@ def _prepare(config: PretrainConfig) -> _Setup:
     if config.from_ and config.from_ != "scratch":
         source = resolve_model(config.from_)
         model = load_model("pretrain", source, seed=config.seed)
-        _check_same_vocabulary(source, examples)
+        check_vocabulary(model, tokenizer, source)
     else:
         model = build_model("pretrain", config.size, tokenizer, {}, config.seed)
-    check_vocabulary(model, tokenizer)
     check_length(model, examples.max_seq_length)
     held_out = (
         load_pretraining_examples(config.eval_data, config.seed) if config.eval_data else examples.head(EVALUATION_ROWS)
@@ -101,18 +100,6 @@ def _newest_data() -> str:
     if not found:
         raise UserError("There is no pre-training data here yet.", "Make some: bert make-pretraining-data TEXT")
     return str(found[-1].parent)
-
-
-def _check_same_vocabulary(source: str, examples: PretrainingExamples) -> None:
-    if (
-        Path(source).is_dir()
-        and (Path(source) / "vocab.txt").exists()
-        and load_tokenizer(source).digest != examples.tokenizer.digest
-    ):
-        raise UserError(
-            f"`{examples.folder}` was made with another vocabulary than the model `{source}` has.",
-            f"Make the data with the model's: bert make-pretraining-data TEXT --tokenizer {source}",
-        )
 
 
 def _plan(config: PretrainConfig) -> Plan:

@@ -259,3 +259,20 @@ def test_an_unknown_tracker_is_refused_with_a_hint(at_home: Path, tmp_path: Path
     with pytest.raises(UserError, match="--track nosuch"):
         pretrain(**SHORT, steps=1, track="nosuch", out=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_model_is_not_trained_on_with_another_vocabulary(at_home: Path, tmp_path: Path) -> None:
+    from bertcli.finetuning import finetune
+    from bertcli.pretraining_data import make_pretraining_data
+
+    vocab = (at_home / "vocab" / "vocab.txt").read_text().splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*vocab[:-2], vocab[-1], vocab[-2]]) + "\n")
+    make_pretraining_data(
+        "corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), max_seq_length=32, out=str(tmp_path / "data")
+    )
+    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+        pretrain(from_="runs/pretrain-tiny", data=str(tmp_path / "data"), out=str(tmp_path / "run"))
+    (tmp_path / "a.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
+    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+        finetune(str(tmp_path / "a.csv"), tokenizer=str(tmp_path / "vocab.txt"), out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -18,7 +18,7 @@ from transformers import (
 )
 from transformers import logging as transformers_logging
 
-from bertcli.data.tokenization import WordPiece
+from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, unknown
 from bertcli.models.packed import PACKED
 from bertcli.models.sizes import SIZES
@@ -131,17 +131,24 @@ def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> No
     tokenizer.save(folder, model.config.max_position_embeddings)
 
 
-def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece) -> None:
-    """Refuse a vocabulary that the embedding has no rows for.
+def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) -> None:
+    """Refuse a vocabulary that the embedding has no rows for, or that is not the one of the model's own folder.
 
     Raises:
-        UserError: naming both sizes.
+        UserError: naming both.
     """
     rows = model.config.vocab_size
-    if tokenizer.size > rows:
+    own = Path(source) / "vocab.txt"
+    differs = own.exists() and load_tokenizer(source).digest != tokenizer.digest
+    if tokenizer.size > rows or differs:
+        why = (
+            f"has {tokenizer.size:,} tokens, the model {rows:,}"
+            if tokenizer.size != rows
+            else "is another than the model's"
+        )
         raise UserError(
-            f"The vocabulary `{tokenizer.source}` has {tokenizer.size:,} tokens, the model {rows:,}: it does not fit.",
-            "Use the model's own vocabulary, or start from scratch: --from scratch --size tiny",
+            f"The vocabulary `{tokenizer.source}` {why}: it does not fit.",
+            f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny",
         )
 
 
