@@ -25,7 +25,7 @@ from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, load_model
 from bertcli.tasks import TASKS
 from bertcli.tasks.task import Task
-from bertcli.training.device import micro_batch_tokens, resolve_precision
+from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
@@ -138,7 +138,7 @@ def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, A
     )  # fmt: skip
     check_vocabulary(loaded, tokenizer, model)
     check_length(loaded, rules.max_seq_length)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = inference_device()
     objective = Objective(loaded, task.kind).to(device)
     return Scorer(task, objective, tokenizer, rules, device, resolve_precision(precision))
 

@@ -21,6 +21,7 @@ from bertcli.data.batches import pack
 from bertcli.data.documents import read_lines
 from bertcli.data.prepared import Prepared, encode_split
 from bertcli.data.span_answers import Answer
+from bertcli.data.span_features import WindowRules
 from bertcli.data.squad import SpanExample, split_words
 from bertcli.data.task_files import TextExamples, read_rows
 from bertcli.data.tokenization import WordPiece, load_tokenizer
@@ -29,6 +30,7 @@ from bertcli.evaluation import Record, Scorer, load_scorer
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.tasks.task import Files, Task
+from bertcli.training.device import inference_device
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
@@ -184,9 +186,9 @@ class _Predictor:
     def load(cls, model: str, kind: str, config: PredictConfig) -> _Predictor:
         tokenizer = load_tokenizer(model)
         if kind == "fill":
-            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            device = inference_device()
             objective = Objective(load_model("pretrain", model), "pretrain").to(device).eval()
-            scorer = Scorer(_task("classify"), objective, tokenizer, _no_rules(), device)
+            scorer = Scorer(_task("classify"), objective, tokenizer, WindowRules(max_query_length=0), device)
         else:
             run = RunFolder(Path(model).parent)
             saved = run.config if (run.path / "config.yaml").exists() else {}
@@ -225,12 +227,6 @@ def _encode_quietly(scorer: Scorer, prepared: Prepared) -> Prepared:
 def _task(kind: str, name: str | None = None) -> Task:
     """A task without data: all that prediction needs is the kind, and whether there may be no answer."""
     return Task(name or "input", kind, Files({}, {}), ("", None), (), max_seq_length=384 if kind == "span" else 512)  # type: ignore[arg-type]
-
-
-def _no_rules() -> Any:
-    from bertcli.data.span_features import WindowRules
-
-    return WindowRules(512, 128, 0)
 
 
 def _placed(answer: Answer, context: str, record: Record) -> Record:

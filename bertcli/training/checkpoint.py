@@ -24,7 +24,7 @@ def save_checkpoint(
     state.json names the tensors' file and is replaced last, in one move: a kill leaves the old state or the new one.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {f"model.{name}": value for name, value in _unique(model)}
+    tensors = {f"model.{name}": value for name, value in model.named_parameters()}
     for index, slots in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
     name = f"step-{step}.safetensors"
@@ -50,7 +50,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optim
     remembered: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
     tensors = load_file(folder / remembered["file"])
     with torch.no_grad():
-        for name, value in _unique(model):
+        for name, value in model.named_parameters():
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != value.shape:
                 raise UserError(
@@ -62,11 +62,6 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optim
     state["state"] = _optimizer_slots(tensors)
     optimizer.load_state_dict(state)
     return remembered
-
-
-def _unique(model: nn.Module) -> list[tuple[str, Tensor]]:
-    """The parameters; tied ones once."""
-    return list(model.named_parameters())
 
 
 def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

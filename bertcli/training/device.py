@@ -50,6 +50,11 @@ def resolve_precision(precision: str) -> str:
     return "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
 
 
+def inference_device() -> torch.device:
+    """Where a model is run without training: the GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def micro_batch_tokens(asked: int | None) -> int:
     """Tokens in one forward pass: as asked, else what suits the device."""
     return asked or (GPU_MICRO_BATCH_TOKENS if torch.cuda.is_available() else CPU_MICRO_BATCH_TOKENS)

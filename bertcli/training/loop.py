@@ -88,10 +88,15 @@ class Training:
         inner: Objective = self.accelerator.unwrap_model(self.objective)
         return inner
 
+    @property
+    def _own_optimizer(self) -> torch.optim.Optimizer:
+        """The optimizer without what Accelerate wraps around it."""
+        own: torch.optim.Optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        return own
+
     def resume(self) -> None:
         """Go back to the last checkpoint of the run."""
-        inner = getattr(self.optimizer, "optimizer", self.optimizer)
-        remembered = load_checkpoint(self.folder.last, self.model, inner)
+        remembered = load_checkpoint(self.folder.last, self.model, self._own_optimizer)
         remembered.pop("file")
         self.history = History(steps=remembered.pop("step"), **remembered)
         if self.history.steps >= self.plan.steps:
@@ -222,9 +227,8 @@ class Training:
 
     def _save(self) -> None:
         if self.accelerator.is_main_process:
-            inner = getattr(self.optimizer, "optimizer", self.optimizer)
             more = {key: value for key, value in asdict(self.history).items() if key != "steps"}
-            save_checkpoint(self.folder.last, self.model, inner, self.history.steps, more)
+            save_checkpoint(self.folder.last, self.model, self._own_optimizer, self.history.steps, more)
         self.accelerator.wait_for_everyone()
 
     def _stop(self) -> None:
