@@ -108,7 +108,7 @@ class MakePretrainingDataConfig(Config):
     next_sentence: bool = option(True, "Make pairs for next-sentence prediction; without: one run of text a row.")
     join_files: bool = option(False, "As the original: only a blank line ends a document, not the end of a file.")
     seed: int = option(12345, "Seed of all draws.", minimum=0)
-    shards: int | None = option(None, "Number of shards; default: one for each 16 MB of text.", minimum=1)
+    shards: int | None = option(None, "Number of shards; default: one for each 8 MB of text.", minimum=1)
     workers: int | None = option(None, "Processes at work; default: one a core. Does not change the result.", minimum=1)
     overwrite: bool = option(False, "Replace data that was made with other options.")
 

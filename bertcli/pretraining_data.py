@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertcli.config import MakePretrainingDataConfig
+from bertcli.data.corpus import tokenize
 from bertcli.data.documents import find_text_files, read_documents
 from bertcli.data.draws import Draws
+from bertcli.data.instances import Instances, Rows
 from bertcli.data.masking import MaskingRules
-from bertcli.data.next_sentence import Document, InstanceRules, Instances, make_instances, reorder
+from bertcli.data.next_sentence import InstanceRules, make_instances
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
@@ -27,6 +30,7 @@ from bertcli.training.run_folder import RunFolder
 logger = logging.getLogger("bertcli")
 BYTES_PER_SHARD = 8_000_000
 COMPRESSION = 3.5  # how much larger text is than its .gz, .xz or .zst, roughly
+BYTES_WRITTEN = {"static": 0.45, "dynamic": 0.35}  # for each byte of English text and pass over it, roughly
 ROWS_PER_GROUP = 8192
 SPOOL_BYTES = 1 << 18
 
@@ -74,7 +78,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         return _result(out, manifest, started)
     size = sum(path.stat().st_size * (1 if path.suffix == ".txt" else COMPRESSION) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
-    logger.info("text: %d files, about %.1f MB, to %d shards", len(files), size / 1e6, shards)
+    _say_sizes(len(files), size, shards, config)
     if config.dry_run:
         return PretrainingData(str(out), 0, 0, 0, 0, 0, shards, 0.0)
 
@@ -96,6 +100,17 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         shutil.rmtree(out)
     part.rename(out)
     return _result(out, manifest, started)
+
+
+def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretrainingDataConfig) -> None:
+    written = text_bytes * config.dupe_factor * BYTES_WRITTEN[config.masking]
+    there = next(folder for folder in Path(config.out).resolve().parents if folder.exists())
+    free = shutil.disk_usage(there).free
+    logger.info(
+        "text: %d files, about %.1f MB, to %d shards; about %.0f MB will be written%s",
+        files, text_bytes / 1e6, shards, written / 1e6,
+        f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else "",
+    )  # fmt: skip
 
 
 def newest_vocabulary() -> str:
@@ -236,83 +251,70 @@ class _Job:
 def make_shard(job: _Job, shard: int) -> int:
     """Make one shard from its spooled text: a Parquet file and, last, a JSON file with its counts."""
     tokenizer = WordPiece(job.vocab, job.cased, "")
-    documents = list(_tokenize(job.folder / "spool" / f"{shard:05}.txt", tokenizer))
+    corpus = tokenize(read_documents([job.folder / "spool" / f"{shard:05}.txt"]), tokenizer)
     draws = Draws(job.seed + shard)
-    instances, order = make_instances(documents, job.rules, job.dupe_factor, draws)
+    instances, order = make_instances(corpus, job.rules, job.dupe_factor, draws)
     path = job.folder / f"shard-{shard:05}.parquet"
-    _write_parquet(path, instances, order, tokenizer.size, job.rules.static_masking)
-    counts = _counts(instances, draws, tokenizer.size)
-    (job.folder / f"shard-{shard:05}.json").write_text(json.dumps({"file": path.name, **counts}), encoding="utf-8")
+    counts = _write_parquet(path, instances, order, tokenizer.size)
+    counts |= {"file": path.name, "rng_random_after": draws.random()}
+    (job.folder / f"shard-{shard:05}.json").write_text(json.dumps(counts), encoding="utf-8")
     return shard
 
 
-def _tokenize(path: Path, tokenizer: WordPiece) -> Iterator[Document]:
-    """Yield documents as ids; a line without tokens is no segment, a document without segments no document."""
-    for lines in read_documents([path]):
-        document = [ids for ids in tokenizer.encode_ids(lines) if ids]
-        if document:
-            yield document
-
-
-def _write_parquet(path: Path, instances: Instances, order: list[int], vocab_size: int, static: bool) -> None:
+def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], vocab_size: int) -> dict[str, Any]:
+    """Write the instances in their order; return what there is of each."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    small = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
-    schema = [
-        ("input_ids", pa.list_(small)),
-        ("token_type_ids", pa.list_(pa.uint8())),
-        ("next_sentence_label", pa.uint8()),
-    ]
-    if static:
-        schema += [("masked_lm_positions", pa.list_(pa.uint16())), ("masked_lm_ids", pa.list_(small))]
     part = path.with_suffix(".part")
-    with pq.ParquetWriter(part, pa.schema(schema), compression="zstd", use_dictionary=False) as writer:
+    schema = _schema(vocab_size, instances.static_masking)
+    counts = {"instances": len(order), "tokens": 0, "random_next": 0, "masked_tokens": 0}
+    frequency = np.zeros(vocab_size, dtype=np.int64)
+    with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=False) as writer:
         for start in range(0, len(order), ROWS_PER_GROUP):
-            rows = order[start : start + ROWS_PER_GROUP]
-            writer.write_table(_table(instances, rows, pa.schema(schema), static))
+            rows = instances.rows(order[start : start + ROWS_PER_GROUP])
+            writer.write_table(pa.table(_columns(rows, schema), schema=schema))
+            counts["tokens"] += len(rows.input_ids)
+            counts["random_next"] += int(rows.next_sentence_labels.sum())
+            counts["masked_tokens"] += len(rows.masked_lm_ids)
+            seen = rows.masked_lm_ids if instances.static_masking else rows.input_ids
+            frequency += np.bincount(seen, minlength=vocab_size)
     part.rename(path)
+    return {**counts, "token_counts": frequency.tolist()}
 
 
-def _table(instances: Instances, rows: list[int], schema: Any, static: bool) -> Any:
-    """The chosen rows as an Arrow table."""
+def _schema(vocab_size: int, static: bool) -> Any:
+    """The columns of a shard; the smallest integer types that hold them, and nothing may be missing."""
     import pyarrow as pa
 
-    def ragged(values: Any, counts: Any, name: str) -> Any:
-        flat, offsets = reorder(values, counts, rows)
-        kind = schema.field(name).type
-        return pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(flat.astype(kind.value_type.to_pandas_dtype())), type=kind
-        )
+    token = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
+    lists = {"input_ids": token, "token_type_ids": pa.uint8()}
+    masks = {"masked_lm_positions": pa.uint16(), "masked_lm_ids": token} if static else {}
+    columns = {name: pa.list_(pa.field("element", kind, nullable=False)) for name, kind in {**lists, **masks}.items()}
+    return pa.schema(
+        [pa.field(name, kind, nullable=False) for name, kind in {**columns, "next_sentence_label": pa.uint8()}.items()]
+    )
 
-    lengths, first = np.asarray(instances.lengths)[rows], np.asarray(instances.first_lengths)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    types = (inside >= np.repeat(first, lengths)).astype(np.uint8)
-    columns = {
-        "input_ids": ragged(instances.input_ids, instances.lengths, "input_ids"),
-        "token_type_ids": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(types)),
-        "next_sentence_label": pa.array(np.asarray(instances.next_sentence_labels)[rows]),
+
+def _columns(rows: Rows, schema: Any) -> list[Any]:
+    """The rows as Arrow columns."""
+    import pyarrow as pa
+
+    columns: dict[str, tuple[NDArray[Any], NDArray[np.int64]]] = {
+        "input_ids": (rows.input_ids, rows.offsets),
+        "token_type_ids": (rows.token_type_ids, rows.offsets),
+        "masked_lm_positions": (rows.masked_lm_positions, rows.masked_lm_offsets),
+        "masked_lm_ids": (rows.masked_lm_ids, rows.masked_lm_offsets),
     }
-    if static:
-        for name, values in (
-            ("masked_lm_positions", instances.masked_lm_positions),
-            ("masked_lm_ids", instances.masked_lm_ids),
-        ):
-            columns[name] = ragged(values, instances.masked_lm_counts, name)
-    return pa.table(columns, schema=schema)
 
+    def column(declared: Any) -> Any:
+        if declared.name not in columns:
+            return pa.array(rows.next_sentence_labels)
+        values, offsets = columns[declared.name]
+        flat = pa.array(values.astype(declared.type.value_type.to_pandas_dtype()))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=declared.type)
 
-def _counts(instances: Instances, draws: Draws, vocab_size: int) -> dict[str, Any]:
-    ids = instances.masked_lm_ids if len(instances.masked_lm_ids) else instances.input_ids
-    return {
-        "instances": len(instances),
-        "tokens": len(instances.input_ids),
-        "random_next": sum(instances.next_sentence_labels),
-        "masked_tokens": len(instances.masked_lm_ids),
-        "rng_random_after": draws.random(),
-        "token_counts": np.bincount(np.asarray(ids, dtype=np.int64), minlength=vocab_size).tolist(),
-    }
+    return [column(declared) for declared in schema]
 
 
 def _manifest(

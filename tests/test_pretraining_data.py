@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,11 +12,12 @@ from conftest import GOLDENS, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertcli.data.corpus import tokenize
 from bertcli.data.documents import read_documents
 from bertcli.data.draws import Draws
-from bertcli.data.masking import MaskingRules, mask_tokens
-from bertcli.data.next_sentence import truncate_seq_pair
-from bertcli.data.tokenization import WordPiece
+from bertcli.data.masking import KEPT, MaskingRules, draw_masks
+from bertcli.data.next_sentence import truncate_pair
+from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.pretraining_data import make_pretraining_data
 from bertcli.vocabulary import build_vocab
@@ -72,7 +74,11 @@ def test_draws_are_those_of_pythons_random(seed: int, limits: list[int]) -> None
         ours.shuffle(mine)
         pythons.shuffle(theirs)
         assert mine == theirs
-        assert ours.coins(limit).tolist() == [pythons.random() < 0.5 for _ in range(limit)]
+        assert list(ours.coins(limit)) == [pythons.random() < 0.5 for _ in range(limit)]
+        below = 0
+        while below < limit and pythons.random() < 0.8:
+            below += 1
+        assert ours.run_below_eighty_percent(limit) == below
 
 
 def original_truncation(left: list, right: list, longest: int, draw: random.Random) -> None:
@@ -89,10 +95,20 @@ def original_truncation(left: list, right: list, longest: int, draw: random.Rand
 def test_truncation_at_once_equals_truncation_token_by_token(seed: int, a: int, b: int, longest: int) -> None:
     left, right = list(range(a)), list(range(b))
     ours, pythons = Draws(seed), random.Random(seed)
-    made = truncate_seq_pair(left, right, longest, ours)
+    first, second = truncate_pair((0, a), (0, b), longest, ours)
     original_truncation(left, right, longest, pythons)
-    assert made == (left, right)
+    assert (list(range(*first)), list(range(*second))) == (left, right)
     assert ours.random() == pythons.random()
+
+
+def mask_tokens(ids: list[int], rules: MaskingRules, draws: Draws) -> tuple[list[int], list[int]]:
+    """Mask one instance in place: the positions, ascending, and the ids that stood there."""
+    places, replacements = draw_masks(len(ids), ids.index(rules.sep_id) + 1, ids, rules, draws)
+    drawn = dict(sorted(zip(places, replacements, strict=True)))
+    originals = [ids[place] for place in drawn]
+    for place, replacement in drawn.items():
+        ids[place] = ids[place] if replacement == KEPT else replacement
+    return list(drawn), originals
 
 
 def units(name: str) -> list[dict]:
@@ -115,8 +131,8 @@ def test_truncation_equals_googles() -> None:
     for unit in units("truncate"):
         left, right = [f"a{i}" for i in range(unit["a"])], [f"b{i}" for i in range(unit["b"])]
         draws = Draws(unit["seed"])
-        left, right = truncate_seq_pair(left, right, unit["max_num_tokens"], draws)
-        assert (left, right) == (unit["out_a"], unit["out_b"])
+        first, second = truncate_pair((0, len(left)), (0, len(right)), unit["max_num_tokens"], draws)
+        assert (left[slice(*first)], right[slice(*second)]) == (unit["out_a"], unit["out_b"])
         assert draws.random() == unit["rng_after"]
 
 
@@ -190,6 +206,16 @@ def test_without_next_sentence_rows_are_runs_of_text(workspace: Path) -> None:
     assert all(set(row["token_type_ids"]) == {0} for row in rows)
 
 
+def test_the_size_on_disk_is_said_before_writing(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+    corpus = str(write_corpus(Path("corpus.txt")))
+    build_vocab(corpus, vocab_size=120)
+    with caplog.at_level("INFO", logger="bertcli"):
+        make_pretraining_data(corpus, dry_run=True, dupe_factor=1000)
+    megabytes = Path(corpus).stat().st_size * 1000 * 0.45 / 1e6
+    assert f"about {megabytes:.0f} MB will be written" in caplog.text
+    assert not Path("pretraining-data").exists()
+
+
 def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
     ids = google_tokenizer.encode_ids(["unaffable embeddings tokenization preposterously"])[0]
     rules = MaskingRules.of(google_tokenizer, 0.4, 20, True)
@@ -200,6 +226,23 @@ def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
         for position in positions:
             if position + 1 < len(row) and rules.is_continuation[row[position + 1]]:
                 assert position + 1 in positions
+
+
+@given(
+    st.lists(
+        st.text(
+            st.one_of(st.sampled_from("aZé .,'’—\t\u0301\u00a0Σς中[]MASK#"), st.characters(codec="utf-8")), max_size=40
+        )
+    ),
+    st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_corpus_is_tokenized_as_its_lines_are(lines: list[str], cased: bool) -> None:
+    tokenizer = WordPiece(load_tokenizer(GOLDENS / "vocab.txt").vocab, cased, "")
+    corpus = tokenize([lines, lines[:1]], tokenizer)
+    segments = [ids for ids in tokenizer.encode_ids([*lines, *lines[:1]]) if ids]
+    assert [corpus.tokens[start:end].tolist() for start, end in pairwise(corpus.bounds)] == segments
+    assert all(first < last for first, last in corpus.documents)
 
 
 def test_only_a_newline_ends_a_line_and_odd_characters_are_the_originals(

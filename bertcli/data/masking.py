@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.data.draws import HALF, Draws
+from bertcli.data.draws import HEADS, Draws
 from bertcli.data.keyed import uniform
 from bertcli.data.tokenization import WordPiece
 
 Candidates = list[list[int]]
-EIGHTY_PERCENT = int(0.8 * 2**53)  # exact: 0.8 has 53 bits
+KEPT = -1  # a masked token that stays as it is
 
 
 @dataclass(frozen=True)
@@ -45,56 +45,49 @@ class MaskingRules:
         return min(self.max_predictions_per_seq, max(1, round(length * self.masked_lm_prob)))
 
 
-def mask_tokens(ids: list[int], rules: MaskingRules, draws: Draws) -> tuple[list[int], list[int]]:
-    """Mask `ids` in place and return the masked positions, ascending, and the ids that stood there.
+def draw_masks(
+    length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws
+) -> tuple[list[int], list[int]]:
+    """Choose the places to hide in an instance, and what to put there.
 
     Equal to create_masked_lm_predictions of create_pretraining_data.py, draw for draw: 80 % [MASK], 10 % a random
     token, 10 % unchanged, decided for each piece on its own even with whole-word masking.
+
+    Args:
+        length: tokens of the instance, `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`.
+        first_length: tokens of `[CLS] A [SEP]`.
+        ids: its tokens; read only to find whole words.
+        rules: what may be masked and how much.
+        draws: the generator.
+
+    Returns:
+        The places in the order they were drawn, and for each the new token, or KEPT.
     """
+    places = [*range(1, first_length - 1), *range(first_length, length - 1)]
+    wanted = rules.num_to_predict(length)
     if rules.whole_word_mask:
-        order = word_candidates(ids, rules)
-        shuffled = list(range(len(order)))
-        draws.shuffle(shuffled)
-        chosen = _choose_words([order[index] for index in shuffled], rules.num_to_predict(len(ids)))
+        words = word_candidates(places, ids, rules)
+        order = list(range(len(words)))
+        draws.shuffle(order)
+        chosen = _choose_words([words[index] for index in order], wanted)
     else:
-        candidates = _maskable(ids, rules)
-        draws.shuffle(candidates)
-        chosen = candidates[: rules.num_to_predict(len(ids))]
-    return _replace(ids, chosen, rules, draws)
+        draws.shuffle(places)
+        chosen = places[:wanted]
+    return chosen, _replacements(len(chosen), rules, draws)
 
 
-def _maskable(ids: list[int], rules: MaskingRules) -> list[int]:
-    """Every position but those of [CLS] and [SEP]."""
-    candidates: list[int] = []
-    start = 0
-    for place in sorted(_places(ids, rules.cls_id) + _places(ids, rules.sep_id)):
-        candidates += range(start, place)
-        start = place + 1
-    candidates += range(start, len(ids))
-    return candidates
-
-
-def _places(ids: list[int], token: int) -> list[int]:
-    places: list[int] = []
-    for _ in range(ids.count(token)):
-        places.append(ids.index(token, places[-1] + 1 if places else 0))
-    return places
-
-
-def word_candidates(ids: list[int], rules: MaskingRules) -> Candidates:
-    """Group the positions of a word's pieces.
+def word_candidates(places: list[int], ids: list[int], rules: MaskingRules) -> Candidates:
+    """Group the places of a word's pieces.
 
     As in the original, `##` pieces join the last candidate whatever stands between: those at the start of a second
     segment that was cut at its front join the last word of the first segment, across [SEP].
     """
     candidates: Candidates = []
-    for position, token in enumerate(ids):
-        if token == rules.cls_id or token == rules.sep_id:
-            continue
-        if candidates and rules.is_continuation[token]:
-            candidates[-1].append(position)
+    for place in places:
+        if candidates and rules.is_continuation[ids[place]]:
+            candidates[-1].append(place)
         else:
-            candidates.append([position])
+            candidates.append([place])
     return candidates
 
 
@@ -109,32 +102,22 @@ def _choose_words(candidates: Candidates, num_to_predict: int) -> list[int]:
     return chosen
 
 
-def _replace(ids: list[int], chosen: list[int], rules: MaskingRules, draws: Draws) -> tuple[list[int], list[int]]:
-    """Put [MASK] or another token in place of the chosen ones, each by draws of its own."""
-    draws.ready(16 * len(chosen))  # four words each, and more for random tokens, which are drawn until they fit
-    words, place = draws.words, draws.position
-    originals = {}
-    last = len(rules.vocab_ids) - 1
-    for position in chosen:
-        originals[position] = ids[position]
-        first, place = words[place] >> 5 << 26 | words[place + 1] >> 6, place + 2  # `random()` before its division
-        if first < EIGHTY_PERCENT:
-            ids[position] = rules.mask_id
-            continue
-        is_other, place = words[place] >= HALF, place + 2
-        if is_other:
-            draws.position = place
-            ids[position] = rules.vocab_ids[draws.randint(0, last)]
-            words, place = draws.words, draws.position
-    draws.position = place
-    positions = sorted(originals)
-    return positions, [originals[position] for position in positions]
+def _replacements(count: int, rules: MaskingRules, draws: Draws) -> list[int]:
+    """What stands in the place of each masked token, by draws of its own: [MASK], KEPT, or any token."""
+    replacements = [rules.mask_id] * count
+    place = draws.run_below_eighty_percent(count)
+    while place < count:
+        is_kept = draws.coins(1) == HEADS
+        replacements[place] = KEPT if is_kept else rules.vocab_ids[draws.randint(0, len(rules.vocab_ids) - 1)]
+        place += 1
+        place += draws.run_below_eighty_percent(count - place)
+    return replacements
 
 
 def mask_batch(
     ids: NDArray[np.int64], rows: NDArray[np.int64], lengths: NDArray[np.int64], rules: MaskingRules, key: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Mask a packed batch anew, by the same rules as `mask_tokens`, all sequences at once.
+    """Mask a packed batch anew, by the same rules as `draw_masks`, all sequences at once.
 
     Args:
         ids: the tokens of the sequences end to end, [T]; changed in place.
