@@ -119,7 +119,7 @@ def _score_model(source: Source, config: EvaluateConfig, model: str, saved: dict
     scorer = load_scorer(source.task, model, tokenizer, saved, config.precision)
     read = read_split(source, config.split)
     prepared = encode_split(scorer.task, read, tokenizer, scorer.rules)
-    metrics = score(scorer.task, prepared, scorer.predict(prepared))
+    metrics = score(source.task, prepared, scorer.predict(prepared))
     return _evaluation(source.task, config.split, model, len(prepared), metrics)
 
 
@@ -215,7 +215,8 @@ def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, fl
     else:
         from bertcli.metrics.classification import Classification
 
-        number = {name: index for index, name in enumerate(task.labels)}
+        names = dict.fromkeys([*task.labels, *(record["label"] for record in records)])  # a model may know more
+        number = {name: index for index, name in enumerate(names)}
         predicted = [number[record["label"]] for record in records]
         true = label_ids(prepared.texts, task.labels, task.file_labels)
         if true is None:

@@ -1,6 +1,7 @@
 """Fine-tuning, evaluation and prediction, each finding what the one before wrote."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,26 @@ def test_questions_are_answered_from_their_context(squad_home: Path, monkeypatch
     ours = Objective(load_model("span", "runs/squad/model"), "span").eval().outputs(batch)
     torch.testing.assert_close(ours["start"], theirs.start_logits, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(ours["end"], theirs.end_logits, atol=1e-5, rtol=1e-5)
+
+
+def test_the_order_of_a_models_labels_does_not_change_its_scores(
+    at_home: Path, reviews: TrainingResult, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(reviews.model, tmp_path / "model"))
+    config = json.loads((model / "config.json").read_text())
+    config |= {
+        "id2label": {"0": "acceptable", "1": "unacceptable"},
+        "label2id": {"acceptable": 0, "unacceptable": 1},
+    }
+    (model / "config.json").write_text(json.dumps(config))
+    (tmp_path / "glue" / "CoLA").mkdir(parents=True)
+    texts = ["the cat, happily green garden tree", "the dog, slowly under mat birds"] * 4
+    labels = [predict(text, model=str(model)).records[0]["label"] for text in texts]
+    assert set(labels) == {"acceptable", "unacceptable"}
+    rows = [f"x\t{int(label == 'acceptable')}\t\t{text}\n" for label, text in zip(labels, texts, strict=True)]
+    (tmp_path / "glue" / "CoLA" / "dev.tsv").write_text("".join(rows))
+    result = evaluate("glue/cola", model=str(model), data_dir=str(tmp_path))
+    assert result.metrics == {"matthews_correlation": 100}
 
 
 def test_a_mask_is_filled_by_the_pretrained_model(at_home: Path) -> None:
