@@ -184,6 +184,9 @@ class EvaluateConfig(Config):
     data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
     split: str = option("dev", "Which split to score.")
     predictions: str | None = option(None, "Score this file of predictions; needs no model.")
+    na_probs: str | None = option(
+        None, "No-answer scores of those predictions, such as null_odds.json: finds the best threshold (SQuAD 2.0)."
+    )
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
 
 

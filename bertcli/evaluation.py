@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,11 +32,12 @@ from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of a model or of a file of predictions; all are times 100, as the paper prints them."""
+    """The scores of a model or of a file of predictions, times 100, as the paper prints them; thresholds are not."""
 
     task: str
     split: str
@@ -79,11 +82,16 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     config = EvaluateConfig.build(task, options)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
-    run = None if config.predictions else _run_for(config)
+    run = None if config.predictions or config.na_probs else _run_for(config)
     saved = run.config if run else {}
     columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
     source = replace(find_source(config.task, data_dir, columns, saved.get("kind")), whole_file=True)
+    if config.na_probs and not (config.predictions and source.task.kind == "span"):
+        raise UserError(
+            "--na-probs belongs to --predictions of questions.",
+            "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json",
+        )
     if data_dir and not config.data_dir:
         logger.info("data: %s (the run's)", data_dir)
     if config.dry_run:
@@ -184,6 +192,7 @@ def _span_records(prepared: Prepared, outputs: Rows, tokenizer: WordPiece, with_
             "id": answer.id,
             "answer": answer.text,
             "score": _probability(answer.text, answer.n_best),
+            "null_odds": answer.null_odds,
             "answer_object": answer,
         }
         for answer in answers
@@ -197,14 +206,7 @@ def _probability(text: str, n_best: list[Any]) -> float:
 def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, float]:
     """Score records against the truth, by the metrics of the task; the first chooses the best checkpoint."""
     if task.kind == "span":
-        from bertcli.metrics.squad import Squad
-
-        given = {record["id"]: record["answer"] for record in records}
-        ids = [question.id for question in prepared.questions]
-        scores = Squad(keep_in_memory=True).compute(
-            predictions=[given.get(id_, "") for id_ in ids], references=[prepared.answers[id_] or [""] for id_ in ids]
-        )
-        return _rounded(scores or {}, (*task.metrics, *(name for name in scores or {} if "Ans_" in name)))
+        return _span_scores(task, prepared, records)
     assert prepared.texts is not None
     if task.kind == "regress":
         from bertcli.metrics.regression import Regression
@@ -228,6 +230,22 @@ def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, fl
     return _rounded(scores or {}, task.metrics)
 
 
+def _span_scores(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, float]:
+    from bertcli.metrics.squad import NO_ANSWER_ABOVE, Squad
+
+    odds = [record.get("null_odds") for record in records]
+    na_probs = [-math.inf if value is None else value for value in odds]  # without odds the answer stands
+    scores = Squad(task.name, keep_in_memory=True).compute(
+        predictions=[record["answer"] for record in records],
+        references=[prepared.answers[record["id"]] or [""] for record in records],
+        na_probs=na_probs if any(value is not None for value in odds) else None,
+    )
+    none = sum(odd > NO_ANSWER_ABOVE and row["answer"] != "" for odd, row in zip(na_probs, records, strict=True))
+    if none:
+        logger.info("%d answers count as none: their no-answer score is above %g", none, NO_ANSWER_ABOVE)
+    return _rounded(scores or {}, (*task.metrics, *(scores or {})))
+
+
 def _say_constant(constant: bool) -> None:
     if constant:
         logger.info(
@@ -236,18 +254,18 @@ def _say_constant(constant: bool) -> None:
 
 
 def _rounded(scores: dict[str, float], names: tuple[str, ...]) -> dict[str, float]:
-    return {name: round(scores[name], 4) for name in names if name in scores}
+    """The scores to six decimals; a threshold is one of the no-answer scores, and stays equal to it."""
+    shown = {name: scores[name] for name in names if name in scores}
+    return {name: score if name.endswith("_thresh") else round(score, 6) for name, score in shown.items()}
 
 
 def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:
     """Score predictions that somebody made before."""
-    path = Path(str(config.predictions))
-    if not path.exists():
-        raise UserError(f"There is no file `{path}`.", "Give --predictions a file.")
-    if path.is_dir():
-        raise UserError(f"`{path}` is a folder.", "Give --predictions a file in it.")
+    path = _existing(str(config.predictions), "--predictions")
     prepared = read_split(source, config.split)
     records = _span_predictions(path, prepared) if source.task.kind == "span" else _row_predictions(path, source.task)
+    if config.na_probs:
+        records = _with_null_odds(records, _existing(config.na_probs, "--na-probs"))
     if source.task.kind != "span" and len(records) != len(prepared):
         raise UserError(
             f"`{path}` has {len(records)} predictions, the {config.split} split of {source.task.name} {len(prepared)} examples.",
@@ -257,25 +275,60 @@ def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:
     return _evaluation(source.task, config.split, str(path), len(prepared), metrics)
 
 
+def _existing(name: str, option: str) -> Path:
+    path = Path(name)
+    if not path.exists():
+        raise UserError(f"There is no file `{path}`.", f"Give {option} a file.")
+    if path.is_dir():
+        raise UserError(f"`{path}` is a folder.", f"Give {option} a file in it.")
+    return path
+
+
+def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
+    """Read a JSON object of question ids and values."""
+    try:
+        return {str(key): convert(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
+    except (ValueError, TypeError, AttributeError):
+        raise UserError(
+            f"`{path}` is not a JSON object of question ids and {form}s.", f"Give the official form: {{id: {form}}}."
+        ) from None
+
+
+def _with_null_odds(records: list[Record], path: Path) -> list[Record]:
+    """Add the no-answer scores, and put the records into the order of their file, which decides between equal ones."""
+    odds = _by_question(path, _finite, "number")
+    without = sum(r["id"] not in odds and r["answer"] not in ("", NO_PREDICTION) for r in records)
+    if without:
+        raise UserError(
+            f"`{path}` has no number for {without:,} of the questions that are answered.",
+            "Give the null_odds.json that was written beside the predictions.",
+        )
+    place = {id_: number for number, id_ in enumerate(odds)}
+    ordered = sorted(records, key=lambda record: place.get(record["id"], -1))
+    return [
+        {**record, "null_odds": None if record["answer"] == NO_PREDICTION else odds.get(record["id"])}
+        for record in ordered
+    ]
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
 def _span_predictions(path: Path, prepared: Prepared) -> list[Record]:
     """Read {question: answer}; a question without one scores 0, and is counted."""
-    try:
-        answers = json.loads(path.read_text(encoding="utf-8"))
-        records = [{"id": str(key), "answer": str(value)} for key, value in answers.items()]
-    except (json.JSONDecodeError, AttributeError, UnicodeDecodeError):
-        raise UserError(
-            f"`{path}` is not a JSON object of question ids and answers.", "Give the official form: {id: text}."
-        ) from None
+    answers = _by_question(path, str, "text")
     known = {question.id for question in prepared.questions}
-    given = {record["id"] for record in records}
+    given = set(answers)
     if known and not known & given:
         raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
     if known - given:
         logger.info("%s questions have no prediction; they score 0", f"{len(known - given):,}")
     if given - known:
         logger.info("%s predictions are of unknown questions; they are left out", f"{len(given - known):,}")
-    missing = [{"id": id_, "answer": NO_PREDICTION} for id_ in known - given]
-    return records + missing
+    return [{"id": question.id, "answer": answers.get(question.id, NO_PREDICTION)} for question in prepared.questions]
 
 
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.

@@ -118,6 +118,22 @@ def test_questions_are_answered_from_their_context(squad_home: Path, monkeypatch
     torch.testing.assert_close(ours["end"], theirs.end_logits, atol=1e-5, rtol=1e-5)
 
 
+def test_the_best_threshold_of_a_model_is_that_of_the_files_it_writes(at_home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "squad"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        shutil.copy(GOLDENS / "squad" / "data_v2.json", folder / f"{split}-v2.0.json")
+    run = finetune(
+        "squad_v2", data_dir=str(tmp_path), from_="runs/pretrain-tiny", out=str(tmp_path / "run"),
+        epochs=1, max_seq_length=48, doc_stride=16, max_query_length=16,
+    )  # fmt: skip
+    scores = evaluate("squad_v2", model=run.run).metrics
+    assert scores == run.metrics
+    assert scores["best_f1"] >= scores["f1"]
+    files = {"predictions": f"{run.run}/predictions.json", "na_probs": f"{run.run}/null_odds.json"}
+    assert evaluate("squad_v2", data_dir=str(tmp_path), **files).metrics == scores
+
+
 def test_the_order_of_a_models_labels_does_not_change_its_scores(
     at_home: Path, reviews: TrainingResult, tmp_path: Path
 ) -> None:

@@ -21,7 +21,8 @@ def plot_run(metrics: list[dict[str, Any]], path: Path) -> None:
         [line["step"] for line in logged], [line["learning_rate"] for line in logged], color="tab:gray", linewidth=0.8
     )
     rate.set_ylabel("learning rate")
-    for name in sorted({name for line in measured for name in line["metrics"] if "loss" not in name}):
+    shares = {name for line in measured for name in line["metrics"] if not name.endswith(("loss", "thresh"))}
+    for name in sorted(shares):
         points = [(line["step"], line["metrics"][name]) for line in measured if name in line["metrics"]]
         right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
     right.set(xlabel="step", ylabel="%")
