@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -211,9 +211,9 @@ def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, fl
     if task.kind == "regress":
         from bertcli.metrics.regression import Regression
 
-        values = [record["value"] for record in records]
-        scores = Regression(keep_in_memory=True).compute(predictions=values, references=label_values(prepared.texts))
-        _say_constant(len(set(values)) == 1)
+        values, true_values = [record["value"] for record in records], label_values(prepared.texts)
+        scores = Regression(keep_in_memory=True).compute(predictions=values, references=true_values)
+        _say_degenerate(task, values, true_values)
     else:
         from bertcli.metrics.classification import Classification
 
@@ -226,7 +226,7 @@ def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, fl
                 f"The split `{prepared.split}` of {task.name} has no labels.", "Score the dev split: --split dev"
             )
         scores = Classification(keep_in_memory=True).compute(predictions=predicted, references=true)
-        _say_constant(len(set(predicted)) == 1)
+        _say_degenerate(task, predicted, true)
     return _rounded(scores or {}, task.metrics)
 
 
@@ -246,8 +246,18 @@ def _span_scores(task: Task, prepared: Prepared, records: list[Record]) -> dict[
     return _rounded(scores or {}, (*task.metrics, *(scores or {})))
 
 
-def _say_constant(constant: bool) -> None:
-    if constant:
+CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}
+
+
+def _say_degenerate(task: Task, predicted: Collection[float], true: Any) -> None:
+    """Say which scores are 0 because they are not defined, and that a model that says one thing has learnt nothing."""
+    named = [name for metric, name in CORRELATIONS.items() if metric in task.metrics]
+    for what, values in (("prediction", predicted), ("label", true)):
+        if named and len(set(values)) == 1:
+            logger.info("%s correlation is 0 because every %s is the same", " and ".join(named), what)
+    if "f1" in task.metrics and 1 not in {*predicted, *true}:
+        logger.info("F1 is 0 because no prediction and no label is `%s`", task.labels[1])
+    if len(set(predicted)) == 1:
         logger.info(
             "every prediction is the same: the model has not learnt the task (another seed or a lower --learning-rate may)"
         )
@@ -346,7 +356,7 @@ def _row_predictions(path: Path, task: Task) -> list[Record]:
     values = [str(row[column]) for row in rows]
     if task.kind == "regress":
         try:
-            return [{"value": float(value)} for value in values]
+            return [{"value": _finite(value)} for value in values]
         except ValueError:
             raise UserError(f"`{path}` holds values that are not numbers.", "Give a number a row.") from None
     spelled = dict(zip(task.file_labels, task.labels, strict=False))

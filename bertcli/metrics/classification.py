@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import datasets
@@ -22,11 +23,13 @@ class Classification(evaluate.Metric):  # type: ignore[misc]
         )
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        scores = {
-            "accuracy": accuracy_score(references, predictions),
-            "macro_f1": f1_score(references, predictions, average="macro", zero_division=0),
-            "matthews_correlation": matthews_corrcoef(references, predictions),
-        }
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn warns of one class only, whose Matthews correlation is 0
+            scores = {
+                "accuracy": accuracy_score(references, predictions),
+                "macro_f1": f1_score(references, predictions, average="macro", zero_division=0),
+                "matthews_correlation": matthews_corrcoef(references, predictions),
+            }
         if set(references) | set(predictions) <= {0, 1}:
             scores["f1"] = f1_score(references, predictions, zero_division=0)
         return {name: 100 * float(score) for name, score in scores.items()}
