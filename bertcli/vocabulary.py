@@ -10,14 +10,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
+
+from tokenizers import trainers
 
 from bertcli.config import BuildVocabConfig
+from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
+from bertcli.data.tokenization import SPECIAL_TOKENS, WordPiece, plain_backend
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
 
 logger = logging.getLogger("bertcli")
 OWN_FILES = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+MOST_HELD_OUT = 1000  # lines; of a short text, one in a hundred
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,7 @@ class Vocabulary:
     alphabet_size: int
     cased: bool
     lines: int
+    coverage: Coverage | None  # of the held-out lines, if there are any
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
@@ -40,7 +47,11 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     """Learn `vocab_size` pieces from text files and write them to `out`.
 
     The original never published its builder; this is the WordPiece trainer of the `tokenizers` library, made
-    reproducible: the same text gives the same file on every run and in any order of the files.
+    reproducible: the same text gives the same file on every run and in any order of the files. Coverage is measured on
+    lines that it does not learn from.
+
+    Raises:
+        UserError: if there is no text, the size is too small for its characters, or `out` holds something else.
     """
     config = BuildVocabConfig.build(text, options)
     started = time.perf_counter()
@@ -50,36 +61,54 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
     if config.dry_run:
         logger.info("would learn %s tokens from %d files and write %s", f"{config.vocab_size:,}", len(files), out)
-        return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, 0.0)
+        return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
 
     with Progress("reading characters", total=sum(path.stat().st_size for path in files), unit="B") as progress:
-        characters, lines = _count_characters(files, progress)
+        characters, held_out, lines = _count_characters(files, progress)
     alphabet = _alphabet(characters, config)
     special = _reserved_tokens(alphabet, config)
     with Progress("learning pieces", total=None, unit="") as progress:
-        tokens = _learn(files, special, config)
+        tokens = _learn((line for line in _lines(files) if line not in held_out), special, config)
     if len(tokens) < config.vocab_size:
         logger.info("the text gives only %s tokens of the %s asked for", f"{len(tokens):,}", f"{config.vocab_size:,}")
-    _write(tokens, config, out)
+    vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
+    _write(vocabulary, out)
     seconds = time.perf_counter() - started
     logger.info("wrote %s: %s tokens from %d files in %.0f s", out, f"{len(tokens):,}", len(files), seconds)
-    return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, round(seconds, 2))
+    coverage = measure_coverage(held_out.elements(), vocabulary) if held_out else None
+    if coverage:
+        logger.info("%s held-out lines, %s words: %s", f"{coverage.lines:,}", f"{coverage.words:,}", coverage)
+    else:
+        logger.info("coverage was not measured: the text is too short to hold lines out")
+    return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
 
 
-def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], int]:
-    """Count the characters of all lines; reading every line also finds a bad one before anything is written."""
+def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:
+    """Count the characters to learn, the held-out lines, and all lines; a bad line is found before anything is written.
+
+    A line's checksum says whether it is held out, so that neither run nor order matters. No more than a fiftieth of the text
+    is: in a short one, or where a line stands often, none.
+    """
     characters: Counter[str] = Counter()
-    lines = 0
+    held_out: Counter[str] = Counter()
+    lines, limit = 0, 2**32 // 100
     for path in files:
-        size = 0
         for line in read_lines(path):
             characters.update(line)
             lines += bool(line)
-            size += len(line)
+            if line and crc32(line.encode()) < limit:
+                held_out[line] += 1
+            while len(held_out) > MOST_HELD_OUT:
+                limit //= 2
+                held_out = Counter({line: count for line, count in held_out.items() if crc32(line.encode()) < limit})
         progress.advance(path.stat().st_size)
     if not lines:
         raise UserError("The text files hold blank lines only.", "Name files with text in them.")
-    return characters, lines
+    if held_out.total() > lines / 50:
+        held_out.clear()
+    for line in held_out.elements():
+        characters.subtract(line)
+    return +characters, held_out, lines
 
 
 def _alphabet(characters: Counter[str], config: BuildVocabConfig) -> list[str]:
@@ -103,39 +132,32 @@ def _alphabet(characters: Counter[str], config: BuildVocabConfig) -> list[str]:
 
 
 def _normalizer(cased: bool) -> Any:
-    from bertcli.data.tokenization import plain_backend
-
     return plain_backend({"[UNK]": 0}, cased).normalizer.normalize_str
 
 
 def _reserved_tokens(alphabet: list[str], config: BuildVocabConfig) -> list[str]:
-    """Special tokens, the alphabet, and the alphabet inside words: ids fixed before the trainer hashes anything.
+    """Special and unused tokens, the alphabet, and the alphabet inside words: ids fixed before the trainer hashes anything.
 
     The trainer numbers `##x` pieces in the order of a hash map and breaks ties between pairs by number; left to
     itself it gives another vocabulary on every run.
     """
-    from bertcli.data.tokenization import SPECIAL_TOKENS, plain_backend
-
     backend = plain_backend({"[UNK]": 0}, config.cased)
     joins = [
         c
         for c in alphabet
         if len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{c}"))) == 1
     ]
-    reserved = [*SPECIAL_TOKENS, *alphabet, *(f"##{c}" for c in joins)]
+    unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
+    reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
     if len(reserved) > config.vocab_size:
         raise UserError(
-            f"--vocab-size {config.vocab_size} is too small: the alphabet alone takes {len(reserved):,} tokens.",
+            f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}.",
             f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.",
         )
     return reserved
 
 
-def _learn(files: Iterable[Path], reserved: list[str], config: BuildVocabConfig) -> list[str]:
-    from tokenizers import trainers
-
-    from bertcli.data.tokenization import plain_backend
-
+def _learn(lines: Iterable[str], reserved: list[str], config: BuildVocabConfig) -> list[str]:
     backend = plain_backend({"[UNK]": 0}, config.cased)
     trainer = trainers.WordPieceTrainer(
         vocab_size=config.vocab_size,
@@ -145,7 +167,7 @@ def _learn(files: Iterable[Path], reserved: list[str], config: BuildVocabConfig)
         show_progress=False,
         continuing_subword_prefix="##",
     )
-    backend.train_from_iterator(_lines(files), trainer)
+    backend.train_from_iterator(lines, trainer)
     vocab = backend.get_vocab(with_added_tokens=True)
     return sorted(vocab, key=lambda token: vocab[token])
 
@@ -154,13 +176,11 @@ def _lines(files: Iterable[Path]) -> Iterator[str]:
     return (line for path in files for line in read_lines(path) if line)
 
 
-def _write(tokens: list[str], config: BuildVocabConfig, out: Path) -> None:
+def _write(vocabulary: WordPiece, out: Path) -> None:
     """Write beside the goal, then move: an interrupted run leaves no half vocabulary."""
-    from bertcli.data.tokenization import WordPiece
-
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
-    WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out)).save(part)
+    vocabulary.save(part)
     if out.exists():
         logger.info("replacing the vocabulary in %s", out)
         shutil.rmtree(out)
