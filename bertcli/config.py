@@ -81,12 +81,14 @@ class BuildVocabConfig(Config):
     """Options of `bert build-vocab`."""
 
     text: list[str] = argument([], "Text files (may be .gz, .xz, .zst), folders of them, or patterns.", "TEXT...")
-    out: str = option("vocab", "Folder to write: vocab.txt, tokenizer.json, tokenizer_config.json.")
+    out: str | None = option(None, "Folder to write; default: vocab, or with --add-words the model's name + -words.")
     vocab_size: int = option(30522, "Number of tokens, the special and unused ones included.", minimum=10)
     unused_tokens: int = option(0, "Places kept free for words added later (unused0, unused1, ...).", minimum=0)
     cased: bool = option(False, "Keep upper case and accents.")
     min_frequency: int = option(2, "A piece must occur this often to be merged.", minimum=1)
     limit_alphabet: int = option(1000, "Keep this many characters, the most frequent ones.", minimum=1)
+    add_words: str | None = option(None, "Learn nothing; add the words of this file, one a line, to a model.")
+    to: str | None = option(None, "With --add-words: a run, a folder or a Hub name; a copy of it gets the words.")
 
 
 @dataclass(kw_only=True)

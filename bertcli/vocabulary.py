@@ -54,9 +54,11 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         UserError: if there is no text, the size is too small for its characters, or `out` holds something else.
     """
     config = BuildVocabConfig.build(text, options)
+    if config.add_words or config.to:
+        raise UserError("`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.new_words.add_words.")
     started = time.perf_counter()
     files = find_text_files(config.text)
-    out = Path(config.out)
+    out = Path(config.out or "vocab")
     if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
         raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
     if config.dry_run:

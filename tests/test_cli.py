@@ -62,6 +62,8 @@ def bad_files(workspace: Path) -> Path:
         ("build-vocab corpus.txt --vocab-size 12 --out new", "--vocab-size 12 is too small", "--vocab-size"),
         ("build-vocab corpus.txt --vocab-size 3", "--vocab-size is 3", "10 or more"),
         ("build-vocab corpus.txt --out good.csv", "not a vocabulary folder", "--out"),
+        ("build-vocab corpus.txt --to vocab", "go together", "--add-words FILE"),
+        ("build-vocab --add-words corpus.txt --to vocab", "`vocab` holds no model", "config.json"),
         ("make-pretraining-data corpus.txt --tokenizer nowhere/x", "no tokenizer `nowhere/x`", "build-vocab"),
         ("make-pretraining-data latin.txt", "`latin.txt` line 3", "iconv"),
         ("make-pretraining-data corpus.txt --masking dynamc", "`dynamc`", "`dynamic`"),

@@ -21,7 +21,16 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_recipes" not in path.
 ROWS = [
     {"cli", "__main__"},
     {"demo"},
-    {"vocabulary", "pretraining_data", "pretraining", "finetuning", "evaluation", "prediction", "conversion"},
+    {
+        "vocabulary",
+        "new_words",
+        "pretraining_data",
+        "pretraining",
+        "finetuning",
+        "evaluation",
+        "prediction",
+        "conversion",
+    },
     {"reports"},
     {"training"},
     {"models", "metrics"},

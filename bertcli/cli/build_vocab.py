@@ -1,4 +1,4 @@
-"""`bert build-vocab`: learn a WordPiece vocabulary from text."""
+"""`bert build-vocab`: learn a WordPiece vocabulary from text, or add words to a model's."""
 
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
@@ -8,17 +8,24 @@ from bertcli.config import BuildVocabConfig
 EXAMPLES = """
 bert build-vocab corpus/*.txt
 bert build-vocab corpus/ --vocab-size 8000 --unused-tokens 100 --cased --out my-vocab
+bert build-vocab held-out.txt --add-words words.txt --to runs/pretrain-base
 """
 
 
 @command(app, BuildVocabConfig, "build-vocab", EXAMPLES)
 def build_vocab_command(config: BuildVocabConfig, output: Output) -> None:
-    """Learn a WordPiece vocabulary from text.
+    """Learn a WordPiece vocabulary from text, or add words to a model's.
 
-    One line in a hundred, at most 1,000, is held out from learning to measure coverage: unknown words, tokens a word.
+    One line in a hundred, at most 1,000, is held out from learning to measure coverage: unknown words, tokens a word. With
+    --add-words, TEXT is what coverage is measured on, before and after.
     """
-    from bertcli.vocabulary import build_vocab
+    if config.add_words or config.to:
+        from bertcli.new_words import add_words
 
-    result = build_vocab(config)
+        result = add_words(config).to_json()
+    else:
+        from bertcli.vocabulary import build_vocab
+
+        result = build_vocab(config).to_json()
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+import transformers
 from torch import nn
 from transformers import (
     AutoConfig,
@@ -74,8 +75,10 @@ def initialize(model: nn.Module, names: set[str]) -> None:
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
-def load_model(kind: str, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
+def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
     """Load a model for a kind of task from a folder or the Hub; weights that are missing are drawn by `seed`.
+
+    Without a kind it has the head that it was saved with.
 
     Raises:
         UserError: if there is no such model, or it cannot be opened.
@@ -83,7 +86,8 @@ def load_model(kind: str, source: str, labels: dict[str, Any] | None = None, see
     _check_labels(kind, source, labels)
     torch.manual_seed(seed)
     try:
-        model, info = MODEL_CLASSES[kind].from_pretrained(
+        model_class = MODEL_CLASSES[kind] if kind else _saved_class(source)
+        model, info = model_class.from_pretrained(
             source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32, **(labels or {})
         )
     except (OSError, ValueError) as error:
@@ -97,13 +101,18 @@ def load_model(kind: str, source: str, labels: dict[str, Any] | None = None, see
     return with_trained_padding(cast(PreTrainedModel, model))
 
 
+def _saved_class(source: str) -> Any:
+    architecture = (AutoConfig.from_pretrained(source).architectures or [""])[0]
+    return getattr(transformers, architecture, AutoModelForPreTraining)
+
+
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     """Let [PAD] learn like any other token, as in the original: it may stand in for a masked one."""
     model.get_input_embeddings().padding_idx = None
     return model
 
 
-def _check_labels(kind: str, source: str, labels: dict[str, Any] | None) -> None:
+def _check_labels(kind: str | None, source: str, labels: dict[str, Any] | None) -> None:
     """A checkpoint with a head for other labels would keep its head silently; ours says so instead."""
     if kind not in ("classify", "regress") or labels is None or not (Path(source) / "config.json").exists():
         return
