@@ -45,6 +45,14 @@ def test_there_and_back_again_keeps_every_bit(workspace: Path) -> None:
     assert json.loads(Path("back/bert_config.json").read_text()) == original
 
 
+def test_a_checkpoint_is_read_from_the_zip_it_is_released_in(workspace: Path) -> None:
+    shutil.copytree(CHECKPOINT, "release/uncased_L-2_H-8_A-2")
+    shutil.make_archive("uncased_L-2_H-8_A-2", "zip", "release")
+    convert("uncased_L-2_H-8_A-2.zip", out="from-zip")
+    convert(str(CHECKPOINT), out="from-folder")
+    assert Path("from-zip/model.safetensors").read_bytes() == Path("from-folder/model.safetensors").read_bytes()
+
+
 def test_large_tables_of_several_blocks_are_read_back(workspace: Path) -> None:
     tensors = {f"scope_{i % 7}/{'long' * 40}_{i:05}": np.full((2, i % 5 + 1), i, dtype=np.float32) for i in range(3000)}
     write_bundle(tensors, Path("many"))
