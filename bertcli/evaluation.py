@@ -5,33 +5,26 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
 from bertcli.config import EvaluateConfig
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
-from bertcli.data.span_answers import AnswerRules, choose_answers
-from bertcli.data.span_features import SpanFeatures, WindowRules
+from bertcli.data.span_features import WindowRules
 from bertcli.data.task_files import read_rows
-from bertcli.data.text_features import label_ids, label_values
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.models.heads import Objective
-from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, load_model
+from bertcli.scoring import Record, Scorer, score
 from bertcli.tasks import TASKS
 from bertcli.tasks.task import Task
-from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision
+from bertcli.training.device import inference_device, resolve_precision
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
-Record = dict[str, Any]
 Value = TypeVar("Value")
 
 
@@ -49,28 +42,6 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it."""
         return asdict(self)
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """A fine-tuned model, ready to be run on the examples of its kind."""
-
-    task: Task
-    objective: Objective
-    tokenizer: WordPiece
-    rules: WindowRules
-    device: torch.device
-    dtype: str = "float32"
-
-    def predict(self, prepared: Prepared) -> list[Record]:
-        """One record an example, in input order."""
-        assert prepared.features is not None
-        outputs = run_model(self.objective, prepared.features, self.device, micro_batch_tokens(None), self.dtype)
-        if self.task.kind == "span":
-            return _span_records(prepared, outputs, self.tokenizer, self.task.name == "squad_v2")
-        if self.task.kind == "regress":
-            return [{"value": float(row[0])} for row in outputs.get("logits", [])]
-        return label_records(outputs.get("logits", []), self.task.labels)
 
 
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
@@ -165,108 +136,6 @@ def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str
         f"The model `{model}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
         f"Give a model of the task: --model RUN, or make one: bert finetune {task.name}",
     )
-
-
-def label_records(logits: list[NDArray[np.float32]], labels: tuple[str, ...]) -> list[Record]:
-    """The most probable label of each example, with the probabilities of all."""
-    records = []
-    for row in logits:
-        weights = np.exp(row - row.max(), dtype=np.float64)
-        shares = weights / weights.sum()
-        best = int(shares.argmax())
-        scores = {name: round(float(share), 6) for name, share in zip(labels, shares, strict=True)}
-        records.append({"label": labels[best], "score": scores[labels[best]], "scores": scores})
-    return records
-
-
-def _span_records(prepared: Prepared, outputs: Rows, tokenizer: WordPiece, with_impossible: bool) -> list[Record]:
-    assert isinstance(prepared.features, SpanFeatures)
-    logits = list(zip(outputs.get("start", []), outputs.get("end", []), strict=True))
-    rules = AnswerRules(with_impossible=with_impossible)
-    answers = choose_answers(prepared.questions, prepared.features.windows, logits, tokenizer, rules)
-    without = sum(not answer.had_candidate for answer in answers)
-    if without:
-        logger.info("%d questions have no valid span; their answer is empty", without)
-    return [
-        {
-            "id": answer.id,
-            "answer": answer.text,
-            "score": _probability(answer.text, answer.n_best),
-            "null_odds": answer.null_odds,
-            "answer_object": answer,
-        }
-        for answer in answers
-    ]
-
-
-def _probability(text: str, n_best: list[Any]) -> float:
-    return next((round(candidate.probability, 6) for candidate in n_best if candidate.text == text), 0.0)
-
-
-def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, float]:
-    """Score records against the truth, by the metrics of the task; the first chooses the best checkpoint."""
-    if task.kind == "span":
-        return _span_scores(task, prepared, records)
-    assert prepared.texts is not None
-    if task.kind == "regress":
-        from bertcli.metrics.regression import Regression
-
-        values, true_values = [record["value"] for record in records], label_values(prepared.texts)
-        scores = Regression(keep_in_memory=True).compute(predictions=values, references=true_values)
-        _say_degenerate(task, values, true_values)
-    else:
-        from bertcli.metrics.classification import Classification
-
-        names = dict.fromkeys([*task.labels, *(record["label"] for record in records)])  # a model may know more
-        number = {name: index for index, name in enumerate(names)}
-        predicted = [number[record["label"]] for record in records]
-        true = label_ids(prepared.texts, task.labels, task.file_labels)
-        if true is None:
-            raise UserError(
-                f"The split `{prepared.split}` of {task.name} has no labels.", "Score the dev split: --split dev"
-            )
-        scores = Classification(keep_in_memory=True).compute(predictions=predicted, references=true)
-        _say_degenerate(task, predicted, true)
-    return _rounded(scores or {}, task.metrics)
-
-
-def _span_scores(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, float]:
-    from bertcli.metrics.squad import NO_ANSWER_ABOVE, Squad
-
-    odds = [record.get("null_odds") for record in records]
-    na_probs = [-math.inf if value is None else value for value in odds]  # without odds the answer stands
-    scores = Squad(task.name, keep_in_memory=True).compute(
-        predictions=[record["answer"] for record in records],
-        references=[prepared.answers[record["id"]] or [""] for record in records],
-        na_probs=na_probs if any(value is not None for value in odds) else None,
-    )
-    none = sum(odd > NO_ANSWER_ABOVE and row["answer"] != "" for odd, row in zip(na_probs, records, strict=True))
-    if none:
-        logger.info("%d answers count as none: their no-answer score is above %g", none, NO_ANSWER_ABOVE)
-    return _rounded(scores or {}, (*task.metrics, *(scores or {})))
-
-
-CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}
-
-
-def _say_degenerate(task: Task, predicted: Collection[float], true: Any) -> None:
-    """Say which scores are 0 because they are not defined, and that a model that says one thing has learnt nothing."""
-    named = [name for metric, name in CORRELATIONS.items() if metric in task.metrics]
-    for what, values in (("prediction", predicted), ("label", true)):
-        if named and len(set(values)) == 1:
-            logger.info("%s correlation is 0 because every %s is the same", " and ".join(named), what)
-    if "f1" in task.metrics and 1 not in {*predicted, *true}:
-        logger.info("F1 is 0 because no prediction and no label is `%s`", task.labels[1])
-    if len(set(predicted)) == 1:
-        logger.info(
-            "every prediction is the same: the model has not learnt the task (another seed or a lower --learning-rate may)"
-        )
-
-
-def _rounded(scores: dict[str, float], names: tuple[str, ...]) -> dict[str, float]:
-    """The scores to six decimals; a threshold is one of the no-answer scores, and stays equal to it."""
-    shown = {name: scores[name] for name in names if name in scores}
-    return {name: score if name.endswith("_thresh") else round(score, 6) for name, score in shown.items()}
 
 
 def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:

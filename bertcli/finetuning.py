@@ -19,11 +19,11 @@ from bertcli.data.prepared import Prepared, Source, encode_split, find_source, r
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.evaluation import Record, Scorer, score
 from bertcli.models.heads import Objective
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports
+from bertcli.scoring import Record, Scorer, score
 from bertcli.tasks.task import Task
 from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens, resolve_precision
 from bertcli.training.launch import is_launched, launch

@@ -31,6 +31,7 @@ ROWS = [
         "prediction",
         "conversion",
     },
+    {"scoring"},
     {"reports"},
     {"training"},
     {"models", "metrics"},

@@ -25,7 +25,7 @@ class PackedBatch:
     token_type_ids: Tensor  # [T]
     position_ids: Tensor  # [T] counted from the start of each sequence
     lengths: tuple[int, ...]  # N, descending
-    rows: NDArray[np.int64]  # [N] which row of the data each sequence is
+    rows: NDArray[np.int64]  # [outputs of the head] which row of the data each is of; mostly one a sequence, [N]
     labels: dict[str, Tensor] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)  # what each summed loss is divided by
 
