@@ -12,7 +12,7 @@ from bertcli.errors import UserError, unknown
 Size = Literal["tiny", "mini", "small", "medium", "base", "large"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Optimizer = Literal["bert", "adamw"]
-Kind = Literal["classify", "regress", "span"]
+Kind = Literal["classify", "regress", "multilabel", "choose", "tag", "span"]
 
 
 def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:
@@ -164,7 +164,9 @@ class FinetuneConfig(TrainingConfig):
     text: str | None = option(None, "Column of the text, for your own file.")
     text_pair: str | None = option(None, "Column of the second text.")
     label: str | None = option(None, "Column of the label.")
-    kind: Kind | None = option(None, "classify or regress, for your own file; default: inferred from the labels.")
+    kind: Kind | None = option(
+        None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
+    )
     epochs: float | None = option(None, "Passes over the training data.", minimum=0)
     batch_size: int | None = option(None, "Examples a step, over all processes.", minimum=1)
     learning_rate: float | None = option(
@@ -172,7 +174,9 @@ class FinetuneConfig(TrainingConfig):
     )
     warmup_proportion: float = option(0.1, "Share of the steps spent on warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Longest input, in tokens.", minimum=5)
-    doc_stride: int = option(128, "Span tasks: step between windows over a long context.", minimum=1)
+    doc_stride: int = option(
+        128, "Step between windows over a long context; over a long sentence of tags, at most half a window.", minimum=1
+    )
     max_query_length: int = option(64, "Span tasks: longest question, in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     optimizer: Optimizer = option("adamw", "adamw: with bias correction; bert: the original's, without.")

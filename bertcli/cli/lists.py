@@ -29,23 +29,16 @@ def list_tasks(json: AsJson = False) -> None:
             }
         )
         return
-    rows = []
-    for task in TASKS.values():
-        split = "test" if "test" in task.paper else "dev"
-        paper = task.paper.get(split, {})
-        metric = task.metrics[0]
-        rows.append(
-            [
-                task.name,
-                task.kind,
-                metric,
-                paper.get(f"base {metric}"),
-                paper.get(f"large {metric}"),
-                split if paper else "",
-                task.max_seq_length,
-            ]
-        )
-    Output().table(["task", "kind", "metric", "paper base", "paper large", "on", "length"], rows)
+    scored = [("test", "base"), ("test", "large"), ("dev", "base"), ("dev", "large")]
+    rows = [
+        [
+            task.name, task.kind, metric, *(task.paper.get(split, {}).get(f"{size} {metric}") for split, size in scored),
+            task.max_seq_length,
+        ]
+        for task in TASKS.values() for metric in task.metrics[:1]
+    ]  # fmt: skip
+    columns = [f"paper {size}, {split}" for split, size in scored]
+    Output().table(["task", "kind", "metric", *columns, "length"], rows)
     for task in TASKS.values():
         if task.warning:
             typer.echo(f"{task.name}: {task.warning}")

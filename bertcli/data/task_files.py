@@ -30,6 +30,7 @@ class TextExamples:
     pairs: list[str] | None
     labels: list[str] | None
     origin: str
+    choices: list[list[str]] | None = None  # what may follow each text, for multiple choice
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -42,6 +43,7 @@ class TextExamples:
             texts=[self.texts[row] for row in rows],
             pairs=[self.pairs[row] for row in rows] if self.pairs is not None else None,
             labels=[self.labels[row] for row in rows] if self.labels is not None else None,
+            choices=[self.choices[row] for row in rows] if self.choices is not None else None,
         )
 
 
@@ -67,12 +69,13 @@ def split_file(task: Task, split: str, folder: Path) -> Path:
     """
     if split not in task.files.splits:
         raise unknown(f"split of {task.name}", split, task.files.splits)
-    name = task.files.splits[split]
-    for ending in COMPRESSED:
-        if (folder / (name + ending)).is_file():
-            return folder / (name + ending)
+    names = task.files.splits[split].split("|")
+    for name in names:
+        for ending in COMPRESSED:
+            if (folder / (name + ending)).is_file():
+                return folder / (name + ending)
     raise UserError(
-        f"There is no `{name}` in `{folder}`.",
+        f"There is no `{names[0]}` in `{folder}`.",
         f"Put the official file of {task.name} there, or give another --data-dir.",
     )
 
@@ -95,7 +98,7 @@ def read_text(path: Path) -> str:
 
 
 def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExamples:
-    """Load a split of a classification or regression task.
+    """Load a split of a task whose examples are texts: to classify, to measure, or to choose what follows.
 
     Raises:
         UserError: if the data are not there; RunError: if the Hub cannot be reached.
@@ -115,21 +118,33 @@ def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextE
     """Read a TSV of GLUE: no quoting, so a quotation mark is a quotation mark (csv.reader with quotechar=None)."""
     lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n") if line.strip()]
     first = lines.pop(0) if header and lines else []
-    places = {
-        key: first.index(where) if isinstance(where, str) and where in first else where
-        for key, where in columns.items()
-    }
-    missing = [str(where) for where in places.values() if isinstance(where, str)]
+    places = {key: _place(where, first) for key, where in columns.items()}
+    missing = [str(columns[key]).split("|")[0] for key, place in places.items() if place < 0]
     if missing:
         raise UserError(f"`{path}` has no column `{missing[0]}`.", f"Its columns: {', '.join(first)}.")
-    widest = max(int(where) for where in places.values())
+    widest = max(places.values())
     rows = [line for line in lines if len(line) > widest]
     if len(rows) < len(lines):
         logger.info("%s: skipped %d broken lines of %s", path, len(lines) - len(rows), f"{len(lines):,}")
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
-    read = {key: [row[int(where)] for row in rows] for key, where in places.items()}
-    return _without_unlabelled(TextExamples(read["text"], read.get("text_pair"), read.get("label"), str(path)))
+    read = {key: [row[place] for row in rows] for key, place in places.items()}
+    return _without_unlabelled(_examples(read, str(path)))
+
+
+def _place(where: int | str, names: list[str]) -> int:
+    """The number of a column; -1 where none of its names is there."""
+    if isinstance(where, int):
+        return where
+    return next((names.index(name) for name in where.split("|") if name in names), -1)
+
+
+def _examples(read: dict[str, list[str]], origin: str) -> TextExamples:
+    """Put columns together; `choice_start` begins each of `choice0`, `choice1` ..."""
+    endings = [read[key] for key in read if key.removeprefix("choice").isdigit()]
+    starts = read.get("choice_start", [""] * len(read["text"]))
+    choices = [[f"{start} {ending}".strip() for ending in row] for start, *row in zip(starts, *endings, strict=True)]
+    return TextExamples(read["text"], read.get("text_pair"), read.get("label"), origin, choices if endings else None)
 
 
 def _without_unlabelled(examples: TextExamples) -> TextExamples:
@@ -142,16 +157,14 @@ def _without_unlabelled(examples: TextExamples) -> TextExamples:
 
 def _from_hub(task: Task, split: str) -> TextExamples:
     dataset = load_from_hub(task, split)
-    columns = [dataset[name] for name in task.hub_columns]
-    labels: list[str] | None = None
+    columns = dict(zip(("text", "text_pair"), task.hub_columns, strict=False)) or task.files.columns
+    read = {key: list(dataset[name]) for key, name in columns.items() if key != "label"}
     if "label" in dataset.column_names and not split.startswith("test"):
         names = getattr(dataset.features["label"], "names", None)
-        labels = [
+        read["label"] = [
             names[value] if names and set(names) <= set(task.labels) else str(value) for value in dataset["label"]
         ]
-    return TextExamples(
-        list(columns[0]), list(columns[1]) if len(columns) > 1 else None, labels, f"{task.hub[0]} on the Hub"
-    )
+    return _examples(read, f"{task.hub[0]} on the Hub")
 
 
 def load_from_hub(task: Task, split: str) -> Any:
@@ -186,7 +199,7 @@ def read_table(path: Path, columns: dict[str, str]) -> TextExamples:
         if name not in names:
             raise unknown(f"column of {path}:", name, names)
     read = {key: [_text(row.get(name)) for row in rows] for key, name in columns.items()}
-    return TextExamples(read["text"], read.get("text_pair"), read.get("label"), str(path))
+    return _examples(read, str(path))
 
 
 def read_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
@@ -260,6 +273,8 @@ def _json_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)
 
 

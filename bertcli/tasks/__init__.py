@@ -1,12 +1,14 @@
 """What is learnt, as values: a task is a few lines of data."""
 
 from bertcli.errors import unknown
+from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.glue import GLUE
 from bertcli.tasks.imdb import IMDB
 from bertcli.tasks.squad import SQUAD, SQUAD_V2
+from bertcli.tasks.swag import SWAG
 from bertcli.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (*GLUE, SQUAD, SQUAD_V2, IMDB)}
+TASKS: dict[str, Task] = {task.name: task for task in (*GLUE, SQUAD, SQUAD_V2, SWAG, CONLL2003, IMDB)}
 
 
 def get_task(name: str) -> Task:

@@ -1,4 +1,4 @@
-"""The nine tasks of GLUE (paper: Table 1, test scores by the leaderboard; Table 5 for dev of base)."""
+"""The nine tasks of GLUE and its diagnostic set (paper: Table 1, test scores by the leaderboard; Table 5 for dev of base)."""
 
 from bertcli.tasks.task import Files, Task
 
@@ -47,7 +47,7 @@ MNLI = Task(
                 "test": "test_matched", "test_mismatched": "test_mismatched"},
     dev_splits=("dev", "dev_mismatched"),
     paper={"test": {"base accuracy": 84.6, "large accuracy": 86.7}, "dev": {"base accuracy": 84.4},
-           "dev_mismatched": {"base accuracy": 83.4, "large accuracy": 85.9}},
+           "test_mismatched": {"base accuracy": 83.4, "large accuracy": 85.9}},
 )  # fmt: skip
 QNLI = Task(
     "glue/qnli", "classify", Files(_splits("QNLI"), {"text": 1, "text_pair": 2, "label": 3}, test_columns={"text": 1, "text_pair": 2}),
@@ -64,5 +64,14 @@ WNLI = Task(
     ("nyu-mll/glue", "wnli"), ("accuracy",), ("not_entailment", "entailment"), ("0", "1"), ("sentence1", "sentence2"),
     warning="The dev set contradicts the training set; the paper leaves WNLI out, and 65.1 is the majority class of test.",
 )  # fmt: skip
+# diagnostic.tsv has no labels; diagnostic-full.tsv, from the same authors, has them, and is taken where it is there.
+AX = Task(
+    "glue/ax", "classify",
+    Files({"dev": "glue/diagnostic/diagnostic-full.tsv|glue/diagnostic/diagnostic.tsv", "test": "glue/diagnostic/diagnostic.tsv"},
+          {"text": "sentence1|Premise", "text_pair": "sentence2|Hypothesis", "label": "Label|label|gold_label"},
+          test_columns={"text": "sentence1|Premise", "text_pair": "sentence2|Hypothesis"}),
+    ("nyu-mll/glue", "ax"), ("matthews_correlation", "accuracy"), MNLI.labels, (), ("premise", "hypothesis"),
+    hub_splits={"test": "test"}, learnt_as="glue/mnli", warning="It has no training data; models of glue/mnli are scored on it.",
+)  # fmt: skip
 
-GLUE = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI)
+GLUE = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI, AX)

@@ -9,12 +9,16 @@ from bertcli.config import Kind
 
 @dataclass(frozen=True)
 class Files:
-    """The official files of a task, relative to the data folder, and how their columns are laid out."""
+    """The official files of a task, relative to the data folder, and how their columns are laid out.
+
+    A file or a column that goes by several names has them all, with `|` between.
+    """
 
     splits: dict[str, str]  # split -> file
-    columns: dict[str, int | str]  # text, text_pair, label -> column number (of a TSV) or name (of a CSV)
+    columns: dict[str, int | str]  # text, text_pair, label, choice0 ... -> column number (of a TSV) or name
     header: bool = True
     test_columns: dict[str, int | str] | None = None  # where the unlabelled test file is laid out otherwise
+    label_separator: str = ""  # what stands between the labels of an example that has several
 
 
 @dataclass(frozen=True)
@@ -37,11 +41,17 @@ class Task:
     learning_rate: float = 5e-5
     epochs: float = 3.0
     warning: str = ""
+    learnt_as: str = ""  # the task whose model is scored on this one, which has no training data
+
+    @property
+    def names_outputs(self) -> bool:
+        """Whether the outputs of a model are the labels, so that it carries their names."""
+        return self.kind in ("classify", "multilabel", "tag")
 
     def paper_scores(self, split: str) -> dict[str, float]:
         """The paper's scores for a split; where it only has test scores, those."""
-        return self.paper.get(split) or self.paper.get("test", {})
+        return self.paper.get(self.paper_split(split), {})
 
     def paper_split(self, split: str) -> str:
         """Which split the paper's scores are of."""
-        return split if split in self.paper else "test" if "test" in self.paper else ""
+        return next((known for known in (split, split.replace("dev", "test")) if known in self.paper), "")
