@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertcli.config import EvaluateConfig
+from bertcli.data.conll import read_conll
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
-from bertcli.data.span_features import WindowRules
 from bertcli.data.task_files import read_rows
-from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text_features import split_labels
+from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.models.heads import Objective
-from bertcli.models.loading import check_length, check_vocabulary, load_model
-from bertcli.scoring import Record, Scorer, score
+from bertcli.scoring import Record, load_scorer, score
 from bertcli.tasks import TASKS
 from bertcli.tasks.task import Task
-from bertcli.training.device import inference_device, resolve_precision
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
@@ -53,7 +51,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     config = EvaluateConfig.build(task, options)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
-    run = None if config.predictions or config.na_probs else _run_for(config)
+    run = None if (config.predictions or config.na_probs) and not config.model else _run_for(config)
     saved = run.config if run else {}
     columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
@@ -80,14 +78,15 @@ def _run_for(config: EvaluateConfig) -> RunFolder | None:
     if config.model:
         path = Path(config.model)
         return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
-    source_name = config.task if config.task in TASKS else None
-    name = source_name or find_source(config.task, None, {}).task.name
+    task = TASKS.get(config.task) or find_source(config.task, None, {}).task
+    name = task.learnt_as or task.name
     runs = find_runs("finetune", finished=True, task=name)
     if not runs and name not in TASKS:
         runs = [run for run in find_runs("finetune", finished=True) if run.config["task"] not in TASKS]
     if not runs:
+        learnt = task.learnt_as or config.task
         raise UserError(
-            f"There is no finished run of {name} here.", f"Make one: bert finetune {config.task}; or name a --model."
+            f"There is no finished run of {name} here.", f"Make one: bert finetune {learnt}; or name a --model."
         )
     logger.info("model: %s (the newest run of %s)", runs[0].path, name)
     return runs[0]
@@ -106,43 +105,11 @@ def _evaluation(task: Task, split: str, model: str, examples: int, metrics: dict
     return Evaluation(task.name, split, model, examples, metrics, task.paper_scores(split))
 
 
-def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, Any], precision: str) -> Scorer:
-    """Load a fine-tuned model for a task; its labels, by name and order, are the model's."""
-    loaded = load_model(task.kind, model)
-    if task.kind == "classify":
-        task = replace(task, labels=_model_labels(loaded.config.id2label, task, model))
-    rules = WindowRules(
-        saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
-        saved.get("doc_stride") or 128, (saved.get("max_query_length") or 64) if task.kind == "span" else 0,
-    )  # fmt: skip
-    check_vocabulary(loaded, tokenizer, model)
-    check_length(loaded, rules.max_seq_length)
-    device = inference_device()
-    objective = Objective(loaded, task.kind).to(device)
-    return Scorer(task, objective, tokenizer, rules, device, resolve_precision(precision))
-
-
-def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str, ...]:
-    """The model's label names in its own order; names that say nothing (LABEL_0) are taken in the task's order."""
-    names = tuple(id2label[index] for index in range(len(id2label)))
-    if not task.labels or set(names) == set(task.labels):
-        return names
-    if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
-        logger.info("the labels of %s have no names; taken in the order %s", model, ", ".join(task.labels))
-        return task.labels
-    if set(task.labels) <= set(names):
-        return names
-    raise UserError(
-        f"The model `{model}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
-        f"Give a model of the task: --model RUN, or make one: bert finetune {task.name}",
-    )
-
-
 def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:
     """Score predictions that somebody made before."""
     path = _existing(str(config.predictions), "--predictions")
     prepared = read_split(source, config.split)
-    records = _span_predictions(path, prepared) if source.task.kind == "span" else _row_predictions(path, source.task)
+    records = READ_PREDICTIONS.get(source.task.kind, _row_predictions)(path, source.task, prepared)
     if config.na_probs:
         records = _with_null_odds(records, _existing(config.na_probs, "--na-probs"))
     if source.task.kind != "span" and len(records) != len(prepared):
@@ -196,7 +163,7 @@ def _finite(value: Any) -> float:
     return float(value)
 
 
-def _span_predictions(path: Path, prepared: Prepared) -> list[Record]:
+def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read {question: answer}; a question without one scores 0, and is counted."""
     answers = _by_question(path, str, "text")
     known = {question.id for question in prepared.questions}
@@ -214,26 +181,56 @@ def _span_predictions(path: Path, prepared: Prepared) -> list[Record]:
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 
 
-def _row_predictions(path: Path, task: Task) -> list[Record]:
-    """Read a column `label`, `prediction` or `value`, a row an example."""
+def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
+    """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
+    if ".jsonl" not in path.suffixes:
+        return [{"tags": tags} for tags in read_conll(path).tags or []]
     names, rows = read_rows(path)
-    column = next((name for name in ("label", "prediction", "value") if name in names), None)
-    if column is None:
-        raise UserError(
-            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(names)}."
-        )
-    values = [str(row[column]) for row in rows]
+    if "tags" not in names:
+        raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(names)}.")
+    return [{"tags": row["tags"]} for row in rows]
+
+
+def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
+    """Read a column of predictions, a row an example."""
+    column, values = _prediction_column(path)
+    if column == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
+        task = replace(task, file_labels=())
     if task.kind == "regress":
         try:
             return [{"value": _finite(value)} for value in values]
         except ValueError:
             raise UserError(f"`{path}` holds values that are not numbers.", "Give a number a row.") from None
+    if task.kind == "multilabel":
+        return [
+            {"labels": _known_labels(split_labels(value, task.files.label_separator), task, path)} for value in values
+        ]
+    labels = _known_labels(values, task, path)
+    return [{"choice": task.labels.index(label)} if task.kind == "choose" else {"label": label} for label in labels]
+
+
+def _prediction_column(path: Path) -> tuple[str, list[str]]:
+    names, rows = read_rows(path)
+    column = next((name for name in PREDICTION_COLUMNS if name in names), None)
+    if column is None:
+        raise UserError(
+            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(names)}."
+        )
+    return column, [str(row[column]) for row in rows]
+
+
+def _known_labels(given: list[str], task: Task, path: Path) -> list[str]:
+    """Labels as the task has them, which files may spell otherwise."""
     spelled = dict(zip(task.file_labels, task.labels, strict=False))
-    labels = [spelled.get(value, value) for value in values]
+    labels = [spelled.get(label, label) for label in given]
     strange = next((label for label in labels if label not in task.labels), None)
     if strange is not None:
         raise UserError(
             f"`{path}` has the label `{strange}`, which {task.name} has not.",
             f"Its labels: {', '.join(task.labels[:20])}.",
         )
-    return [{"label": label} for label in labels]
+    return labels
+
+
+PREDICTION_COLUMNS = ("label", "labels", "choice", "prediction", "pred", "value")
+READ_PREDICTIONS = {"tag": _tag_predictions, "span": _span_predictions}

@@ -20,7 +20,7 @@ from bertcli.data.span_features import WindowRules
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.models.heads import Objective
-from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
+from bertcli.models.loading import PROBLEM_TYPES, build_model, check_length, check_vocabulary, load_model, save_model
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports
 from bertcli.scoring import Record, Scorer, score
@@ -86,6 +86,11 @@ def _prepare(config: FinetuneConfig) -> _Setup:
     columns = {"text": config.text, "text_pair": config.text_pair, "label": config.label}
     source = find_source(config.task, config.data_dir, columns, config.kind, config.seed)
     task = source.task
+    if task.learnt_as:
+        raise UserError(
+            f"{task.name} has no training data; models of {task.learnt_as} are scored on it.",
+            f"Make one: bert finetune {task.learnt_as}; then: bert evaluate {task.name}",
+        )
     if task.warning:
         logger.info("note on %s: %s", task.name, task.warning)
     start = _start(config)
@@ -131,12 +136,12 @@ def _start(config: FinetuneConfig) -> str:
 
 
 def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece) -> PreTrainedModel:
-    labels = {}
-    if task.kind == "classify":
+    labels: dict[str, Any] = {}
+    if task.names_outputs:
         names = dict(enumerate(task.labels))
         labels = {"num_labels": len(names), "id2label": names, "label2id": {name: i for i, name in names.items()}}
-    elif task.kind == "regress":
-        labels = {"num_labels": 1, "problem_type": "regression"}
+    if task.kind in PROBLEM_TYPES:
+        labels = {"num_labels": 1, **labels, "problem_type": PROBLEM_TYPES[task.kind]}
     if start == "scratch":
         return build_model(task.kind, str(config.size), tokenizer, labels, config.seed)
     return load_model(task.kind, start, labels, config.seed)

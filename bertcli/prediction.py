@@ -26,10 +26,9 @@ from bertcli.data.squad import SpanExample, split_words
 from bertcli.data.task_files import TextExamples, read_rows
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.evaluation import load_scorer
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
-from bertcli.scoring import Record, Scorer
+from bertcli.scoring import Record, Scorer, load_scorer
 from bertcli.tasks.task import Files, Task
 from bertcli.training.device import inference_device
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model

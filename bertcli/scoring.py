@@ -5,30 +5,33 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
 from bertcli.data.prepared import Prepared
 from bertcli.data.span_answers import AnswerRules, choose_answers
 from bertcli.data.span_features import SpanFeatures, WindowRules
-from bertcli.data.text_features import label_ids, label_values
+from bertcli.data.text_features import LABELS
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.models.heads import Objective
 from bertcli.models.inference import Rows, run_model
+from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
 from bertcli.tasks.task import Task
-from bertcli.training.device import micro_batch_tokens
+from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision
 
 logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Compared = dict[str, list[Any]]  # what a metric takes: `predictions` and `references`, an entry an example
 Known = TypeVar("Known")
 CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}
+THRESHOLD = 0.5  # of the probability from which on a label is given, where an example may have several
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,52 @@ class Scorer:
         return DECODE[self.task.kind](self.task, prepared, outputs, self.tokenizer)
 
 
+def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, Any], precision: str) -> Scorer:
+    """Load a fine-tuned model for a task; its labels, by name and order, are the model's.
+
+    Raises:
+        UserError: if the model is of another kind, or has other labels.
+    """
+    loaded = load_model(task.kind, model)
+    if kind_of(loaded.config) != task.kind:
+        raise UserError(
+            f"The model `{model}` ({', '.join(loaded.config.architectures or [])}) is not of the kind `{task.kind}`.",
+            f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
+        )
+    if task.names_outputs:
+        task = replace(task, labels=_model_labels(loaded.config.id2label, task, model))
+    rules = WindowRules(
+        saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
+        saved.get("doc_stride") or 128, (saved.get("max_query_length") or 64) if task.kind == "span" else 0,
+    )  # fmt: skip
+    check_vocabulary(loaded, tokenizer, model)
+    check_length(loaded, rules.max_seq_length)
+    device = inference_device()
+    objective = Objective(loaded, task.kind).to(device)
+    return Scorer(task, objective, tokenizer, rules, device, resolve_precision(precision))
+
+
+def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str, ...]:
+    """The model's label names in its own order; names that say nothing (LABEL_0) are taken in the task's order."""
+    names = tuple(id2label[index] for index in range(len(id2label)))
+    if not task.labels or set(names) == set(task.labels):
+        return names
+    if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
+        logger.info("the labels of %s have no names; taken in the order %s", model, ", ".join(task.labels))
+        return task.labels
+    if set(task.labels) <= set(names):
+        return names
+    raise UserError(
+        f"The model `{model}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
+        f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
+    )
+
+
 def _decode_labels(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
     """The most probable label of each example, with the probabilities of all."""
     records = []
     for row in outputs.get("logits", []):
-        shares = _softmax(row)
+        shares = softmax(row.astype(np.float64))
         best = int(shares.argmax())
         scores = {name: round(float(share), 6) for name, share in zip(task.labels, shares, strict=True)}
         records.append({"label": task.labels[best], "score": scores[task.labels[best]], "scores": scores})
@@ -62,6 +106,38 @@ def _decode_labels(task: Task, prepared: Prepared, outputs: Rows, tokenizer: Wor
 
 def _decode_values(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
     return [{"value": float(row[0])} for row in outputs.get("logits", [])]
+
+
+def _decode_label_sets(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+    """The labels that are more probable than not, with the probabilities of all."""
+    records = []
+    for row in outputs.get("logits", []):
+        shares = dict(zip(task.labels, expit(row.astype(np.float64)).tolist(), strict=True))
+        scores = {name: round(share, 6) for name, share in shares.items()}
+        records.append({"labels": [name for name, share in shares.items() if share >= THRESHOLD], "scores": scores})
+    return records
+
+
+def _decode_choices(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+    """The number of the most probable choice, from 0, with the probabilities of all."""
+    records = []
+    for row in outputs.get("logits", []):
+        shares = [round(share, 6) for share in softmax(row.astype(np.float64)).tolist()]
+        best = int(row.argmax())
+        records.append({"choice": best, "score": shares[best], "scores": shares})
+    return records
+
+
+def _decode_tags(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+    """The most probable tag of each word of a sentence, with its probability."""
+    assert prepared.sentences is not None
+    rows = iter(outputs.get("logits", []))  # the words of all sentences, in order
+    records = []
+    for sentence in prepared.sentences.words:
+        shares = [softmax(next(rows).astype(np.float64)) for _ in sentence]
+        tags = [task.labels[int(row.argmax())] for row in shares]
+        records.append({"tags": tags, "scores": [round(float(row.max()), 6) for row in shares]})
+    return records
 
 
 def _decode_answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
@@ -89,15 +165,12 @@ def _decode_answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: Wo
     ]
 
 
-def _softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True), dtype=np.float64)
-    shares: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
-    return shares
-
-
 DECODE: dict[str, Callable[[Task, Prepared, Rows, WordPiece], list[Record]]] = {
     "classify": _decode_labels,
     "regress": _decode_values,
+    "multilabel": _decode_label_sets,
+    "choose": _decode_choices,
+    "tag": _decode_tags,
     "span": _decode_answers,
 }
 
@@ -125,6 +198,8 @@ def measure(task: Task, compared: Compared) -> dict[str, float]:
 
 def _say_degenerate(task: Task, predicted: list[Any], true: list[Any]) -> None:
     """Say which scores are 0 because they are not defined, and that a model that says one thing has learnt nothing."""
+    if task.kind == "tag":
+        predicted = list(chain.from_iterable(predicted))
     named = [name for metric, name in CORRELATIONS.items() if metric in task.metrics]
     for what, values in (("prediction", predicted), ("label", true)):
         if named and len(set(values)) == 1:
@@ -138,17 +213,34 @@ def _say_degenerate(task: Task, predicted: list[Any], true: list[Any]) -> None:
 
 
 def _compare_labels(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    assert prepared.texts is not None
     names = dict.fromkeys([*task.labels, *(record["label"] for record in records)])  # a model may know more
     number = {name: index for index, name in enumerate(names)}
-    true = _known(task, prepared, label_ids(prepared.texts, task.labels, task.file_labels))
-    return {"predictions": [number[record["label"]] for record in records], "references": list(true)}
+    return {
+        "predictions": [number[record["label"]] for record in records], "references": _true_labels(task, prepared)
+    }  # fmt: skip
 
 
 def _compare_values(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    assert prepared.texts is not None
-    true = _known(task, prepared, label_values(prepared.texts))
-    return {"predictions": [record["value"] for record in records], "references": list(true)}
+    return {"predictions": [record["value"] for record in records], "references": _true_labels(task, prepared)}
+
+
+def _compare_label_sets(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+    names = dict.fromkeys([*task.labels, *(label for record in records for label in record["labels"])])
+    known = [[*row, *[0] * (len(names) - len(row))] for row in _true_labels(task, prepared)]
+    return {
+        "predictions": [[int(name in record["labels"]) for name in names] for record in records],
+        "references": known,
+    }
+
+
+def _compare_choices(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+    return {"predictions": [record["choice"] for record in records], "references": _true_labels(task, prepared)}
+
+
+def _compare_tags(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+    assert prepared.sentences is not None
+    true = _known(task, prepared, prepared.sentences.tags)
+    return {"predictions": [record["tags"] for record in records], "references": true}
 
 
 def _compare_answers(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
@@ -172,6 +264,11 @@ def _compare_answers(task: Task, prepared: Prepared, records: list[Record]) -> C
     return compared
 
 
+def _true_labels(task: Task, prepared: Prepared) -> list[Any]:
+    assert prepared.texts is not None
+    return list(_known(task, prepared, LABELS[task.kind](prepared.texts, task)))
+
+
 def _known(task: Task, prepared: Prepared, truth: Known | None) -> Known:
     if truth is None:
         raise UserError(
@@ -183,5 +280,8 @@ def _known(task: Task, prepared: Prepared, truth: Known | None) -> Known:
 COMPARE: dict[str, tuple[Callable[[Task, Prepared, list[Record]], Compared], str]] = {
     "classify": (_compare_labels, "classification.Classification"),
     "regress": (_compare_values, "regression.Regression"),
+    "multilabel": (_compare_label_sets, "multilabel.MultiLabel"),
+    "choose": (_compare_choices, "classification.Classification"),
+    "tag": (_compare_tags, "entities.Entities"),
     "span": (_compare_answers, "squad.Squad"),
 }

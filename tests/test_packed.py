@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
-from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from transformers import (
+    BertConfig,
+    BertForMultipleChoice,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 from bertcli.data.batches import PackedBatch, longest_first, pack, split
+from bertcli.data.choice_features import ChoiceFeatures
+from bertcli.data.ragged import Ragged
+from bertcli.data.tag_features import TagFeatures
+from bertcli.data.text_features import TextFeatures
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 
@@ -15,7 +26,10 @@ CONFIG = {
     "vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64,
     "max_position_embeddings": 24, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
 }  # fmt: skip
-CLASSES = {"pretrain": BertForPreTraining, "classify": BertForSequenceClassification, "span": BertForQuestionAnswering}
+CLASSES = {
+    "pretrain": BertForPreTraining, "classify": BertForSequenceClassification, "span": BertForQuestionAnswering,
+    "choose": BertForMultipleChoice, "tag": BertForTokenClassification,
+}  # fmt: skip
 
 
 def make_models(kind: str):
@@ -88,6 +102,66 @@ def test_classification_logits_and_gradients_equal_the_padded_models(kind: str) 
     expected = cross_entropy(logits, labels) if kind == "classify" else mse_loss(logits[:, 0], labels)
     expected.backward()
     torch.testing.assert_close(objective.outputs(batch)["logits"], logits.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(packed_model, padded_model)
+
+
+def test_multilabel_loss_and_gradients_equal_the_padded_models() -> None:
+    packed_model, padded_model = make_models("classify")
+    padded_model.config.problem_type = "multi_label_classification"
+    labels = torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    batch, padded = make_batch({"labels": labels}, {"loss": 5})
+    loss = Objective(packed_model, "multilabel")(batch)["loss"] / 5
+    loss.backward()
+    expected = padded_model(**padded, labels=labels).loss
+    expected.backward()
+    torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(packed_model, padded_model)
+
+
+def test_choice_loss_and_gradients_equal_the_padded_models() -> None:
+    packed_model, padded_model = make_models("choose")
+    generator = np.random.default_rng(2)
+    ids = [
+        generator.integers(1, 50, length).tolist() for length in (5, 17, 9, 3, 9, 12)
+    ]  # two examples of three choices
+    types = [[int(place > 2) for place in range(len(row))] for row in ids]
+    labels = np.array([1, 2])
+    sequences = TextFeatures(Ragged.from_lists(ids), Ragged.from_lists(types), None, 0)
+    features = ChoiceFeatures(sequences, 3, labels)
+    assert features.lengths.tolist() == [31, 24]
+    batch = features.pack(np.array([1, 0]), key=0)
+    assert batch.lengths == (17, 12, 9, 9, 5, 3)
+    objective = Objective(packed_model, "choose")
+    loss = objective(batch)["loss"] / batch.counts["loss"]
+    loss.backward()
+    padded = {
+        "input_ids": pad(ids), "token_type_ids": pad(types), "attention_mask": pad([[1] * len(row) for row in ids])
+    }  # fmt: skip
+    outputs = padded_model(**{name: rows.view(2, 3, -1) for name, rows in padded.items()}, labels=torch.tensor(labels))
+    outputs.loss.backward()
+    torch.testing.assert_close(
+        objective.outputs(batch)["logits"], outputs.logits.detach().flip(0), atol=1e-5, rtol=1e-5
+    )
+    torch.testing.assert_close(loss, outputs.loss, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(packed_model, padded_model)
+
+
+def test_tag_loss_and_gradients_equal_the_padded_models_on_first_pieces() -> None:
+    packed_model, padded_model = make_models("tag")
+    generator = np.random.default_rng(3)
+    ids = [generator.integers(1, 50, length).tolist() for length in (9, 17, 4)]
+    places, tags = [[1, 2, 5], [1, 4, 7, 8], [2]], [[1, 0, 1], [0, 1, 1, 0], [1]]
+    features = TagFeatures(Ragged.from_lists(ids), Ragged.from_lists(places), Ragged.from_lists(tags))
+    batch = features.pack(np.array([1, 0, 2]), key=0)
+    assert batch.rows.tolist() == [1, 1, 1, 1, 0, 0, 0, 2]
+    loss = Objective(packed_model, "tag")(batch)["loss"] / batch.counts["loss"]
+    loss.backward()
+    labels = torch.full((3, 17), -100)
+    for row, (mine, known) in enumerate(zip(places, tags, strict=True)):
+        labels[row, mine] = torch.tensor(known)
+    expected = padded_model(pad(ids), attention_mask=pad([[1] * len(row) for row in ids]), labels=labels).loss
+    expected.backward()
     torch.testing.assert_close(loss, expected, atol=1e-5, rtol=1e-5)
     assert_same_gradients(packed_model, padded_model)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bertcli.config import Kind
 from bertcli.data.task_files import read_rows
+from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
 from bertcli.tasks import is_task
 from bertcli.tasks.task import Files, Task
@@ -17,6 +21,13 @@ FILE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".gz", ".xz", ".z
 LABEL_NAMES = ("label", "labels", "category", "class", "target", "sentiment", "intent", "score", "stars", "rating", "y")
 TEXT_NAMES = ("text", "sentence", "sentence1", "review", "comment", "content", "question", "premise", "title", "body")
 PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "answer")
+CONTEXT_NAMES = ("sent1", "context", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
+CHOICE_NAME = re.compile(r"(ending|choice|option)[ _]?(\d+|[a-h])", re.IGNORECASE)
+SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in the column
+METRICS = {
+    "classify": ("accuracy", "macro_f1"), "regress": ("spearmanr", "pearson"), "choose": ("accuracy",),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"), "tag": ("f1", "precision", "recall"),
+}  # fmt: skip
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
 
 
@@ -32,25 +43,84 @@ def task_of_file(name: str, columns: dict[str, str | None], kind: Kind | None) -
         UserError: if a column is not there, or cannot be guessed.
     """
     names, rows = read_rows(Path(name))
-    found = _columns(name, names, rows, columns)
+    choices = choice_columns(names, columns.get("text")) if kind in (None, "choose") else {}
+    if kind == "choose" and not choices:
+        raise UserError(
+            f"`{name}` has no columns choice_0, choice_1 ... after a text.", f"Its columns: {', '.join(names)}."
+        )
+    if choices:
+        kind, columns = "choose", {**columns, "text": choices["text"]}
+        names = [column for column in names if not CHOICE_NAME.fullmatch(column)]
+    found = choices | _columns(name, names, rows, columns)
     labels = [str(row.get(found["label"])) for row in rows if row.get(found["label"]) not in (None, "")]
+    kind = kind or _kind(labels)
     missing = len(rows) - len(labels)
     if missing:
-        logger.info("%s: %d of %s rows have no label and are left out", name, missing, f"{len(rows):,}")
-    kind = kind or _kind(labels)
-    distinct = tuple(sorted(set(labels), key=_natural)) if kind == "classify" else ()
-    if kind == "classify" and len(distinct) < 2:
+        what = "no label" if kind == "multilabel" else "no label and are left out"
+        logger.info("%s: %d of %s rows have %s", name, missing, f"{len(rows):,}", what)
+    task = _WITH_LABELS[kind](Task(name, kind, Files({"train": name}, dict(found)), ("", None), METRICS[kind]), labels)
+    shown = ", ".join(f"{key} = `{value}`" for key, value in found.items())
+    what = {"regress": "a number", "choose": f"one of {len(task.labels)} choices"}.get(
+        kind, f"{len(task.labels)} labels"
+    )
+    logger.info("%s: %s rows; %s; to predict: %s", name, f"{len(rows):,}", shown, what)
+    return task
+
+
+def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
+    """The columns of a text and its choices, such as `ending0` or `choice_a`; none where there are not two of them.
+
+    In SWAG's own form, `sent2` begins each choice.
+    """
+    choices = [name for name in names if CHOICE_NAME.fullmatch(name)]
+    text = text or _named(CONTEXT_NAMES, names)
+    if len(choices) < 2 or text is None:
+        return {}
+    start = {"choice_start": "sent2"} if text == "sent1" and "sent2" in names else {}
+    return {"text": text, **start, **{f"choice{number}": name for number, name in enumerate(choices)}}
+
+
+def _with_distinct(task: Task, labels: list[str]) -> Task:
+    distinct = tuple(sorted(set(labels), key=_natural))
+    if len(distinct) < 2:
         raise UserError(
-            f"`{name}` has only the label `{distinct[0] if distinct else ''}`.",
+            f"`{task.name}` has only the label `{distinct[0] if distinct else ''}`.",
             "Give the column with --label, or add examples.",
         )
-    shown = ", ".join(f"{key} = `{value}`" for key, value in found.items())
-    what = f"{len(distinct)} labels" if kind == "classify" else "a number"
-    logger.info("%s: %s rows; %s; to predict: %s", name, f"{len(rows):,}", shown, what)
-    return Task(
-        name, kind, Files({"train": name}, dict(found)), ("", None),
-        ("accuracy", "macro_f1") if kind == "classify" else ("spearmanr", "pearson"), distinct,
-    )  # fmt: skip
+    return replace(task, labels=distinct)
+
+
+def _with_several(task: Task, labels: list[str]) -> Task:
+    """Labels of examples that may have several: as lists, or with a separator."""
+    separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
+    if separator:
+        logger.info("%s: `%s` stands between several labels", task.name, separator)
+    several = [label for cell in labels for label in split_labels(cell, separator)]
+    return replace(_with_distinct(task, several), files=replace(task.files, label_separator=separator))
+
+
+def _with_choices(task: Task, labels: list[str]) -> Task:
+    """Right choices by number, from 0 or from 1, or by letter."""
+    count = sum(key.removeprefix("choice").isdigit() for key in task.files.columns)
+    numbers = tuple(str(number) for number in range(count + 1))
+    letters = tuple("ABCDEFGH"[:count])
+    for spelled in (numbers[:-1], numbers[1:], letters, tuple(letter.lower() for letter in letters)):
+        if set(labels) <= set(spelled):
+            logger.info("%s: the choices count from %s", task.name, spelled[0])
+            return replace(task, labels=numbers[:-1], file_labels=spelled)
+    strange = next(label for label in labels if label not in numbers)
+    raise UserError(
+        f"`{task.name}` has the label `{strange}`, which is none of {count} choices.",
+        f"Number them from 0 to {count - 1}, or give the column with --label.",
+    )
+
+
+_WITH_LABELS: dict[str, Callable[[Task, list[str]], Task]] = {
+    "classify": _with_distinct,
+    "regress": lambda task, labels: task,
+    "multilabel": _with_several,
+    "choose": _with_choices,
+}
 
 
 def _columns(name: str, names: list[str], rows: list[dict[str, Any]], given: dict[str, str | None]) -> dict[str, str]:
@@ -82,7 +152,9 @@ def _named(wanted: tuple[str, ...], names: list[str]) -> str | None:
 
 
 def _kind(labels: list[str]) -> Kind:
-    """Numbers with fractions or many values are a regression; all else are labels."""
+    """Lists are several labels; numbers with fractions or many values are a regression; all else are labels."""
+    if labels and all(label.startswith("[") for label in labels):
+        return "multilabel"
     try:
         values = {float(label) for label in labels}
     except ValueError:

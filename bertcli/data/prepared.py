@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bertcli.data.choice_features import ChoiceFeatures, encode_choices
+from bertcli.data.conll import Sentences, load_sentences, read_conll
 from bertcli.data.own_file import looks_like_file, task_of_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
 from bertcli.data.squad import SpanExample, load_squad, span_examples
+from bertcli.data.tag_features import TagFeatures, encode_sentences
 from bertcli.data.task_files import TextExamples, data_folder, load_text_examples, read_table, stratified_split
-from bertcli.data.text_features import TextFeatures, encode_texts, label_ids, label_values
+from bertcli.data.text_features import LABELS, TextFeatures, encode_texts, label_ids
 from bertcli.data.tokenization import WordPiece
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
 DEV_SHARE = 0.1  # of a user's file that comes without a dev set
+Features = TextFeatures | ChoiceFeatures | TagFeatures | SpanFeatures
 
 
 @dataclass(frozen=True)
@@ -35,17 +40,28 @@ class Source:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A split as the model and the metric want it."""
+    """A split as the model and the metric want it: texts, sentences or questions, by the kind of the task."""
 
     split: str
     texts: TextExamples | None = None
+    sentences: Sentences | None = None
     questions: list[SpanExample] = field(default_factory=list)
-    features: TextFeatures | SpanFeatures | None = None
+    features: Features | None = None
     answers: dict[str, list[str]] = field(default_factory=dict)  # question -> true answers
 
     def __len__(self) -> int:
-        """Number of examples, which for span tasks is less than the number of windows."""
-        return len(self.texts) if self.texts is not None else len(self.questions)
+        """Number of examples, which may be less than the number of windows."""
+        return len(self.texts or self.sentences or self.questions)
+
+    def take(self, rows: list[int]) -> Prepared:
+        """The chosen examples, not encoded."""
+        return replace(
+            self,
+            texts=self.texts and self.texts.take(rows),
+            sentences=self.sentences and self.sentences.take(rows),
+            questions=[self.questions[row] for row in rows] if self.questions else [],
+            features=None,
+        )
 
 
 def find_source(
@@ -60,30 +76,45 @@ def find_source(
 
 def read_split(source: Source, split: str, training: bool = False, limit: int | None = None) -> Prepared:
     """Read the examples of a split; with `limit`, as many as that, drawn by the seed."""
-    if source.task.kind == "span":
-        return _read_span(source, split, training, limit)
+    prepared = READ.get(source.task.kind, _read_texts)(source, split, training)
+    return prepared.take(_draw(len(prepared), limit, source.seed))
+
+
+def _read_texts(source: Source, split: str, training: bool) -> Prepared:
     texts = _own_texts(source, split) if source.own_file else load_text_examples(source.task, split, source.data_dir)
-    return Prepared(split, texts.take(_draw(len(texts), limit, source.seed)))
+    return Prepared(split, texts)
 
 
 def _own_texts(source: Source, split: str) -> TextExamples:
     columns = {key: str(value) for key, value in source.task.files.columns.items()}
     examples = read_table(Path(source.task.files.splits["train"]), columns)
-    labels = examples.labels or []
-    examples = examples.take([row for row, label in enumerate(labels) if label != ""])
+    if source.task.kind != "multilabel":  # there, an empty label says that none of them fits
+        examples = examples.take([row for row, label in enumerate(examples.labels or []) if label != ""])
+    return examples.take(_own_rows(source, split, len(examples), examples.labels))
+
+
+def _own_rows(source: Source, split: str, count: int, labels: list[str] | None) -> list[int]:
+    """Which examples of the user's file make the split."""
     if source.whole_file:
-        return examples
-    stratify = examples.labels if source.task.kind == "classify" else None
-    parts = stratified_split(stratify, len(examples), DEV_SHARE, source.seed)
-    return examples.take(parts[0 if split == "train" else 1])
+        return list(range(count))
+    stratify = labels if source.task.kind == "classify" else None
+    return stratified_split(stratify, count, DEV_SHARE, source.seed)[0 if split == "train" else 1]
 
 
-def _read_span(source: Source, split: str, training: bool, limit: int | None) -> Prepared:
-    with_impossible = source.task.name == "squad_v2"
+def _read_sentences(source: Source, split: str, training: bool) -> Prepared:
+    if not source.own_file:
+        return Prepared(split, sentences=load_sentences(source.task, split, source.data_dir))
+    sentences = read_conll(Path(source.task.files.splits["train"]))
+    return Prepared(split, sentences=sentences.take(_own_rows(source, split, len(sentences), None)))
+
+
+def _read_questions(source: Source, split: str, training: bool) -> Prepared:
     articles = load_squad(source.task, split, source.data_dir)
-    questions = span_examples(articles, training, with_impossible)
-    questions = [questions[row] for row in _draw(len(questions), limit, source.seed)]
+    questions = span_examples(articles, training, source.task.name == "squad_v2")
     return Prepared(split, questions=questions, answers=true_answers(articles))
+
+
+READ: dict[str, Callable[[Source, str, bool], Prepared]] = {"tag": _read_sentences, "span": _read_questions}
 
 
 def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -104,24 +135,51 @@ def encode_split(
     task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool = False
 ) -> Prepared:
     """Encode a split; what is cut is counted and said."""
-    features: TextFeatures | SpanFeatures
-    if read.texts is None:
-        features = encode_spans(read.questions, tokenizer, rules, training)
-        what = f"questions longer than {rules.max_query_length} tokens"
-        logger.info("%s: %s questions, %s windows", read.split, f"{len(read):,}", f"{len(features.windows):,}")
-    else:
-        labels = (
-            label_values(read.texts) if task.kind == "regress" else label_ids(read.texts, task.labels, task.file_labels)
-        )
-        features = encode_texts(read.texts, tokenizer, rules.max_seq_length, labels)
-        what = f"examples longer than {rules.max_seq_length} tokens"
-        logger.info("%s: %s examples from %s", read.split, f"{len(read):,}", read.texts.origin)
+    features = ENCODE[task.kind](task, read, tokenizer, rules, training)
+    logger.info("%s: %s", read.split, _words(read, features))
     if features.truncated:
-        logger.info(
-            "%s: %s %s, cut (%.1f %%)",
-            read.split,
-            f"{features.truncated:,}",
-            what,
-            100 * features.truncated / len(read),
-        )
-    return Prepared(read.split, read.texts, read.questions, features, read.answers)
+        inputs = len(features.sequences.lengths) if isinstance(features, ChoiceFeatures) else len(read)
+        what = (
+            f"questions longer than {rules.max_query_length} tokens" if read.questions
+            else f"inputs longer than {rules.max_seq_length} tokens"
+        )  # fmt: skip
+        share = 100 * features.truncated / inputs
+        logger.info("%s: %s %s, cut (%.1f %%)", read.split, f"{features.truncated:,}", what, share)
+    return replace(read, features=features)
+
+
+def _words(read: Prepared, features: Features) -> str:
+    if read.texts is not None:
+        return f"{len(read):,} examples from {read.texts.origin}"
+    if read.sentences is not None:
+        return f"{len(read):,} sentences, {len(features.lengths):,} windows from {read.sentences.origin}"
+    return f"{len(read):,} questions, {len(features.lengths):,} windows"
+
+
+def _encode_texts(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
+    assert read.texts is not None
+    return encode_texts(read.texts, tokenizer, rules.max_seq_length, LABELS[task.kind](read.texts, task))
+
+
+def _encode_choices(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
+    assert read.texts is not None
+    return encode_choices(read.texts, tokenizer, rules.max_seq_length, label_ids(read.texts, task))
+
+
+def _encode_sentences(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
+    assert read.sentences is not None
+    return encode_sentences(read.sentences, tokenizer, rules, task.labels)
+
+
+def _encode_questions(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
+    return encode_spans(read.questions, tokenizer, rules, training)
+
+
+ENCODE: dict[str, Callable[[Task, Prepared, WordPiece, WindowRules, bool], Features]] = {
+    "classify": _encode_texts,
+    "regress": _encode_texts,
+    "multilabel": _encode_texts,
+    "choose": _encode_choices,
+    "tag": _encode_sentences,
+    "span": _encode_questions,
+}

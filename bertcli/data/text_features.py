@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,6 +16,9 @@ from bertcli.data.ragged import Ragged
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.tasks.task import Task
+
+Numbers = NDArray[np.float32] | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class TextFeatures:
 
     input_ids: Ragged
     token_type_ids: Ragged
-    labels: NDArray[np.float32] | NDArray[np.int64] | None
+    labels: Numbers | None
     truncated: int  # how many were longer and were cut
 
     @cached_property
@@ -42,7 +47,7 @@ def encode_texts(
     examples: TextExamples,
     tokenizer: WordPiece,
     max_seq_length: int,
-    labels: NDArray[np.int64] | NDArray[np.float32] | None,
+    labels: Numbers | None,
 ) -> TextFeatures:
     """Tokenize texts and put them together as convert_single_example does.
 
@@ -72,9 +77,7 @@ def cut_pair(length_a: int, length_b: int, longest: int) -> tuple[int, int]:
     return length_a, length_b
 
 
-def label_ids(
-    examples: TextExamples, labels: tuple[str, ...], file_labels: tuple[str, ...]
-) -> NDArray[np.int64] | None:
+def label_ids(examples: TextExamples, task: Task) -> NDArray[np.int64] | None:
     """The labels as numbers, in the order of the task.
 
     Raises:
@@ -82,20 +85,55 @@ def label_ids(
     """
     if examples.labels is None:
         return None
-    index = {name: number for names in (labels, file_labels) for number, name in enumerate(names)}
+    index = {name: number for names in (task.labels, task.file_labels) for number, name in enumerate(names)}
     ids = np.empty(len(examples), dtype=np.int64)
     for row, label in enumerate(examples.labels):
         if label not in index:
-            raise UserError(
-                f"`{examples.origin}` has the label `{label}` (example {row + 1}), which the task has not.",
-                f"Its labels: {', '.join(labels[:20])}.",
-            )
+            raise _strange(examples.origin, row, label, task.labels)
         ids[row] = index[label]
     return ids
 
 
-def label_values(examples: TextExamples) -> NDArray[np.float32] | None:
-    """The labels of a regression.
+def _strange(origin: str, row: int, label: str, labels: tuple[str, ...]) -> UserError:
+    return UserError(
+        f"`{origin}` has the label `{label}` (example {row + 1}), which the task has not.",
+        f"Its labels: {', '.join(labels[:20])}.",
+    )
+
+
+def label_sets(examples: TextExamples, task: Task) -> NDArray[np.float32] | None:
+    """Which labels each example has, 0 or 1, [examples, labels].
+
+    Raises:
+        UserError: at the first label that the task does not have.
+    """
+    if examples.labels is None:
+        return None
+    index = {name: number for number, name in enumerate(task.labels)}
+    sets = np.zeros((len(examples), len(task.labels)), dtype=np.float32)
+    for row, cell in enumerate(examples.labels):
+        for label in split_labels(cell, task.files.label_separator):
+            if label not in index:
+                raise _strange(examples.origin, row, label, task.labels)
+            sets[row, index[label]] = 1
+    return sets
+
+
+def split_labels(cell: str, separator: str) -> list[str]:
+    """The labels of an example that may have several, or none: a list as JSON or Python writes it, or text with separators."""
+    if cell.startswith("["):
+        try:
+            return [str(label) for label in ast.literal_eval(cell)]
+        except (ValueError, SyntaxError):
+            raise UserError(
+                f"The labels `{cell[:80]}` are not a list.", 'Write them like this: ["one", "two"]'
+            ) from None
+    parts = [part.strip() for part in (cell.split(separator) if separator else [cell])]
+    return [part for part in parts if part]
+
+
+def label_values(examples: TextExamples, task: Task) -> NDArray[np.float32] | None:
+    """The values of a regression.
 
     Raises:
         UserError: at the first that is not a number.
@@ -112,3 +150,11 @@ def label_values(examples: TextExamples) -> NDArray[np.float32] | None:
                 "Give --kind classify.",
             ) from None
     return values
+
+
+LABELS: dict[str, Callable[[TextExamples, Task], Numbers | None]] = {
+    "classify": label_ids,
+    "choose": label_ids,
+    "regress": label_values,
+    "multilabel": label_sets,
+}

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
 from bertcli.models.packed import encode
 
-# T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels, S the longest sequence
+# T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
+# E examples with choices, W words to tag, S the longest sequence
 
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
@@ -33,6 +34,19 @@ def classification_outputs(model: PreTrainedModel, batch: PackedBatch) -> Output
     """Label logits, [N, C]."""
     pooled = _pooled(model, encode(model, batch), batch)  # [N, H]
     return {"logits": model.classifier(model.dropout(pooled))}
+
+
+def choice_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Choice logits, [E, C]: a dot product of [CLS] with one learnt vector (BERT section 4.4)."""
+    pooled = _pooled(model, encode(model, batch), batch)  # [N, H]
+    logits = model.classifier(model.dropout(pooled))[:, 0]  # [N]
+    return {"logits": logits[batch.labels["choice_sequences"]]}
+
+
+def tag_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Tag logits of each word, read off its first piece, [W, C] (BERT section 5.3)."""
+    hidden = encode(model, batch)[batch.labels["word_positions"]]  # [W, H]
+    return {"logits": model.classifier(model.dropout(hidden))}
 
 
 def span_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
@@ -73,13 +87,20 @@ def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
 
 
 def classification_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Summed cross entropy over sequences."""
+    """Summed cross entropy over sequences, examples with choices, or words."""
     return {"loss": cross_entropy(outputs["logits"].float(), batch.labels["labels"], reduction="sum")}
 
 
 def regression_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
     """Summed squared error over sequences."""
     return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
+
+
+def multilabel_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """Binary cross entropy, the mean over labels summed over sequences."""
+    logits = outputs["logits"].float()
+    total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
+    return {"loss": total / logits.shape[1]}
 
 
 def span_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
@@ -94,6 +115,9 @@ HEADS: dict[str, tuple[Head, Losses]] = {
     "masked_lm": (pretraining_outputs, masked_lm_losses),
     "classify": (classification_outputs, classification_losses),
     "regress": (classification_outputs, regression_losses),
+    "multilabel": (classification_outputs, multilabel_losses),
+    "choose": (choice_outputs, classification_losses),
+    "tag": (tag_outputs, classification_losses),
     "span": (span_outputs, span_losses),
 }
 

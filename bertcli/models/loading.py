@@ -11,10 +11,13 @@ import transformers
 from torch import nn
 from transformers import (
     AutoConfig,
+    AutoModelForMultipleChoice,
     AutoModelForPreTraining,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     BertConfig,
+    PretrainedConfig,
     PreTrainedModel,
 )
 from transformers import logging as transformers_logging
@@ -32,8 +35,16 @@ MODEL_CLASSES: dict[str, Any] = {
     "pretrain": AutoModelForPreTraining,
     "classify": AutoModelForSequenceClassification,
     "regress": AutoModelForSequenceClassification,
+    "multilabel": AutoModelForSequenceClassification,
+    "choose": AutoModelForMultipleChoice,
+    "tag": AutoModelForTokenClassification,
     "span": AutoModelForQuestionAnswering,
 }
+PROBLEM_TYPES = {"regress": "regression", "multilabel": "multi_label_classification"}  # as config.json spells them
+KIND_OF_ARCHITECTURE = {
+    "SequenceClassification": "classify", "MultipleChoice": "choose", "TokenClassification": "tag",
+    "QuestionAnswering": "span", "PreTraining": "fill", "MaskedLM": "fill",
+}  # fmt: skip
 INITIALIZER_RANGE = 0.02
 
 
@@ -88,14 +99,21 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     try:
         model_class = MODEL_CLASSES[kind] if kind else _saved_class(source)
         model, info = model_class.from_pretrained(
-            source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32, **(labels or {})
-        )
+            source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32,
+            ignore_mismatched_sizes=True, **(labels or {}),
+        )  # fmt: skip
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(
             f"The model `{source}` cannot be opened: {first}", "Give --from or --model a run, a folder or a Hub name."
         ) from None
-    missing = set(info["missing_keys"])
+    other_shape = {name for name, *_ in info["mismatched_keys"]}  # of a head for something else, which is made new
+    if any(name.startswith(model.base_model_prefix) for name in other_shape):
+        raise UserError(
+            f"The weights of `{source}` are not of the sizes in its config.json: {_modules(other_shape)}.",
+            "Take both from the same model.",
+        )
+    missing = set(info["missing_keys"]) | other_shape
     initialize(model, missing)
     logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"])))
     return with_trained_padding(cast(PreTrainedModel, model))
@@ -104,6 +122,16 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
 def _saved_class(source: str) -> Any:
     architecture = (AutoConfig.from_pretrained(source).architectures or [""])[0]
     return getattr(transformers, architecture, AutoModelForPreTraining)
+
+
+def kind_of(config: PretrainedConfig) -> str:
+    """What a saved model does: a kind of task, `fill` for a masked LM, or nothing known."""
+    architecture = (config.architectures or [""])[0]
+    kind = next((kind for name, kind in KIND_OF_ARCHITECTURE.items() if name in architecture), "")
+    if kind != "classify":
+        return kind
+    known = {problem: kind for kind, problem in PROBLEM_TYPES.items()}
+    return known.get(config.problem_type, "regress" if config.num_labels == 1 else "classify")
 
 
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
