@@ -203,6 +203,7 @@ class PredictConfig(Config):
 
     text: str | None = option(None, "A text; with [MASK] in it, the mask is filled.")
     text_pair: str | None = option(None, "The second text of a pair.")
+    choice: list[str] = option([], "What may follow --text; give it once for each choice.")
     question: str | None = option(None, "A question about --context.")
     context: str | None = option(None, "Where the answer stands.")
     file: str | None = option(None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input.")

@@ -31,7 +31,7 @@ ROWS = [
         "prediction",
         "conversion",
     },
-    {"scoring"},
+    {"scoring", "predictor"},
     {"reports"},
     {"training"},
     {"models", "metrics"},

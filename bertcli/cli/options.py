@@ -74,8 +74,8 @@ def _signature(config_class: type[Config]) -> inspect.Signature:
 def _parameter(declared: Field[Any], hint: Any) -> inspect.Parameter:
     """One flag. Its default is None, so that a recipe can tell what was typed; the help shows the real one."""
     default, text = default_of(declared), declared.metadata["help"]
+    shape: Any = list[str] | None if isinstance(default, list) else _plain(hint) | None
     if "metavar" in declared.metadata:
-        shape: Any = list[str] | None if isinstance(default, list) else str | None
         info: Any = typer.Argument(metavar=declared.metadata["metavar"], help=text, show_default=False)
     elif hint is bool:
         name = flag(declared)
@@ -83,8 +83,7 @@ def _parameter(declared: Field[Any], hint: Any) -> inspect.Parameter:
         spelled = f"{name}/--no-{name[2:]}" if default or name != "--dry-run" else name
         info = typer.Option(spelled, help=text, show_default="on" if default else False)
     else:
-        shape = (_plain(hint)) | None
-        info = typer.Option(flag(declared), help=text, show_default=False if default is None else f"{default}")
+        info = typer.Option(flag(declared), help=text, show_default=False if default in (None, []) else f"{default}")
     return inspect.Parameter(
         declared.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[shape, info]
     )

@@ -1,4 +1,6 @@
-"""`bert predict`: use a model on a text, a pair, a question or a file."""
+"""`bert predict`: use a model on a text, a pair, choices, a question or a file."""
+
+from typing import Any
 
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
@@ -8,6 +10,7 @@ from bertcli.config import PredictConfig
 EXAMPLES = """
 bert predict --text "a gripping, beautiful film"
 bert predict --text "Paris is the [MASK] of France."
+bert predict --text "She closed the door and" --choice "left." --choice "ate the moon."
 bert predict --question "Who wrote it?" --context "It was written by Ada."
 bert predict --file reviews.txt --output predictions.csv
 """
@@ -15,7 +18,7 @@ bert predict --file reviews.txt --output predictions.csv
 
 @command(app, PredictConfig, "predict", EXAMPLES)
 def predict_command(config: PredictConfig, output: Output) -> None:
-    """Use a model on a text, a pair, a question or a file."""
+    """Use a model on a text, a pair, choices, a question or a file."""
     from bertcli.prediction import predict
 
     result = predict(config)
@@ -29,22 +32,30 @@ def predict_command(config: PredictConfig, output: Output) -> None:
     elif len(result.records) == 1:
         _show_one(result.records[0], output)
     elif result.records:
-        keys = [key for key in result.records[0] if key not in ("scores", "fills")]
-        rows = [[record.get(key) for key in keys] or [_tokens(record)] for record in result.records]
-        output.table(keys or ["fills"], rows)
+        rows = [_plain(record) for record in result.records]
+        output.table(list(rows[0]), [list(row.values()) for row in rows])
 
 
-def _show_one(record: dict[str, object], output: Output) -> None:
-    scores, fills = record.get("scores"), record.get("fills")
-    if isinstance(scores, dict):
-        best = sorted(scores.items(), key=lambda item: -item[1])[:5]
+def _show_one(record: dict[str, Any], output: Output) -> None:
+    parts = record.get("fills") or record.get("entities")
+    if isinstance(record.get("scores"), dict):
+        best = sorted(record["scores"].items(), key=lambda item: -item[1])[:5]
         output.table(["label", "probability"], best)
-    elif isinstance(fills, list):
-        output.table(["fill", "probability"], [[fill["token"], fill["score"]] for fill in fills])
+    elif parts:
+        output.table(list(parts[0]), [list(part.values()) for part in parts])
     else:
-        output.table(list(record), [list(record.values())])
+        output.table(list(_plain(record)), [list(_plain(record).values())])
 
 
-def _tokens(record: dict[str, object]) -> str:
-    fills = record.get("fills")
-    return " ".join(fill["token"] for fill in fills) if isinstance(fills, list) else ""
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    """A record on one line: without the probabilities of all labels, lists as words."""
+    return {
+        key: _words(value) if isinstance(value, list) else value for key, value in record.items() if key != "scores"
+    }
+
+
+def _words(values: list[Any]) -> str:
+    return " ".join(
+        value if isinstance(value, str) else value.get("token") or f"{value['text']}/{value['label']}"
+        for value in values
+    )
