@@ -206,7 +206,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     )  # fmt: skip
     enter(folder, "finetune", config, _resolved(setup, plan), accelerator)
     objective = Objective(setup.model, task.kind)
-    training = Training(objective, batches, plan, folder, accelerator)
+    training = Training(objective, batches, plan, folder, accelerator, config.precision)
     if config.resume:
         training.resume()
     dtype = resolve_precision(config.precision)

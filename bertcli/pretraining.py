@@ -146,7 +146,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     )  # fmt: skip
     resolved = {"data": str(setup.examples.folder), "warmup_steps": plan.warmup_steps, "task": "pretraining"}
     enter(folder, "pretrain", config, resolved, accelerator)
-    training = Training(setup.objective, batches, plan, folder, accelerator)
+    training = Training(setup.objective, batches, plan, folder, accelerator, config.precision)
 
     def measure(step: int) -> dict[str, float]:
         return evaluate_pretraining(training.model, setup.held_out, accelerator.device)

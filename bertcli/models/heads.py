@@ -10,6 +10,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
+from bertcli.models.dropout import with_fast_dropout
 from bertcli.models.packed import encode
 
 # T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
@@ -129,6 +130,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model = model
         self.kind = kind
+        with_fast_dropout(model)
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
+from bertcli.models.dropout import dropout as drop
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; S length of a run's sequences, n their number
 
@@ -46,7 +47,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, dropout: float, training:
     weights = torch.softmax(query @ key.transpose(-1, -2), dim=-1)  # [A, n, S, S]
     # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer paper"
     # (modeling.py).
-    return nn.functional.dropout(weights, dropout, training) @ value
+    return drop(weights, dropout, training) @ value
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:

@@ -12,7 +12,8 @@ from accelerate.utils import DistributedDataParallelKwargs
 
 from bertcli.errors import UserError
 
-ACCELERATE_NAMES = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+# bfloat16 needs nothing of Accelerate: a working copy of the model runs in it (models/working_copy.py).
+ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
 CPU_MICRO_BATCH_TOKENS = 8192
 GPU_MICRO_BATCH_TOKENS = 65536
 
@@ -23,7 +24,7 @@ def make_accelerator(precision: str, track: str | None, folder: Path, unused: bo
     AcceleratorState._reset_state()  # it is one for the whole process, and an earlier run may have had another precision
     try:
         return Accelerator(
-            mixed_precision=ACCELERATE_NAMES[resolve_precision(precision)],
+            mixed_precision=ACCELERATE_NAMES[training_precision(precision)],
             cpu=not torch.cuda.is_available() and not torch.backends.mps.is_available(),
             log_with=track,
             project_dir=str(folder / "tracking"),
@@ -38,7 +39,7 @@ def make_accelerator(precision: str, track: str | None, folder: Path, unused: bo
 
 
 def resolve_precision(precision: str) -> str:
-    """bfloat16 on a GPU that has it, float32 elsewhere, unless one is asked for.
+    """What a model is run in: bfloat16 on a GPU that has it, float32 elsewhere, unless one is asked for.
 
     Raises:
         UserError: for float16 without a GPU, where it is only emulated.
@@ -48,6 +49,17 @@ def resolve_precision(precision: str) -> str:
     if precision != "auto":
         return precision
     return "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
+
+
+def training_precision(precision: str) -> str:
+    """What a model is trained in: as `resolve_precision`, and bfloat16 on a CPU that multiplies in it too."""
+    if precision == "auto" and not torch.cuda.is_available() and _cpu_has_bfloat16():
+        return "bfloat16"
+    return resolve_precision(precision)
+
+
+def _cpu_has_bfloat16() -> bool:
+    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 def inference_device() -> torch.device:
@@ -67,4 +79,4 @@ def describe_device(accelerator: Accelerator, precision: str) -> str:
     else:
         name = f"{accelerator.device.type}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
     processes = f"{accelerator.num_processes} × " if accelerator.num_processes > 1 else ""
-    return f"{processes}{name}, {resolve_precision(precision)}"
+    return f"{processes}{name}, {training_precision(precision)}"

@@ -17,8 +17,11 @@ from accelerate import Accelerator
 from bertcli.data.batches import PackedBatch, TrainingBatches
 from bertcli.data.keyed import derive
 from bertcli.errors import Interrupted, RunError, UserError
+from bertcli.models.dropout import seed_dropout
 from bertcli.models.heads import Objective
+from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
+from bertcli.training.device import training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
 from bertcli.training.progress import Progress
@@ -73,20 +76,23 @@ class Training:
     """One run of the loop: `Training(...).run()` trains from the first step, or from a checkpoint, to the last."""
 
     def __init__(
-        self, objective: Objective, batches: TrainingBatches, plan: Plan, folder: RunFolder, accelerator: Accelerator
+        self,
+        objective: Objective,
+        batches: TrainingBatches,
+        plan: Plan,
+        folder: RunFolder,
+        accelerator: Accelerator,
+        precision: str = "float32",
     ) -> None:
         self.plan, self.folder, self.accelerator, self.batches = plan, folder, accelerator, batches
-        objective.to(accelerator.device)
+        self.model = objective.to(accelerator.device)  # what is updated, evaluated and saved
+        self.working_copy = WorkingCopy(
+            objective, torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
+        )
         self.optimizer = make_optimizer(objective, plan.optimizer)
-        self.objective, self.optimizer = accelerator.prepare(objective, self.optimizer)
+        self.objective, self.optimizer = accelerator.prepare(self.working_copy.module, self.optimizer)
         self.history = History()
         self._pending: list[torch.Tensor] = []  # losses since the last log line, not yet read from the device
-
-    @property
-    def model(self) -> Objective:
-        """The objective without what Accelerate wraps around it."""
-        inner: Objective = self.accelerator.unwrap_model(self.objective)
-        return inner
 
     @property
     def _own_optimizer(self) -> torch.optim.Optimizer:
@@ -98,6 +104,7 @@ class Training:
         """Go back to the last checkpoint of the run."""
         remembered = load_checkpoint(self.folder.last, self.model, self._own_optimizer)
         remembered.pop("file")
+        self.working_copy.refresh()
         self.history = History(steps=remembered.pop("step"), **remembered)
         if self.history.steps >= self.plan.steps:
             raise UserError(
@@ -153,24 +160,28 @@ class Training:
         give the gradients of one large batch.
         """
         totals = self._global_counts(micro_batches, asked)
-        torch.manual_seed(derive(self.plan.seed, step, self.accelerator.process_index))  # dropout
+        seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
         rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = torch.zeros((), device=self.accelerator.device)
         self.objective.train()
         for index, batch in enumerate(micro_batches):
-            with self._synchronized(index == len(micro_batches) - 1):
+            last = index == len(micro_batches) - 1
+            with self._synchronized(last):
                 sums = self.objective(batch.to(self.accelerator.device))
                 part = sum((sums[name] / totals[name] for name in sums), torch.zeros_like(loss))
                 # Data parallelism averages gradients over processes; the parts are to be added.
                 self.accelerator.backward(part * self.accelerator.num_processes)
             loss += part.detach()
+            if last or self.accelerator.num_processes == 1:  # processes exchange the sums of the copies
+                self.working_copy.give_gradients()
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        clip_by_global_norm(self.objective.parameters())
+        clip_by_global_norm(self.model.parameters())
         self.optimizer.step()
         self.optimizer.zero_grad()
+        self.working_copy.refresh()
         self._pending.append(loss)
         return totals["tokens"], totals["stop"] > 0
 

@@ -1,0 +1,71 @@
+"""A bfloat16 copy of a model that does its work, while the model itself keeps the weights in float32."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class WorkingCopy:
+    """The copy runs forward and backward; the model gets its gradients, is updated and saved.
+
+    Cast once a step, not once an operation as autocast does. In float32 the copy is the model.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        self.module = model
+        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
+        if dtype != torch.float32:
+            self.module = copy.deepcopy(model).to(dtype)
+            _sum_embeddings_in_float32(self.module)
+            self._pairs = list(zip(model.parameters(), self.module.parameters(), strict=True))
+
+    @torch.no_grad()
+    def give_gradients(self) -> None:
+        """Add the copy's gradients to the model's, in float32, and forget them."""
+        for parameter, working in self._pairs:
+            if working.grad is None:
+                continue
+            if parameter.grad is None:
+                parameter.grad = working.grad.to(parameter.dtype)
+            else:
+                parameter.grad += working.grad
+            working.grad = None
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Take over the model's weights."""
+        for parameter, working in self._pairs:
+            working.copy_(parameter)
+
+
+class _Lookup(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ids: Tensor) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.rows, ctx.dtype = len(weight), weight.dtype
+        return weight[ids]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (ids,) = ctx.saved_tensors
+        total = torch.zeros(ctx.rows, gradient.shape[-1], device=gradient.device)
+        total.index_add_(0, ids.flatten(), gradient.flatten(0, -2).float())
+        return total.to(ctx.dtype), None
+
+
+class _Embedding(nn.Embedding):
+    """A frequent token's row is the sum of thousands of gradients, which eight bits of mantissa cannot hold."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        rows: Tensor = _Lookup.apply(self.weight, input)  # type: ignore[no-untyped-call]
+        return rows
+
+
+def _sum_embeddings_in_float32(model: nn.Module) -> None:
+    for module in model.modules():
+        if type(module) is nn.Embedding:
+            module.__class__ = _Embedding
