@@ -10,7 +10,7 @@ class UserError(Exception):
     exit_code = 2
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message)
+        super().__init__(message, hint)  # both: a worker process sends it by its arguments
         self.message = message
         self.hint = hint
 

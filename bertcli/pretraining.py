@@ -168,10 +168,27 @@ def _finish(setup: _Setup, training: Training, folder: RunFolder, history: Histo
         part = folder.path / ".model.part"
         save_model(training.model.model, setup.examples.tokenizer, part)
         folder.replace_model(part)
-        write_reports(folder, result)
+        write_reports(folder, result, _health(history.metrics))
         folder.unlock()
     training.accelerator.end_training()
     return result
+
+
+def _health(metrics: dict[str, float]) -> list[str]:
+    """On which side of the plateau the run ended, where masked-LM loss rests until attention starts to work."""
+    if "token_entropy" not in metrics:
+        return []
+    loss, entropy = metrics["masked_lm_loss"], metrics["token_entropy"]
+    side = (
+        "below: the model reads the words around a mask"
+        if loss < 0.95 * entropy
+        else "about there: it needs more steps"
+    )
+    words = (
+        f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}. This run is {side}."
+    )
+    logger.info(words)
+    return [words]
 
 
 @torch.no_grad()
@@ -181,7 +198,8 @@ def evaluate_pretraining(
     """Masked-LM and next-sentence accuracy (times 100) and loss, beside what guessing gives.
 
     `most_frequent_token_accuracy` is the score of always answering the token most frequent in the data;
-    `majority_next_sentence_accuracy` that of always giving the commoner of the two labels.
+    `majority_next_sentence_accuracy` that of always giving the commoner of the two labels; `token_entropy` the masked-LM
+    loss of knowing how frequent each token is, and nothing else.
     """
     objective.eval()
     sums = dict.fromkeys(
@@ -207,6 +225,8 @@ def evaluate_pretraining(
         "masked_lm_loss": sums["masked_lm"] / masks,
         "most_frequent_token_accuracy": 100 * sums["frequent"] / masks,
     }
+    if "token_entropy" in examples.manifest:
+        metrics["token_entropy"] = examples.manifest["token_entropy"]
     if examples.has_next_sentence:
         metrics |= {
             "next_sentence_accuracy": 100 * sums["ns_right"] / pairs,

@@ -219,7 +219,7 @@ def _make_shards(
     unfinished = [shard for shard in range(shards) if not (part / f"shard-{shard:05}.json").exists()]
     sizes = {shard: (part / "spool" / f"{shard:05}.txt").stat().st_size for shard in unfinished}
     workers = min(config.workers or os.cpu_count() or 1, len(unfinished) or 1)
-    job = _Job(part, tokenizer.vocab, tokenizer.cased, rules, config.dupe_factor, config.seed)
+    job = _Job(part.resolve(), tokenizer.vocab, tokenizer.cased, rules, config.dupe_factor, config.seed)
     with Progress("making instances", total=sum(sizes.values()), unit="B") as progress:
         for shard in _in_parallel(job, unfinished, workers):
             progress.advance(sizes[shard])
@@ -329,6 +329,7 @@ def _manifest(
     frequency = np.sum([shard.pop("token_counts") for shard in counts], axis=0)
     frequency[[tokenizer.special("cls"), tokenizer.special("sep")]] = 0
     most = int(frequency.argmax())
+    shares = frequency[frequency > 0] / frequency.sum()
     return {
         **request,
         "vocab_size": tokenizer.size,
@@ -336,6 +337,7 @@ def _manifest(
         "documents": documents,
         **totals,
         "most_frequent_token": {"id": most, "token": tokenizer.tokens[most]},
+        "token_entropy": round(float(-(shares * np.log(shares)).sum()), 4),
         "shards": counts,
     }
 

@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import math
+import pickle
 import random
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -216,6 +219,19 @@ def test_the_size_on_disk_is_said_before_writing(workspace: Path, caplog: pytest
     assert not Path("pretraining-data").exists()
 
 
+@pytest.mark.parametrize("masking", ["static", "dynamic"])
+def test_the_manifest_has_the_entropy_of_token_frequencies(workspace: Path, masking: str) -> None:
+    corpus = str(write_corpus(Path("corpus.txt")))
+    build_vocab(corpus, vocab_size=120)
+    make_pretraining_data(corpus, masking=masking, shards=2)
+    column = "masked_lm_ids" if masking == "static" else "input_ids"
+    special = set() if masking == "static" else {2, 3}  # [CLS] and [SEP] are never masked
+    seen = Counter(token for row in rows_of("pretraining-data") for token in row[column] if token not in special)
+    expected = -sum(count / seen.total() * math.log(count / seen.total()) for count in seen.values())
+    made = json.loads(Path("pretraining-data/manifest.json").read_text())
+    assert made["token_entropy"] == pytest.approx(expected, abs=1e-3)
+
+
 def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
     ids = google_tokenizer.encode_ids(["unaffable embeddings tokenization preposterously"])[0]
     rules = MaskingRules.of(google_tokenizer, 0.4, 20, True)
@@ -257,3 +273,18 @@ def test_only_a_newline_ends_a_line_and_odd_characters_are_the_originals(
     assert tokens[0] == google_tokenizer.encode(["one twothree fourfive"])[0].tokens
     assert tokens[1] == []
     assert tokens[2] == ["null", "character", "[", "mask", "]"]
+
+
+def test_workers_that_live_on_find_the_folder_of_another_call(
+    workspace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+        corpus = str(write_corpus(Path("corpus.txt")))
+        build_vocab(corpus, vocab_size=120)
+        assert make_pretraining_data(corpus, shards=2, workers=2).instances == len(rows_of("pretraining-data"))
+
+
+def test_a_wrong_request_keeps_its_words_on_the_way_from_a_worker() -> None:
+    error = pickle.loads(pickle.dumps(UserError("what", "hint")))
+    assert (error.message, error.hint) == ("what", "hint")

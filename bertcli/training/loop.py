@@ -92,7 +92,9 @@ class Training:
         self.optimizer = make_optimizer(objective, plan.optimizer)
         self.objective, self.optimizer = accelerator.prepare(self.working_copy.module, self.optimizer)
         self.history = History()
-        self._pending: list[torch.Tensor] = []  # losses since the last log line, not yet read from the device
+        self._pending: list[
+            dict[str, torch.Tensor]
+        ] = []  # losses since the last log line, not yet read from the device
 
     @property
     def _own_optimizer(self) -> torch.optim.Optimizer:
@@ -164,16 +166,16 @@ class Training:
         rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss = torch.zeros((), device=self.accelerator.device)
+        losses: dict[str, torch.Tensor] = {}
         self.objective.train()
         for index, batch in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
             with self._synchronized(last):
                 sums = self.objective(batch.to(self.accelerator.device))
-                part = sum((sums[name] / totals[name] for name in sums), torch.zeros_like(loss))
+                parts = {name: value / totals[name] for name, value in sums.items()}
                 # Data parallelism averages gradients over processes; the parts are to be added.
-                self.accelerator.backward(part * self.accelerator.num_processes)
-            loss += part.detach()
+                self.accelerator.backward(torch.stack([*parts.values()]).sum() * self.accelerator.num_processes)
+            losses = {name: losses.get(name, 0) + part.detach() for name, part in parts.items()}
             if last or self.accelerator.num_processes == 1:  # processes exchange the sums of the copies
                 self.working_copy.give_gradients()
         if self.accelerator.scaler is not None:
@@ -182,7 +184,7 @@ class Training:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.working_copy.refresh()
-        self._pending.append(loss)
+        self._pending.append(losses)
         return totals["tokens"], totals["stop"] > 0
 
     def _global_counts(self, micro_batches: list[PackedBatch], asked: bool) -> dict[str, int]:
@@ -201,11 +203,12 @@ class Training:
         return nullcontext() if last else self.accelerator.no_sync(self.objective)
 
     def _log(self, step: int) -> None:
-        mean = torch.stack(self._pending).mean()
+        names = list(self._pending[0])
+        means = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending]).mean(0)
         self._pending.clear()
         if self.accelerator.num_processes > 1:
-            mean = self.accelerator.reduce(mean)
-        loss = float(mean)
+            means = self.accelerator.reduce(means)
+        loss = float(means.sum())
         if not math.isfinite(loss):
             raise RunError(
                 f"The loss is {loss} at step {step + 1:,}.",
@@ -219,6 +222,8 @@ class Training:
             "learning_rate": rate,
             "tokens_per_second": self.history.tokens_per_second,
         }
+        if len(names) > 1:
+            line |= {f"{name}_loss": float(mean) for name, mean in zip(names, means, strict=True)}
         if self.accelerator.is_main_process:
             self.folder.log(line)
         self.accelerator.log(line, step=step + 1)
