@@ -318,7 +318,7 @@ def test_several_labels_are_learnt_scored_and_predicted(at_home: Path, tmp_path:
     names = {"cat": "animal", "dog": "animal", "tree": "plant", "garden": "plant"}
     lines = ["text,tags"]
     for _ in range(160):
-        words = draw.choices([*names, "the", "old"], k=3)
+        words = draw.choices([*names, *["the", "old"] * 2], k=3)
         lines.append(f"{' '.join(words)},{'; '.join(sorted({names[word] for word in words if word in names}))}")
     file = tmp_path / "several.csv"
     file.write_text("\n".join(lines) + "\n")
