@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bertcli.data.task_files import data_folder, load_from_hub, read_text, split_file
+from bertcli.data.documents import read_text
+from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 

@@ -4,13 +4,29 @@ import glob
 import gzip
 import io
 import lzma
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
 from bertcli.errors import UserError
 
-TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.xz", ".txt.zst")
+COMPRESSED = (".gz", ".xz", ".zst")
+TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
+# How files begin that are given for text now and then. A pickle is named, never opened: that would run its code.
+SIGNATURES = {
+    b"PK\x03\x04": ("an Excel workbook or a zip", "Save its table as CSV (UTF-8) or Parquet."),
+    b"\xd0\xcf\x11\xe0": ("an old Excel workbook", "Save its table as CSV (UTF-8) or Parquet."),
+    **{
+        b"\x80" + bytes([version]): ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
+        for version in range(2, 6)
+    },
+    b"PAR1": ("Parquet", "Let its name end in .parquet."),
+    b"\x1f\x8b": ("compressed data", "Let its name end in .gz."),
+    b"\xfd7zXZ": ("compressed data", "Let its name end in .xz."),
+    b"\x28\xb5\x2f\xfd": ("compressed data", "Let its name end in .zst."),
+}
 
 
 def find_text_files(names: Iterable[str]) -> list[Path]:
@@ -56,6 +72,24 @@ def open_binary(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """A file, which may be compressed, open for reading.
+
+    Raises:
+        UserError: if it is damaged or cannot be read.
+    """
+    try:
+        with open_binary(path) as file:
+            yield file
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
+    except Exception as error:
+        if type(error).__name__ != "ZstdError":
+            raise
+        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
+
+
 def read_lines(path: Path) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 file, stripped. Only `\n` ends a line, as in the original.
 
@@ -64,22 +98,51 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     number = 0
     try:
-        with open_binary(path) as file:
+        with reading(path) as file:
             for number, line in enumerate(file, start=1):
                 if b"\0" in line and _is_binary(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Name text files only.")
                 yield line.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}).",
-            f"Convert it first: iconv -f latin1 -t utf-8 {path} > converted.txt",
-        ) from None
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
-    except Exception as error:
-        if type(error).__name__ != "ZstdError":
-            raise
-        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
+        raise _not_utf8(path, number, error) from None
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file whole, without a byte-order mark.
+
+    Raises:
+        UserError: if it is not UTF-8 text, with what it is instead.
+    """
+    with reading(path) as file:
+        data = file.read()
+    for signature, (what, hint) in SIGNATURES.items():
+        if data.startswith(signature):
+            raise UserError(f"`{path}` is not text but {what}.", hint)
+    sides = [data[:1000][side::2].count(0) for side in (0, 1)]
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (max(sides) > len(data[:1000]) / 4 and min(sides) == 0):
+        encoding = "utf-16" if data[:1] in b"\xff\xfe" else "utf-16le" if sides[1] else "utf-16be"
+        raise UserError(f"`{path}` is UTF-16, not UTF-8.", _convert(path, encoding))
+    for number, line in enumerate(data.split(b"\n") if b"\0" in data else [], start=1):
+        if b"\0" in line and _is_binary(line.rstrip()):
+            raise UserError(f"`{path}` line {number} is not text but binary.", "Give a text file or Parquet.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, data[: error.start].count(b"\n") + 1, error) from None
+
+
+def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
+    """Bytes from 0x80 to 0x9f are controls in Latin-1 but quotation marks and the euro in Windows' encoding of it."""
+    encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
+    return UserError(
+        f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}.",
+        _convert(path, encoding),
+    )
+
+
+def _convert(path: Path, encoding: str) -> str:
+    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+    return f"{'Unpack and c' if plain != path else 'C'}onvert it first: iconv -f {encoding} -t utf-8 {plain} > converted{plain.suffix}"
 
 
 def _is_binary(line: bytes) -> bool:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertcli.data.task_files import data_folder, load_from_hub, read_text, split_file
+from bertcli.data.documents import read_text
+from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
@@ -51,7 +52,10 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
     """
     try:
         articles = json.loads(read_text(path))["data"]
-        next(_questions(articles), None)
+        for context, question in _questions(articles):
+            answers = question["answers"]
+            _ = question["id"], "".join([context, question["question"], *(answer["text"] for answer in answers)])
+            _ = sum(answer["answer_start"] for answer in answers)
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"`{path}` is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
     return list(articles)

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bertcli.data.documents import open_binary
+from bertcli.data.documents import COMPRESSED, read_text
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
-COMPRESSED = ("", ".gz", ".xz", ".zst")
 NO_LABEL = "-"  # MNLI's mark of an example without a gold label
 
 
@@ -71,30 +70,13 @@ def split_file(task: Task, split: str, folder: Path) -> Path:
         raise unknown(f"split of {task.name}", split, task.files.splits)
     names = task.files.splits[split].split("|")
     for name in names:
-        for ending in COMPRESSED:
+        for ending in ("", *COMPRESSED):
             if (folder / (name + ending)).is_file():
                 return folder / (name + ending)
     raise UserError(
         f"There is no `{names[0]}` in `{folder}`.",
         f"Put the official file of {task.name} there, or give another --data-dir.",
     )
-
-
-def read_text(path: Path) -> str:
-    """Read a UTF-8 file, compressed or not, without a byte-order mark.
-
-    Raises:
-        UserError: if it is not UTF-8 text.
-    """
-    with open_binary(path) as file:
-        data = file.read()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise UserError(
-            f"`{path}` line {line} is not UTF-8.", f"Convert it first: iconv -f latin1 -t utf-8 {path}"
-        ) from None
 
 
 def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExamples:
@@ -214,7 +196,7 @@ def read_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
         )
     if path.is_dir():
         raise UserError(f"`{path}` is a folder.", "Name a CSV, TSV, JSONL or Parquet file in it.")
-    ending = Path(path.name.removesuffix(path.suffix)).suffix if path.suffix in COMPRESSED[1:] else path.suffix
+    ending = Path(path.name.removesuffix(path.suffix)).suffix if path.suffix in COMPRESSED else path.suffix
     if ending == ".parquet":
         import pyarrow.parquet as pq
 
