@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from bertcli.config import EvaluateConfig
 from bertcli.data.conll import read_conll
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
-from bertcli.data.task_files import read_rows
+from bertcli.data.tables import read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
@@ -185,10 +185,10 @@ def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
     """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
     if ".jsonl" not in path.suffixes:
         return [{"tags": tags} for tags in read_conll(path).tags or []]
-    names, rows = read_rows(path)
-    if "tags" not in names:
-        raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(names)}.")
-    return [{"tags": row["tags"]} for row in rows]
+    rows = read_rows(path)
+    if "tags" not in rows.names:
+        raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(rows.names)}.")
+    return [{"tags": row["tags"]} for row in rows.cells]
 
 
 def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
@@ -210,13 +210,13 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
 
 
 def _prediction_column(path: Path) -> tuple[str, list[str]]:
-    names, rows = read_rows(path)
-    column = next((name for name in PREDICTION_COLUMNS if name in names), None)
+    rows = read_rows(path)
+    column = next((name for name in PREDICTION_COLUMNS if name in rows.names), None)
     if column is None:
         raise UserError(
-            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(names)}."
+            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(rows.names)}."
         )
-    return column, [str(row[column]) for row in rows]
+    return column, rows.column(column)
 
 
 def _known_labels(given: list[str], task: Task, path: Path) -> list[str]:

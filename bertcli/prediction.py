@@ -17,7 +17,7 @@ from transformers import AutoConfig
 from bertcli.config import PredictConfig
 from bertcli.data.documents import read_lines
 from bertcli.data.own_file import choice_columns
-from bertcli.data.task_files import read_rows
+from bertcli.data.tables import read_rows
 from bertcli.errors import UserError
 from bertcli.models.loading import kind_of
 from bertcli.predictor import MASK, Predictor
@@ -119,8 +119,8 @@ def _file_rows(name: str) -> tuple[Iterator[Record], str]:
     elif path.is_file() and not path.suffix.startswith((".csv", ".tsv", ".json", ".parquet")):
         rows = ({"text": line} for line in read_lines(path))
     else:
-        names, found = read_rows(path)
-        rows = (_named_row(row, names, path) for row in found)
+        table = read_rows(path)
+        rows = (_named_row(row, table.names, path) for row in table.cells)
     first = next(rows, None)
     if first is None:
         raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")

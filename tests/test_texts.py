@@ -10,7 +10,8 @@ import pytest
 from conftest import GOLDENS
 
 from bertcli.data.own_file import task_of_file
-from bertcli.data.task_files import TextExamples, load_text_examples, read_rows, stratified_split
+from bertcli.data.tables import read_rows
+from bertcli.data.task_files import TextExamples, load_text_examples, stratified_split
 from bertcli.data.text_features import cut_pair, encode_texts
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -83,7 +84,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "text,label\nx,1\ny\n", "line 3 has 1 fields"),
+        ("a.csv", "text,label\nx,1\ny\n", "line 3 has 1 field, the header 2"),
         ("a.csv", "text,text\nx,1\n", "two columns `text`"),
         ("a.csv", "", "holds no examples"),
         ("a.jsonl", '{"text": 1}\n{oops\n', "line 2 is not JSON"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli.config import Kind
-from bertcli.data.task_files import read_rows
+from bertcli.data.tables import read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
 from bertcli.tasks import is_task
@@ -42,7 +42,8 @@ def task_of_file(name: str, columns: dict[str, str | None], kind: Kind | None) -
     Raises:
         UserError: if a column is not there, or cannot be guessed.
     """
-    names, rows = read_rows(Path(name))
+    table = read_rows(Path(name))
+    names, rows = table.names, table.cells
     choices = choice_columns(names, columns.get("text")) if kind in (None, "choose") else {}
     if kind == "choose" and not choices:
         raise UserError(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import logging
 import os
 from dataclasses import dataclass, replace
@@ -14,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from bertcli.data.documents import COMPRESSED, read_text
+from bertcli.data.tables import read_rows
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
+COLUMNS = ("texts", "pairs", "labels", "choices", "places")
 NO_LABEL = "-"  # MNLI's mark of an example without a gold label
 
 
@@ -30,6 +29,7 @@ class TextExamples:
     labels: list[str] | None
     origin: str
     choices: list[list[str]] | None = None  # what may follow each text, for multiple choice
+    places: list[str] | None = None  # where each stands in the user's own file
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -37,13 +37,15 @@ class TextExamples:
 
     def take(self, rows: list[int]) -> TextExamples:
         """The chosen examples."""
-        return replace(
-            self,
-            texts=[self.texts[row] for row in rows],
-            pairs=[self.pairs[row] for row in rows] if self.pairs is not None else None,
-            labels=[self.labels[row] for row in rows] if self.labels is not None else None,
-            choices=[self.choices[row] for row in rows] if self.choices is not None else None,
-        )
+        columns: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS}
+        chosen: dict[str, Any] = {
+            name: [column[row] for row in rows] for name, column in columns.items() if column is not None
+        }
+        return replace(self, **chosen)
+
+    def place(self, row: int) -> str:
+        """Where an example stands, for messages."""
+        return self.places[row] if self.places is not None else f"`{self.origin}` example {row + 1}"
 
 
 def data_folder(data_dir: str | None) -> Path | None:
@@ -111,7 +113,7 @@ def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextE
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
     read = {key: [row[place] for row in rows] for key, place in places.items()}
-    return _without_unlabelled(_examples(read, str(path)))
+    return _without_unlabelled(text_examples(read, str(path)))
 
 
 def _place(where: int | str, names: list[str]) -> int:
@@ -121,7 +123,7 @@ def _place(where: int | str, names: list[str]) -> int:
     return next((names.index(name) for name in where.split("|") if name in names), -1)
 
 
-def _examples(read: dict[str, list[str]], origin: str) -> TextExamples:
+def text_examples(read: dict[str, list[str]], origin: str) -> TextExamples:
     """Put columns together; `choice_start` begins each of `choice0`, `choice1` ..."""
     endings = [read[key] for key in read if key.removeprefix("choice").isdigit()]
     starts = read.get("choice_start", [""] * len(read["text"]))
@@ -146,7 +148,7 @@ def _from_hub(task: Task, split: str) -> TextExamples:
         read["label"] = [
             names[value] if names and set(names) <= set(task.labels) else str(value) for value in dataset["label"]
         ]
-    return _examples(read, f"{task.hub[0]} on the Hub")
+    return text_examples(read, f"{task.hub[0]} on the Hub")
 
 
 def load_from_hub(task: Task, split: str) -> Any:
@@ -176,88 +178,8 @@ def read_table(path: Path, columns: dict[str, str]) -> TextExamples:
     Raises:
         UserError: naming the file, and the line or column that is wrong.
     """
-    names, rows = read_rows(path)
-    for name in columns.values():
-        if name not in names:
-            raise unknown(f"column of {path}:", name, names)
-    read = {key: [_text(row.get(name)) for row in rows] for key, name in columns.items()}
-    return _examples(read, str(path))
-
-
-def read_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    """Read a file of examples as column names and rows, by its ending.
-
-    Raises:
-        UserError: if it is missing, empty, or not of a known kind.
-    """
-    if not path.exists():
-        raise UserError(
-            f"There is no file `{path}`.", "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file."
-        )
-    if path.is_dir():
-        raise UserError(f"`{path}` is a folder.", "Name a CSV, TSV, JSONL or Parquet file in it.")
-    ending = Path(path.name.removesuffix(path.suffix)).suffix if path.suffix in COMPRESSED else path.suffix
-    if ending == ".parquet":
-        import pyarrow.parquet as pq
-
-        table = pq.read_table(path)
-        names, rows = table.column_names, table.to_pylist()
-    elif ending in (".jsonl", ".json"):
-        names, rows = _json_rows(path)
-    elif ending in (".csv", ".tsv"):
-        names, rows = _csv_rows(path, "\t" if ending == ".tsv" else ",")
-    else:
-        raise UserError(f"`{path}` is not CSV, TSV, JSONL or Parquet.", "Rename it to its kind, such as reviews.csv.")
-    if not rows:
-        raise UserError(f"`{path}` holds no examples.", "Put a header line and examples into it.")
-    return names, rows
-
-
-def _csv_rows(path: Path, delimiter: str) -> tuple[list[str], list[dict[str, Any]]]:
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), delimiter=delimiter)
-    rows: list[dict[str, Any]] = []
-    try:
-        names = next(reader, [])
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise UserError(f"`{path}` line 1 has two columns `{twice}`.", "Give each column its own name.")
-        for fields in reader:
-            if not fields:
-                continue
-            if len(fields) != len(names):
-                raise UserError(
-                    f"`{path}` line {reader.line_num} has {len(fields)} fields, the header {len(names)}.",
-                    "Put quotation marks around a field with a separator or a line break in it.",
-                )
-            rows.append(dict(zip(names, fields, strict=True)))
-    except csv.Error as error:
-        raise UserError(f"`{path}` line {reader.line_num}: {error}.", "Check the quotation marks there.") from None
-    return names, rows
-
-
-def _json_rows(path: Path) -> tuple[list[str], list[dict[str, Any]]]:
-    rows = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(
-                f"`{path}` line {number} is not JSON: {error.msg}.", "Put one JSON object on each line."
-            ) from None
-        if not isinstance(row, dict):
-            raise UserError(
-                f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
-            )
-        rows.append(row)
-    return list(dict.fromkeys(name for row in rows for name in row)), rows
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else str(value)
+    rows = read_rows(path)
+    return text_examples({key: rows.column(name) for key, name in columns.items()}, str(path))
 
 
 def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:

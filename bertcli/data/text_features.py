@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.batches import PackedBatch, pack
 from bertcli.data.ragged import Ragged
+from bertcli.data.tables import are_numbers
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -89,14 +90,14 @@ def label_ids(examples: TextExamples, task: Task) -> NDArray[np.int64] | None:
     ids = np.empty(len(examples), dtype=np.int64)
     for row, label in enumerate(examples.labels):
         if label not in index:
-            raise _strange(examples.origin, row, label, task.labels)
+            raise _strange(examples, row, label, task.labels)
         ids[row] = index[label]
     return ids
 
 
-def _strange(origin: str, row: int, label: str, labels: tuple[str, ...]) -> UserError:
+def _strange(examples: TextExamples, row: int, label: str, labels: tuple[str, ...]) -> UserError:
     return UserError(
-        f"`{origin}` has the label `{label}` (example {row + 1}), which the task has not.",
+        f"{examples.place(row)} has the label `{label}`, which the task has not.",
         f"Its labels: {', '.join(labels[:20])}.",
     )
 
@@ -114,7 +115,7 @@ def label_sets(examples: TextExamples, task: Task) -> NDArray[np.float32] | None
     for row, cell in enumerate(examples.labels):
         for label in split_labels(cell, task.files.label_separator):
             if label not in index:
-                raise _strange(examples.origin, row, label, task.labels)
+                raise _strange(examples, row, label, task.labels)
             sets[row, index[label]] = 1
     return sets
 
@@ -136,20 +137,17 @@ def label_values(examples: TextExamples, task: Task) -> NDArray[np.float32] | No
     """The values of a regression.
 
     Raises:
-        UserError: at the first that is not a number.
+        UserError: at the first that is not a finite number.
     """
     if examples.labels is None:
         return None
-    values = np.empty(len(examples), dtype=np.float32)
-    for row, label in enumerate(examples.labels):
-        try:
-            values[row] = float(label)
-        except ValueError:
-            raise UserError(
-                f"`{examples.origin}` has the label `{label}` (example {row + 1}), not a number.",
-                "Give --kind classify.",
-            ) from None
-    return values
+    strange = next((row for row, label in enumerate(examples.labels) if not are_numbers([label])), None)
+    if strange is not None:
+        raise UserError(
+            f"{examples.place(strange)} has the label `{examples.labels[strange]}`, not a number.",
+            "Give --kind classify, or correct it.",
+        )
+    return np.array(examples.labels, dtype=np.float64).astype(np.float32)
 
 
 LABELS: dict[str, Callable[[TextExamples, Task], Numbers | None]] = {
