@@ -158,7 +158,11 @@ class PretrainConfig(TrainingConfig):
 class FinetuneConfig(TrainingConfig):
     """Options of `bert finetune`; what is not given comes from the task."""
 
-    task: str = argument("", "A task (see `bert tasks`) or a CSV, TSV, JSONL or Parquet file.", "TASK or FILE")
+    task: str = argument(
+        "",
+        "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder.",
+        "TASK or FILE...",
+    )
     size: Size | None = option(None, "Model size for --from scratch.")
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     text: str | None = option(None, "Column of the text, for your own file.")
@@ -186,7 +190,11 @@ class FinetuneConfig(TrainingConfig):
 class EvaluateConfig(Config):
     """Options of `bert evaluate`."""
 
-    task: str = argument("", "A task (see `bert tasks`) or a CSV, TSV, JSONL or Parquet file.", "TASK or FILE")
+    task: str = argument(
+        "",
+        "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder.",
+        "TASK or FILE...",
+    )
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run of the task.")
     data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
     split: str = option("dev", "Which split to score.")

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 from bertcli.config import EvaluateConfig
 from bertcli.data.conll import read_conll
+from bertcli.data.own_splits import looks_like_file
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.tables import read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.scoring import Record, load_scorer, score
-from bertcli.tasks import TASKS
+from bertcli.tasks import TASKS, get_task
 from bertcli.tasks.task import Task
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
@@ -55,7 +56,9 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     saved = run.config if run else {}
     columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
-    source = replace(find_source(config.task, data_dir, columns, saved.get("kind")), whole_file=True)
+    same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
+    own = {"scored": config.split, "learnt": same and not config.predictions}
+    source = find_source(config.task, data_dir, columns, saved.get("kind"), saved.get("seed", 0), **own)
     if config.na_probs and not (config.predictions and source.task.kind == "span"):
         raise UserError(
             "--na-probs belongs to --predictions of questions.",
@@ -78,17 +81,16 @@ def _run_for(config: EvaluateConfig) -> RunFolder | None:
     if config.model:
         path = Path(config.model)
         return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
-    task = TASKS.get(config.task) or find_source(config.task, None, {}).task
-    name = task.learnt_as or task.name
+    task = None if looks_like_file(config.task) else get_task(config.task)
+    name = str(Path(config.task)) if task is None else task.learnt_as or task.name
     runs = find_runs("finetune", finished=True, task=name)
     if not runs and name not in TASKS:
         runs = [run for run in find_runs("finetune", finished=True) if run.config["task"] not in TASKS]
     if not runs:
-        learnt = task.learnt_as or config.task
         raise UserError(
-            f"There is no finished run of {name} here.", f"Make one: bert finetune {learnt}; or name a --model."
+            f"There is no finished run of {name} here.", f"Make one: bert finetune {name}; or name a --model."
         )
-    logger.info("model: %s (the newest run of %s)", runs[0].path, name)
+    logger.info("model: %s (the newest run of %s)", runs[0].path, runs[0].config["task"])
     return runs[0]
 
 

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from bertcli.config import FinetuneConfig
 from bertcli.data.batches import TrainingBatches
+from bertcli.data.own_splits import looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tokenization import WordPiece, load_tokenizer
@@ -79,7 +80,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
 
 
 def _run_name(task: str) -> str:
-    return Path(task).stem.split(".")[0] if Path(task).suffix else task.replace("/", "-").lower()
+    return run_name(task) if looks_like_file(task) else task.replace("/", "-").lower()
 
 
 def _prepare(config: FinetuneConfig) -> _Setup:
@@ -242,6 +243,7 @@ def _resolved(setup: _Setup, plan: Plan) -> dict[str, Any]:
     found = {key: str(value) for key, value in task.files.columns.items()} if setup.source.own_file else {}
     return {
         "task": task.name, "from": setup.start, "tokenizer": setup.tokenizer.source, "data_dir": setup.source.data_dir, **found, "kind": task.kind,
+        **({"with_impossible": task.with_impossible} if task.kind == "span" else {}),
         "batch_size": config.batch_size or task.batch_size, "learning_rate": plan.learning_rate,
         "epochs": config.epochs if config.epochs is not None else task.epochs, "max_seq_length": setup.rules.max_seq_length,
         "best_by": task.metrics[0],
@@ -276,6 +278,6 @@ def write_predictions(folder: RunFolder, task: Task, records: list[Record]) -> N
     }
     folder.write("predictions.json", json.dumps({answer.id: answer.text for answer in answers}, indent=4) + "\n")
     folder.write("nbest_predictions.json", json.dumps(n_best, indent=4) + "\n")
-    if task.name == "squad_v2":
+    if task.with_impossible:
         odds = {answer.id: answer.null_odds for answer in answers if answer.null_odds is not None}
         folder.write("null_odds.json", json.dumps(odds, indent=4) + "\n")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,11 +48,11 @@ class Predictor:
         if kind == "fill":
             device = inference_device()
             objective = Objective(load_model("pretrain", model), "pretrain").to(device).eval()
-            scorer = Scorer(_task("classify"), objective, tokenizer, WindowRules(max_query_length=0), device)
+            scorer = Scorer(_task("classify", {}), objective, tokenizer, WindowRules(max_query_length=0), device)
         else:
             run = RunFolder(Path(model).parent)
             saved = run.config if (run.path / "config.yaml").exists() else {}
-            scorer = load_scorer(_task(kind, saved.get("task")), model, tokenizer, saved, config.precision)
+            scorer = load_scorer(_task(kind, saved), model, tokenizer, saved, config.precision)
         return cls(scorer, kind, config.top_k)
 
     def __call__(self, rows: list[Record]) -> list[Record]:
@@ -134,9 +135,10 @@ def _encode_quietly(scorer: Scorer, prepared: Prepared) -> Prepared:
     return encoded
 
 
-def _task(kind: str, name: str | None = None) -> Task:
+def _task(kind: Any, saved: dict[str, Any]) -> Task:
     """A task without data: all that prediction needs is the kind, and whether there may be no answer."""
-    return Task(name or "input", kind, Files({}, {}), ("", None), (), max_seq_length=384 if kind == "span" else 512)  # type: ignore[arg-type]
+    length, with_impossible = 384 if kind == "span" else 512, saved.get("with_impossible", False)
+    return Task("input", kind, Files({}, {}), ("", None), (), max_seq_length=length, with_impossible=with_impossible)
 
 
 def _placed(answer: Answer, context: str, record: Record) -> Record:

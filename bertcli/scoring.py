@@ -85,8 +85,8 @@ def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str
     if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
         logger.info("the labels of %s have no names; taken in the order %s", model, ", ".join(task.labels))
         return task.labels
-    if set(task.labels) <= set(names):
-        return names
+    if set(task.labels) <= set(names) or (not task.hub[0] and set(task.labels) & set(names)):
+        return names  # where an own file has another label, its line is named when it is encoded
     raise UserError(
         f"The model `{model}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
         f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
@@ -148,7 +148,7 @@ def _decode_answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: Wo
         (start[: len(window.input_ids)], end[: len(window.input_ids)])
         for window, start, end in zip(windows, *sides, strict=True)
     ]
-    rules = AnswerRules(with_impossible=task.name == "squad_v2")
+    rules = AnswerRules(with_impossible=task.with_impossible)
     answers = choose_answers(prepared.questions, windows, logits, tokenizer, rules)
     without = sum(not answer.had_candidate for answer in answers)
     if without:
@@ -190,7 +190,8 @@ def measure(task: Task, compared: Compared) -> dict[str, float]:
     """The scores that the task names, for spans all that there are, to six decimals; a threshold stays as it is."""
     module, name = COMPARE[task.kind][1].split(".")
     metric = getattr(import_module(f"bertcli.metrics.{module}"), name)
-    scores = metric(task.name if task.kind == "span" else None, keep_in_memory=True).compute(**compared)
+    version = ("squad_v2" if task.with_impossible else "squad") if task.kind == "span" else None
+    scores = metric(version, keep_in_memory=True).compute(**compared)
     names = [*task.metrics, *(name for name in scores if task.kind == "span" and name not in task.metrics)]
     shown = {name: scores[name] for name in names if name in scores}
     return {name: score if name.endswith("_thresh") else round(score, 6) for name, score in shown.items()}

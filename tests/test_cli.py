@@ -86,7 +86,7 @@ def bad_files(workspace: Path) -> Path:
         ("finetune glue/sst2 --data-dir nowhere", "`nowhere`", "--data-dir"),
         ("finetune good.csv", "no pre-trained model here yet", "bert pretrain"),
         ("finetune missing.csv", "`missing.csv`", "bert tasks"),
-        ("finetune folder", "`folder` is a folder", "CSV"),
+        ("finetune folder", "`folder` has no file of a split", "train.csv"),
         ("finetune good.csv --label lable", "`lable`", "`label`"),
         ("finetune good.csv --from runs/nothing", "no model `runs/nothing`", "runs/"),
         ("finetune good.csv --from scratch", "needs a size", "--size tiny"),

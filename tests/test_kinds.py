@@ -22,7 +22,7 @@ from transformers import (
 
 from bertcli.data.choice_features import encode_choices
 from bertcli.data.conll import Sentences, read_conll
-from bertcli.data.own_file import task_of_file
+from bertcli.data.own_file import own_task
 from bertcli.data.prepared import find_source, read_split
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tag_features import encode_sentences
@@ -131,7 +131,7 @@ def test_a_file_of_choices_is_answered_in_its_order(
 def test_choices_of_an_own_file_may_be_counted_in_several_ways(workspace: Path, labels: str, first: str) -> None:
     rows = [f"p{row},x,y,z,{label}" for row, label in enumerate(labels.split())]
     Path("mine.csv").write_text("\n".join(["prompt,choice_0,choice_1,choice_2,answer", *rows]))
-    task = task_of_file("mine.csv", {}, None)
+    task, _ = own_task("mine.csv", {}, None)
     assert (task.kind, task.labels, task.file_labels[0]) == ("choose", ("0", "1", "2"), first)
     assert read_split(find_source("mine.csv", None, {}), "train").texts.choices[0] == ["x", "y", "z"]
     Path("labels.csv").write_text("\n".join(["label", *labels.split()]))
@@ -144,7 +144,7 @@ def test_choices_of_an_own_file_may_be_counted_in_several_ways(workspace: Path, 
 def test_a_choice_that_is_not_there_is_an_error(workspace: Path) -> None:
     Path("mine.csv").write_text("prompt,choice_0,choice_1,label\nx,a,b,0\ny,a,b,5\n")
     with pytest.raises(UserError, match="label `5`, which is none of 2 choices"):
-        task_of_file("mine.csv", {}, None)
+        own_task("mine.csv", {}, None)
 
 
 # --- Tags
@@ -330,10 +330,11 @@ def test_several_labels_are_learnt_scored_and_predicted(at_home: Path, tmp_path:
     both, none = (predict(text, model=run.run).records[0] for text in ("the cat tree", "the old the"))
     assert both["labels"] == ["animal", "plant"]
     assert none["labels"] == []
-    scored = evaluate(str(file), model=run.run)
+    other = file.rename(tmp_path / "other.csv")
+    scored = evaluate(str(other), model=run.run)
     assert scored.examples == 160  # those without a label too
-    predict(file=str(file), model=run.run, output=str(tmp_path / "out.csv"))
-    again = evaluate(str(file), model=run.run, predictions=str(tmp_path / "out.csv"))
+    predict(file=str(other), model=run.run, output=str(tmp_path / "out.csv"))
+    again = evaluate(str(other), model=run.run, predictions=str(tmp_path / "out.csv"))
     assert again.metrics == scored.metrics
 
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from conftest import GOLDENS
 
-from bertcli.data.own_file import task_of_file
-from bertcli.data.tables import read_rows
-from bertcli.data.task_files import TextExamples, load_text_examples, stratified_split
+from bertcli.data.task_files import TextExamples, load_text_examples
 from bertcli.data.text_features import cut_pair, encode_texts
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -70,37 +68,3 @@ def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> N
     assert examples.texts == ['"He said', "one"]
     assert examples.pairs == ['She " said', "two"]
     assert examples.labels == ["1", "0"]
-
-
-def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path) -> None:
-    Path("a.csv").write_text('id,comment,stars\n1,"good, really",5\n2,bad,1\n3,"two\nlines",5\n', encoding="utf-8")
-    task = task_of_file("a.csv", {}, None)
-    assert task.files.columns == {"text": "comment", "label": "stars"}
-    assert (task.kind, task.labels) == ("classify", ("1", "5"))
-    Path("b.jsonl").write_text('{"text": "x", "score": 0.25}\n{"text": "y", "score": 1.5}\n', encoding="utf-8")
-    assert task_of_file("b.jsonl", {}, None).kind == "regress"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", "text,label\nx,1\ny\n", "line 3 has 1 field, the header 2"),
-        ("a.csv", "text,text\nx,1\n", "two columns `text`"),
-        ("a.csv", "", "holds no examples"),
-        ("a.jsonl", '{"text": 1}\n{oops\n', "line 2 is not JSON"),
-        ("a.md", "text", "is not CSV"),
-    ],
-)
-def test_a_bad_own_file_is_named_with_its_line(workspace: Path, name: str, content: str, message: str) -> None:
-    Path(name).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=message):
-        read_rows(Path(name))
-
-
-def test_a_dev_split_has_the_same_share_of_each_label() -> None:
-    labels = ["a"] * 80 + ["b"] * 20
-    train, dev = stratified_split(labels, 100, 0.1, seed=3)
-    assert sorted(train + dev) == list(range(100))
-    assert [labels[row] for row in dev].count("a") == 8
-    assert [labels[row] for row in dev].count("b") == 2
-    assert (train, dev) == stratified_split(labels, 100, 0.1, seed=3)

@@ -10,6 +10,7 @@ bert evaluate glue/mnli
 bert evaluate squad --data-dir data --predictions predictions.json
 bert evaluate squad_v2 --data-dir data --predictions predictions.json --na-probs null_odds.json
 bert evaluate reviews.csv --model runs/reviews
+bert evaluate folder --split test
 """
 
 

@@ -9,6 +9,7 @@ EXAMPLES = """
 bert finetune glue/mnli
 bert finetune squad --from runs/pretrain-base --data-dir data
 bert finetune reviews.csv --text review --label stars
+bert finetune train.csv dev.csv
 """
 
 

@@ -40,6 +40,9 @@ def command(
             values = read_recipe(recipe) if recipe else {}
             config = config_class.from_values(values, "recipe key") if values else config_class()
             chosen = {key: value for key, value in given.items() if value is not None and value != []}
+            for key, value in chosen.items():
+                if isinstance(value, list) and isinstance(getattr(config, key), str):
+                    chosen[key] = ",".join(value)  # several files of one task
             config = config_class.from_values({**config.values(), **chosen})
             if print_config:
                 _print_config(config)
@@ -74,7 +77,8 @@ def _signature(config_class: type[Config]) -> inspect.Signature:
 def _parameter(declared: Field[Any], hint: Any) -> inspect.Parameter:
     """One flag. Its default is None, so that a recipe can tell what was typed; the help shows the real one."""
     default, text = default_of(declared), declared.metadata["help"]
-    shape: Any = list[str] | None if isinstance(default, list) else _plain(hint) | None
+    several = isinstance(default, list) or declared.metadata.get("metavar", "").endswith("...")
+    shape: Any = list[str] | None if several else _plain(hint) | None
     if "metavar" in declared.metadata:
         info: Any = typer.Argument(metavar=declared.metadata["metavar"], help=text, show_default=False)
     elif hint is bool:

@@ -1,71 +1,223 @@
-"""A task made from the user's own file: columns, labels and kind inferred, and said."""
+"""A task made from the user's own files: form, columns, kind and labels inferred, and said."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from bertcli.config import Kind
-from bertcli.data.tables import read_rows
+from bertcli.data.conll import DOCUMENT, Sentences, read_conll
+from bertcli.data.documents import read_text
+from bertcli.data.own_splits import TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap
+from bertcli.data.squad import read_squad
+from bertcli.data.tables import Rows, are_numbers, ending_of, read_rows
+from bertcli.data.task_files import TextExamples, text_examples
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
-from bertcli.tasks import is_task
 from bertcli.tasks.task import Files, Task
 
 logger = logging.getLogger("bertcli")
-FILE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet", ".gz", ".xz", ".zst")
-LABEL_NAMES = ("label", "labels", "category", "class", "target", "sentiment", "intent", "score", "stars", "rating", "y")
-TEXT_NAMES = ("text", "sentence", "sentence1", "review", "comment", "content", "question", "premise", "title", "body")
-PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "answer")
+CLASS_NAMES = ("label", "labels", "gold_label", "category", "class", "intent")  # whole numbers in them are names
+LABEL_NAMES = (*CLASS_NAMES, "target", "sentiment", "score", "stars", "rating", "y")
+TEXT_NAMES = (
+    "text", "sentence1", "premise", "question1", "question", "sentence", "review", "comment", "content", "title", "body",
+)  # fmt: skip
+PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "question2", "answer", "sentence")
 CONTEXT_NAMES = ("sent1", "context", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
 CHOICE_NAME = re.compile(r"(ending|choice|option)[ _]?(\d+|[a-h])", re.IGNORECASE)
 SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in the column
 METRICS = {
     "classify": ("accuracy", "macro_f1"), "regress": ("spearmanr", "pearson"), "choose": ("accuracy",),
-    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"), "tag": ("f1", "precision", "recall"),
+    "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"), "tag": ("f1", "precision", "recall"), "span": ("f1", "exact_match"),
 }  # fmt: skip
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
+NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
+TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
-def looks_like_file(name: str) -> bool:
-    """Whether a name is of a file rather than of a task."""
-    return name.endswith(FILE_ENDINGS) or (Path(name).exists() and not is_task(name))
+def own_task(
+    name: str, columns: dict[str, str | None], kind: Kind | None, seed: int = 0, scored: str = "", learnt: bool = False
+) -> tuple[Task, dict[str, Part]]:
+    """Make a task from files, and its splits; `columns` holds what the user said of text, text_pair and label.
 
-
-def task_of_file(name: str, columns: dict[str, str | None], kind: Kind | None) -> Task:
-    """Make a task from a file; `columns` holds what the user said of text, text_pair and label.
+    To train, every split is read, and a dev set is cut off where there is none. To be `scored`, that split alone is;
+    a file whose name is of no split is it whole, unless the model has `learnt` from it: then as it was cut.
 
     Raises:
-        UserError: if a column is not there, or cannot be guessed.
+        UserError: naming the file and the line, or the column, that is wrong.
     """
-    table = read_rows(Path(name))
-    names, rows = table.names, table.cells
-    choices = choice_columns(names, columns.get("text")) if kind in (None, "choose") else {}
-    if kind == "choose" and not choices:
+    files, cut = _chosen(name, own_files(name), scored, learnt)
+    form = _form(next(iter(files.values()))[0], kind)
+    if form == "table":
+        task, parts = _tables(name, files, columns, kind)
+    elif any(columns.values()):
+        raise UserError(f"`{name}` has no columns to choose.", "Leave --text, --text-pair and --label out.")
+    else:
+        task, parts = _questions(name, files) if form == "span" else _tags(name, files)
+    if not scored and task.names_outputs and len(task.labels) < 2:
         raise UserError(
-            f"`{name}` has no columns choice_0, choice_1 ... after a text.", f"Its columns: {', '.join(names)}."
+            f"`{name}` has only the label `{''.join(task.labels)}`.", "Give the column with --label, or add examples."
         )
-    if choices:
-        kind, columns = "choose", {**columns, "text": choices["text"]}
-        names = [column for column in names if not CHOICE_NAME.fullmatch(column)]
-    found = choices | _columns(name, names, rows, columns)
-    labels = [str(row.get(found["label"])) for row in rows if row.get(found["label"]) not in (None, "")]
-    kind = kind or _kind(labels)
-    missing = len(rows) - len(labels)
-    if missing:
-        what = "no label" if kind == "multilabel" else "no label and are left out"
-        logger.info("%s: %d of %s rows have %s", name, missing, f"{len(rows):,}", what)
-    task = _WITH_LABELS[kind](Task(name, kind, Files({"train": name}, dict(found)), ("", None), METRICS[kind]), labels)
-    shown = ", ".join(f"{key} = `{value}`" for key, value in found.items())
-    what = {"regress": "a number", "choose": f"one of {len(task.labels)} choices"}.get(
-        kind, f"{len(task.labels)} labels"
+    if cut:
+        train = parts["train"]
+        labels = train.labels if isinstance(train, TextExamples) and task.kind == "classify" else None
+        parts |= cut_dev(name, train, labels, seed)
+    if not scored:
+        say_overlap(task, parts)
+    return task, parts
+
+
+def _chosen(name: str, files: dict[str, list[Path]], scored: str, learnt: bool) -> tuple[dict[str, list[Path]], bool]:
+    """The files to read, the training data first, and whether a dev set is to be cut off them."""
+    if "" in files and scored and not (learnt and scored in ("train", "dev")):
+        return {scored: files[""]}, False
+    files = {"train": files[""]} if "" in files else files
+    cut = "dev" not in files and "train" in files and scored in ("", "train", "dev")
+    first = "train" if cut or not scored else scored
+    if first not in files:
+        hint = f"Choose another: --split {min(files)}" if scored else "Name the file to learn from train.csv."
+        raise UserError(f"`{name}` has no {first} file, only {', '.join(files)}.", hint)
+    return {first: files[first], **({} if scored else files)}, cut
+
+
+def _form(path: Path, kind: Kind | None) -> str:
+    """How a file is read: as SQuAD's JSON (span), as words with their tags (tag), or as a table."""
+    if kind is not None:
+        return kind if kind in ("span", "tag") else "table"
+    ending = ending_of(path)
+    if ending == ".json" and _is_squad(read_text(path)):
+        return "span"
+    is_tagged = ending in TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
+    return "tag" if is_tagged else "table"
+
+
+def _is_squad(text: str) -> bool:
+    try:
+        value = json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+    return isinstance(value, dict) and isinstance(value.get("data"), list)
+
+
+def _is_tagged(text: str) -> bool:
+    lines = [line.split() for line in text[:100_000].split("\n")[:1000] if line.strip() and DOCUMENT not in line]
+    return bool(lines) and all(len(fields) > 1 and TAG.fullmatch(fields[-1]) for fields in lines[:-1] or lines)
+
+
+def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part]]:
+    """Questions in SQuAD's form: a part is articles of one paragraph, so that no context stands in two parts."""
+    parts = {
+        split: [{"paragraphs": [p]} for path in paths for article in read_squad(path) for p in article["paragraphs"]]
+        for split, paths in files.items()
+    }
+    asked = [q for part in parts.values() for article in part for p in article["paragraphs"] for q in p["qas"]]
+    without = sum(bool(question.get("is_impossible")) for question in asked)
+    logger.info("%s: %s contexts, %s questions, %s without an answer; kind: span", name, _sizes(parts),
+                f"{len(asked):,}", f"{without:,}")  # fmt: skip
+    task = Task(name, "span", Files({}, {}), ("", None), METRICS["span"], max_seq_length=384)
+    return replace(task, with_impossible=without > 0), dict(parts)
+
+
+def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part]]:
+    """Words with their tags, in columns."""
+    parts = {split: _sentences(paths) for split, paths in files.items()}
+    tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
+    logger.info("%s: %s sentences; the first column is the word, the last the tag; kind: tag, %d tags%s", name,
+                _sizes(parts), len(tags), listed(tags))  # fmt: skip
+    return Task(name, "tag", Files({}, {}), ("", None), METRICS["tag"], tuple(tags)), dict(parts)
+
+
+def _sentences(paths: list[Path]) -> Sentences:
+    read = [read_conll(path) for path in paths]
+    tags = [tags for sentences in read for tags in sentences.tags or ()]
+    return Sentences([words for sentences in read for words in sentences.words], tags, ", ".join(map(str, paths)))
+
+
+def _sizes(parts: Mapping[str, Part]) -> str:
+    return ", ".join(f"{split} {len(part):,}" for split, part in parts.items())
+
+
+def _tables(
+    name: str, files: dict[str, list[Path]], given: dict[str, str | None], kind: Kind | None
+) -> tuple[Task, dict[str, Part]]:
+    """Rows with columns of text and labels; a test file may be without labels."""
+    tables = {split: [read_rows(path) for path in paths] for split, paths in files.items()}
+    first, *_ = next(iter(tables.values()))
+    kind, found = _columns(first, given, kind)
+    parts = {split: _texts(split, rows, found) for split, rows in tables.items()}
+    labels = [label for part in parts.values() for label in part.labels or () if label]
+    numbers = [label for label in labels if label.lower() not in NO_NUMBER]
+    if numbers and are_numbers(numbers):
+        labels = numbers
+        parts = {split: _without_spelled(part) for split, part in parts.items()}
+    if found["label"] in labels and " " in found["text"]:
+        raise UserError(
+            f"`{first.path}` line 1 looks like an example, not like the names of columns.",
+            "Put a line of names before it: text,label",
+        )
+    kind, why = (kind, "") if kind else _kind(labels, found["label"])
+    sizes = _sizes(parts)
+    parts = {split: _complete(part, kind) for split, part in parts.items()}
+    task = Task(name, kind, Files({}, dict(found)), ("", None), METRICS[kind])
+    task = _WITH_LABELS[kind](task, [label for part in parts.values() for label in part.labels or () if label])
+    shown = ", ".join(f"{key} = `{column}`" for key, column in found.items())
+    what = {"regress": "", "choose": f", one of {len(task.labels)}"}.get(
+        kind, f", {len(task.labels)} labels{listed(task.labels)}"
     )
-    logger.info("%s: %s rows; %s; to predict: %s", name, f"{len(rows):,}", shown, what)
-    return task
+    logger.info("%s: %s rows; %s; kind: %s%s%s", name, sizes, shown, kind, what, why)
+    if are_numbers(next(iter(parts.values())).texts):
+        logger.info("%s: every `%s` is a number; if it is not the text, give --text COLUMN", name, found["text"])
+    return task, dict(parts)
+
+
+def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExamples:
+    """The rows of a split; the labels 1.0, 2.0 that a missing one makes of whole numbers are 1, 2.
+
+    A test file may be without labels, or have -1 for all.
+    """
+    if split == "test" and not any(found["label"] in rows.names for rows in tables):
+        found = {key: name for key, name in found.items() if key != "label"}
+    read = {key: [cell for rows in tables for cell in rows.column(name)] for key, name in found.items()}
+    labels = [re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip()) for label in read.get("label", ())]
+    examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))
+    unlabelled = split == "test" and set(labels) <= {"", "-1"}
+    if unlabelled:
+        logger.info("%s: without labels", examples.origin)
+    places = [rows.place(row) for rows in tables for row in range(len(rows))]
+    return replace(examples, labels=None if unlabelled else labels, places=places)
+
+
+def _without_spelled(part: TextExamples) -> TextExamples:
+    """Among numbers, `NaN` and the like are missing ones."""
+    labels = ["" if label.lower() in NO_NUMBER else label for label in part.labels or ()]
+    return replace(part, labels=labels if part.labels is not None else None)
+
+
+def _complete(part: TextExamples, kind: Kind) -> TextExamples:
+    """The examples that have a text and a label; the others are counted and left out."""
+    empty = {"text": [row for row, text in enumerate(part.texts) if not text.strip()]}
+    unlabelled = [row for row, label in enumerate(part.labels or ()) if not label]
+    if kind != "multilabel":
+        empty["label"] = unlabelled
+    elif unlabelled:
+        logger.info("%s: %s rows have no label, so none fits", part.origin, f"{len(unlabelled):,}")
+    for what, rows in empty.items():
+        if rows:
+            logger.info("%s: %s of %s rows have no %s and are left out; the first is %s", part.origin,
+                        f"{len(rows):,}", f"{len(part):,}", what, part.place(rows[0]))  # fmt: skip
+    alone = sum(not pair.strip() for pair in part.pairs or ())
+    if alone:
+        logger.info("%s: %s of %s rows have no second text", part.origin, f"{alone:,}", f"{len(part):,}")
+    out = set().union(*empty.values())
+    if len(out) == len(part):
+        raise UserError(
+            f"`{part.origin}` holds no row with a text and a label.", "Give the columns: --text COLUMN --label COLUMN"
+        )
+    return part.take([row for row in range(len(part)) if row not in out])
 
 
 def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
@@ -74,7 +226,7 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
     In SWAG's own form, `sent2` begins each choice.
     """
     choices = [name for name in names if CHOICE_NAME.fullmatch(name)]
-    text = text or _named(CONTEXT_NAMES, names)
+    text = text or named(CONTEXT_NAMES, names)
     if len(choices) < 2 or text is None:
         return {}
     start = {"choice_start": "sent2"} if text == "sent1" and "sent2" in names else {}
@@ -82,13 +234,8 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
 
 
 def _with_distinct(task: Task, labels: list[str]) -> Task:
-    distinct = tuple(sorted(set(labels), key=_natural))
-    if len(distinct) < 2:
-        raise UserError(
-            f"`{task.name}` has only the label `{distinct[0] if distinct else ''}`.",
-            "Give the column with --label, or add examples.",
-        )
-    return replace(task, labels=distinct)
+    """Labels in an order that does not depend on that of the rows: numbers by their value, then names."""
+    return replace(task, labels=tuple(sorted(set(labels), key=_natural)))
 
 
 def _with_several(task: Task, labels: list[str]) -> Task:
@@ -124,48 +271,59 @@ _WITH_LABELS: dict[str, Callable[[Task, list[str]], Task]] = {
 }
 
 
-def _columns(name: str, names: list[str], rows: list[dict[str, Any]], given: dict[str, str | None]) -> dict[str, str]:
+def _columns(first: Rows, given: dict[str, str | None], kind: Kind | None) -> tuple[Kind | None, dict[str, str]]:
+    """The kind, if the columns show it, and the column of each part of an example: as given, by its name, or left over."""
+    names = first.names
     for column in given.values():
         if column is not None and column not in names:
-            raise unknown(f"column of {name}:", column, names)
-    label = given.get("label") or _named(LABEL_NAMES, names)
-    text = given.get("text") or _named(TEXT_NAMES, [n for n in names if n != label])
+            raise unknown(f"column of {first.path}:", column, names)
+    choices = choice_columns(names, given.get("text")) if kind in (None, "choose") else {}
+    if kind == "choose" and not choices:
+        raise UserError(
+            f"`{first.path}` has no columns choice_0, choice_1 ... after a text.", f"Its columns: {', '.join(names)}."
+        )
+    if choices:
+        kind, given = "choose", {**given, "text": choices["text"]}
+        names = [column for column in names if not CHOICE_NAME.fullmatch(column)]
+    label = given.get("label") or named(LABEL_NAMES, [n for n in names if n not in given.values()])
+    text = given.get("text") or named(TEXT_NAMES, [n for n in names if n != label])
     pair = given.get("text_pair") or (
-        None if given.get("text") else _named(PAIR_NAMES, [n for n in names if n not in (label, text)])
+        None if given.get("text") else named(PAIR_NAMES, [n for n in names if n not in (label, text)])
     )
     rest = [n for n in names if n not in (label, text, pair)]
     if text is None and rest:
-        text = max(rest, key=lambda column: sum(len(str(row.get(column, ""))) for row in rows[:200]))
+        text = max(rest, key=lambda column: sum(map(len, first.column(column)[:200])))
         rest.remove(text)
     if label is None and len(rest) == 1:
         label = rest[0]
     if text is None or label is None:
         raise UserError(
-            f"The columns of `{name}` are {', '.join(names)}: which is the text and which the label?",
+            f"The columns of `{first.path}` are {', '.join(names)}: which is the text and which the label?",
             "Say so: --text COLUMN --label COLUMN",
         )
-    return {"text": text, **({"text_pair": pair} if pair else {}), "label": label}
+    return kind, choices | {"text": text, **({"text_pair": pair} if pair else {}), "label": label}
 
 
-def _named(wanted: tuple[str, ...], names: list[str]) -> str | None:
+def named(wanted: tuple[str, ...], names: list[str]) -> str | None:
+    """The column with the first of the wanted names that one has."""
     lower = {name.lower(): name for name in names}
     return next((lower[name] for name in wanted if name in lower), None)
 
 
-def _kind(labels: list[str]) -> Kind:
-    """Lists are several labels; numbers with fractions or many values are a regression; all else are labels."""
+def _kind(labels: list[str], column: str) -> tuple[Kind, str]:
+    """The kind that labels are of, and for numbers why: those with fractions, or of many values, are measured."""
     if labels and all(label.startswith("[") for label in labels):
-        return "multilabel"
-    try:
-        values = {float(label) for label in labels}
-    except ValueError:
-        return "classify"
-    fractions = any(value != int(value) for value in values if value == value and abs(value) < 1e15)
-    return "regress" if fractions or len(values) > MANY_VALUES else "classify"
+        return "multilabel", ""
+    if not are_numbers(labels):
+        return "classify", ""
+    values = {float(label) for label in labels}
+    why = f"{len(values)} different numbers, "
+    if any(value != int(value) for value in values):
+        return "regress", f", as they are {why}some with fractions (--kind classify takes them for names)"
+    if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
+        return "regress", f", as they are {why}more than {MANY_VALUES} (--kind classify takes them for names)"
+    return "classify", ", as they are whole numbers (--kind regress measures them)"
 
 
 def _natural(label: str) -> tuple[int, float, str]:
-    try:
-        return 0, float(label), label
-    except ValueError:
-        return 1, 0.0, label
+    return (0, float(label), label) if are_numbers([label]) else (1, 0.0, label)

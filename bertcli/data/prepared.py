@@ -11,31 +11,35 @@ from typing import Any
 import numpy as np
 
 from bertcli.data.choice_features import ChoiceFeatures, encode_choices
-from bertcli.data.conll import Sentences, load_sentences, read_conll
-from bertcli.data.own_file import looks_like_file, task_of_file
+from bertcli.data.conll import Sentences, load_sentences
+from bertcli.data.own_file import own_task
+from bertcli.data.own_splits import looks_like_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
 from bertcli.data.squad import SpanExample, load_squad, span_examples
 from bertcli.data.tag_features import TagFeatures, encode_sentences
-from bertcli.data.task_files import TextExamples, data_folder, load_text_examples, read_table, stratified_split
+from bertcli.data.task_files import TextExamples, data_folder, load_text_examples
 from bertcli.data.text_features import LABELS, TextFeatures, encode_texts, label_ids
 from bertcli.data.tokenization import WordPiece
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
-DEV_SHARE = 0.1  # of a user's file that comes without a dev set
 Features = TextFeatures | ChoiceFeatures | TagFeatures | SpanFeatures
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a split comes from: the official files or the Hub, or a part of the user's own file."""
+    """Where a split comes from: the official files or the Hub, or the user's own files, which are read already."""
 
     task: Task
     data_dir: str | None = None
-    own_file: bool = False
+    own: dict[str, Any] | None = None  # split -> texts, sentences or articles
     seed: int = 0
-    whole_file: bool = False  # to be scored, not to be split for training
+
+    @property
+    def own_file(self) -> bool:
+        """Whether the data are the user's own."""
+        return self.own is not None
 
 
 @dataclass(frozen=True)
@@ -65,11 +69,12 @@ class Prepared:
 
 
 def find_source(
-    name: str, data_dir: str | None, columns: dict[str, str | None], kind: Any = None, seed: int = 0
+    name: str, data_dir: str | None, columns: dict[str, str | None], kind: Any = None, seed: int = 0, **own: Any
 ) -> Source:
-    """The task of a name, or of a file."""
+    """The task of a name, or of own files; `own` says what `own_task` is to read of them."""
     if looks_like_file(name):
-        return Source(task_of_file(name, columns, kind), own_file=True, seed=seed)
+        task, parts = own_task(str(Path(name)), columns, kind, seed, **own)
+        return Source(task, own=parts, seed=seed)
     task, folder = get_task(name), data_folder(data_dir)
     return Source(task, str(folder.resolve()) if folder else None)
 
@@ -81,36 +86,18 @@ def read_split(source: Source, split: str, training: bool = False, limit: int | 
 
 
 def _read_texts(source: Source, split: str, training: bool) -> Prepared:
-    texts = _own_texts(source, split) if source.own_file else load_text_examples(source.task, split, source.data_dir)
-    return Prepared(split, texts)
-
-
-def _own_texts(source: Source, split: str) -> TextExamples:
-    columns = {key: str(value) for key, value in source.task.files.columns.items()}
-    examples = read_table(Path(source.task.files.splits["train"]), columns)
-    if source.task.kind != "multilabel":  # there, an empty label says that none of them fits
-        examples = examples.take([row for row, label in enumerate(examples.labels or []) if label != ""])
-    return examples.take(_own_rows(source, split, len(examples), examples.labels))
-
-
-def _own_rows(source: Source, split: str, count: int, labels: list[str] | None) -> list[int]:
-    """Which examples of the user's file make the split."""
-    if source.whole_file:
-        return list(range(count))
-    stratify = labels if source.task.kind == "classify" else None
-    return stratified_split(stratify, count, DEV_SHARE, source.seed)[0 if split == "train" else 1]
+    texts = source.own[split] if source.own else load_text_examples(source.task, split, source.data_dir)
+    return Prepared(split, texts=texts)
 
 
 def _read_sentences(source: Source, split: str, training: bool) -> Prepared:
-    if not source.own_file:
-        return Prepared(split, sentences=load_sentences(source.task, split, source.data_dir))
-    sentences = read_conll(Path(source.task.files.splits["train"]))
-    return Prepared(split, sentences=sentences.take(_own_rows(source, split, len(sentences), None)))
+    sentences = source.own[split] if source.own else load_sentences(source.task, split, source.data_dir)
+    return Prepared(split, sentences=sentences)
 
 
 def _read_questions(source: Source, split: str, training: bool) -> Prepared:
-    articles = load_squad(source.task, split, source.data_dir)
-    questions = span_examples(articles, training, source.task.name == "squad_v2")
+    articles = source.own[split] if source.own else load_squad(source.task, split, source.data_dir)
+    questions = span_examples(articles, training, source.task.with_impossible)
     return Prepared(split, questions=questions, answers=true_answers(articles))
 
 

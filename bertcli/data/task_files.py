@@ -1,4 +1,4 @@
-"""The data of a task: read from its official files, from the Hub, or from the user's own file."""
+"""The data of a task: read from its official files, or from the Hub."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from bertcli.data.documents import COMPRESSED, read_text
 from bertcli.data.tables import read_rows
@@ -180,14 +178,3 @@ def read_table(path: Path, columns: dict[str, str]) -> TextExamples:
     """
     rows = read_rows(path)
     return text_examples({key: rows.column(name) for key, name in columns.items()}, str(path))
-
-
-def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Cut rows into two parts by seed; each label gives the same share to the second, as far as it has enough."""
-    generator = np.random.default_rng(seed)
-    groups: dict[str, list[int]] = {}
-    for row in generator.permutation(count):
-        groups.setdefault(labels[row] if labels else "", []).append(int(row))
-    second = [row for rows in groups.values() for row in rows[: round(len(rows) * share)]]
-    chosen = set(second)
-    return [row for row in range(count) if row not in chosen], sorted(second)

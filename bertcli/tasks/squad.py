@@ -12,5 +12,5 @@ SQUAD_V2 = Task(
     "squad_v2", "span", Files({"train": "squad/train-v2.0.json", "dev": "squad/dev-v2.0.json"}, {}),
     ("rajpurkar/squad_v2", None), ("f1", "exact_match"),
     paper={"dev": {"large exact_match": 78.7, "large f1": 81.9}},
-    max_seq_length=384, batch_size=48, epochs=2.0,
+    max_seq_length=384, batch_size=48, epochs=2.0, with_impossible=True,
 )  # fmt: skip

@@ -41,6 +41,7 @@ class Task:
     learning_rate: float = 5e-5
     epochs: float = 3.0
     warning: str = ""
+    with_impossible: bool = False  # whether a question may have no answer
     learnt_as: str = ""  # the task whose model is scored on this one, which has no training data
 
     @property
