@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -16,13 +16,14 @@ from transformers import AutoConfig
 
 from bertcli.config import PredictConfig
 from bertcli.data.documents import read_lines
-from bertcli.data.own_file import choice_columns
-from bertcli.data.tables import read_rows
+from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
+from bertcli.data.tables import TABLE_ENDINGS, Rows, ending_of, read_rows
+from bertcli.data.task_files import text_examples
 from bertcli.errors import UserError
 from bertcli.models.loading import kind_of
 from bertcli.predictor import MASK, Predictor
 from bertcli.scoring import Record
-from bertcli.training.run_folder import find_runs, resolve_model
+from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
 ROWS_AT_ONCE = 2048
@@ -64,7 +65,10 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
     if isinstance(config, str):
         config, options = None, {"text": config, **options}
     config = PredictConfig.build(config, options)
-    rows, wanted = _inputs(config)
+    rows, wanted, run = _inputs(config)
+    if run and not config.model and wanted != "mask":
+        logger.info("model: %s (the newest run with a column `%s`)", run.path, run.config["text"])
+        config = replace(config, model=str(run.path))
     model = _model(config, wanted)
     kind = _kind(model, wanted)
     if config.dry_run:
@@ -77,8 +81,8 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
     return Predictions(model, kind, len(found), None, found)
 
 
-def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str]:
-    """The inputs as rows, and the kind of model that they want."""
+def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str, RunFolder | None]:
+    """The inputs as rows, the kind of model that they want, and the run whose columns a table has."""
     given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
     if len(given) != 1:
         what = "Nothing to predict for." if not given else f"--{given[0]} and --{given[1]} do not go together."
@@ -99,8 +103,8 @@ def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str]:
         if config.choice:
             row["choices"] = config.choice
     else:
-        return _file_rows(str(config.file))
-    return iter([row]), _form(row)
+        return _file_rows(config, str(config.file))
+    return iter([row]), _form(row), None
 
 
 def _form(row: Record) -> str:
@@ -111,20 +115,21 @@ def _form(row: Record) -> str:
     return "mask" if MASK in row["text"] else "text"
 
 
-def _file_rows(name: str) -> tuple[Iterator[Record], str]:
+def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str, RunFolder | None]:
     """The rows of a file; a plain text file has one text a line."""
-    path = Path(name)
+    path, run = Path(name), None
     if name == "-":
         rows: Iterator[Record] = ({"text": line.rstrip("\n")} for line in sys.stdin)
-    elif path.is_file() and not path.suffix.startswith((".csv", ".tsv", ".json", ".parquet")):
+    elif path.is_file() and ending_of(path) not in TABLE_ENDINGS:
         rows = ({"text": line} for line in read_lines(path))
     else:
         table = read_rows(path)
-        rows = (_named_row(row, table.names, path) for row in table.cells)
+        run = _run_of(config, table)
+        rows = _table_rows(table, run.config if run else {})
     first = next(rows, None)
     if first is None:
         raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
-    return _put_back(first, rows), _form(first)
+    return _put_back(first, rows), _form(first), run
 
 
 def _put_back(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
@@ -132,20 +137,42 @@ def _put_back(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
     yield from rows
 
 
-def _named_row(row: Record, names: list[str], path: Path) -> Record:
-    if {"question", "context"} <= set(names):
-        return {"question": str(row["question"]), "context": str(row["context"])}
-    if columns := choice_columns(names):
-        start = f"{row[columns['choice_start']]} " if "choice_start" in columns else ""
-        choices = [f"{start}{row[name]}" for key, name in columns.items() if key.removeprefix("choice").isdigit()]
-        return {"text": str(row[columns["text"]]), "choices": choices}
-    text = next(
-        (name for name in ("text", "sentence", "sentence1") if name in names), names[0] if len(names) == 1 else None
-    )
-    if text is None:
-        raise UserError(f"`{path}` has no column `text`.", f"Rename one of its columns: {', '.join(names)}.")
-    pair = next((name for name in ("text_pair", "sentence2") if name in names), None)
-    return {"text": str(row[text]), **({"text_pair": str(row[pair])} if pair else {})}
+def _run_of(config: PredictConfig, table: Rows) -> RunFolder | None:
+    """The run, named or the newest, that was fine-tuned on the column of text that this table has."""
+    if config.model:
+        folder = Path(resolve_model(config.model)).parent
+        runs = [RunFolder(folder)] if (folder / "config.yaml").exists() else []
+    else:
+        runs = find_runs("finetune", finished=True)
+    return next((run for run in runs if run.config.get("text") in table.names), None)
+
+
+def _table_rows(table: Rows, saved: Record) -> Iterator[Record]:
+    """The columns of a table that are the input: those of the run, or by their names."""
+    names = table.names
+    text = saved.get("text") or named(TEXT_NAMES, names) or (names[0] if len(names) == 1 else None)
+    pair = saved.get("text_pair") if saved else named(PAIR_NAMES, names)
+    choices = choice_columns(names, saved.get("text"))
+    if {"question", "context"} <= set(names) and not saved:
+        columns = {"question": "question", "context": "context"}
+    elif choices:
+        columns = choices
+    elif text:
+        columns = {"text": text, **({"text_pair": pair} if pair else {})}
+    else:
+        raise UserError(f"`{table.path}` has no column `text`.", f"Rename one of its columns: {', '.join(names)}.")
+    cells: dict[str, list[Any]] = {key: table.column(name) for key, name in columns.items()}
+    first, *_ = columns
+    logger.info("%s: %s", table.path, ", ".join(f"{key} = `{name}`" for key, name in columns.items()))
+    empty = [row for row, text in enumerate(cells[first]) if not text.strip()]
+    if empty:
+        logger.info(
+            "%s: %s rows have no %s; the first is %s", table.path, f"{len(empty):,}", first, table.place(empty[0])
+        )
+    if choices:
+        examples = text_examples(cells, str(table.path))
+        cells = {"text": examples.texts, "choices": examples.choices or []}
+    yield from (dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
 
 
 def _model(config: PredictConfig, wanted: str) -> str:

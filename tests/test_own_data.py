@@ -388,6 +388,10 @@ def test_a_folder_is_learnt_and_its_test_split_scored(
     assert evaluate(str(tmp_path), model=str(run)).metrics["accuracy"] == accuracy
     test = evaluate(str(tmp_path), model=str(run), split="test")
     assert (test.split, test.examples) == ("test", 10)
+    records = predict(file=str(tmp_path / "test.csv"), model=str(run)).records
+    expected = predict(file=write(str(tmp_path / "bodies.csv"), "body\nslowly under mat\n"), model=str(run)).records
+    assert {"label": "down"}.items() <= expected[0].items()
+    assert len(records) == 10
     other = write(str(tmp_path / "other.csv"), 'body,way\n"one\ntwo",up\nthree,left\n')
     with pytest.raises(UserError, match=r"other.csv` line 4 has the label `left`, which the task has not"):
         evaluate(other, model=str(run))
@@ -427,3 +431,16 @@ def test_questions_in_squads_form_are_recognised_and_learnt(
     assert dev
     assert not train & dev
     assert predict(question="who", context="the cat sat", model=run.run).kind == "span"
+
+
+def test_a_table_is_predicted_by_the_columns_of_the_run(
+    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    rows = "".join(f"{number},the {word},{number % 2}\n" for number, word in enumerate(WORDS))
+    Path("comments.csv").write_text("text,remark,kind\n" + rows)
+    finetune("comments.csv", text="remark", label="kind", epochs=1)
+    table = write(str(tmp_path / "new.jsonl.gz"), gzip.compress(b'{"remark": "the cat"}\n{"remark": null}\n'))
+    predictions = predict(file=table)
+    assert predictions.model == "runs/comments/model"
+    assert predictions.records[0] == predict("the cat", model="runs/comments").records[0]
+    assert f"1 rows have no text; the first is `{table}` line 2" in said.text
