@@ -40,7 +40,9 @@ MODEL_CLASSES: dict[str, Any] = {
     "tag": AutoModelForTokenClassification,
     "span": AutoModelForQuestionAnswering,
 }
-PROBLEM_TYPES = {"regress": "regression", "multilabel": "multi_label_classification"}  # as config.json spells them
+PROBLEM_TYPES = {  # as config.json spells them
+    "classify": "single_label_classification", "regress": "regression", "multilabel": "multi_label_classification",
+}  # fmt: skip
 KIND_OF_ARCHITECTURE = {
     "SequenceClassification": "classify", "MultipleChoice": "choose", "TokenClassification": "tag",
     "QuestionAnswering": "span", "PreTraining": "fill", "MaskedLM": "fill",
@@ -89,14 +91,15 @@ def initialize(model: nn.Module, names: set[str]) -> None:
 def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
     """Load a model for a kind of task from a folder or the Hub; weights that are missing are drawn by `seed`.
 
-    Without a kind it has the head that it was saved with.
+    With `labels` to learn, a head that was saved for others is left out and made new, whatever its shape. Without a
+    kind the model has the head that it was saved with.
 
     Raises:
         UserError: if there is no such model, or it cannot be opened.
     """
-    _check_labels(kind, source, labels)
     torch.manual_seed(seed)
     try:
+        others = labels is not None and _has_other_head(kind, source, labels)
         model_class = MODEL_CLASSES[kind] if kind else _saved_class(source)
         model, info = model_class.from_pretrained(
             source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32,
@@ -107,15 +110,17 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
         raise UserError(
             f"The model `{source}` cannot be opened: {first}", "Give --from or --model a run, a folder or a Hub name."
         ) from None
-    other_shape = {name for name, *_ in info["mismatched_keys"]}  # of a head for something else, which is made new
-    if any(name.startswith(model.base_model_prefix) for name in other_shape):
+    missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
+    inner = f"{model.base_model_prefix}."
+    if any(name.startswith(inner) for name in other_shape):
         raise UserError(
             f"The weights of `{source}` are not of the sizes in its config.json: {_modules(other_shape)}.",
             "Take both from the same model.",
         )
-    missing = set(info["missing_keys"]) | other_shape
-    initialize(model, missing)
-    logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"])))
+    head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
+    replaced = head - missing if others else other_shape
+    initialize(model, missing | replaced)
+    logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     return with_trained_padding(cast(PreTrainedModel, model))
 
 
@@ -140,22 +145,18 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _check_labels(kind: str | None, source: str, labels: dict[str, Any] | None) -> None:
-    """A checkpoint with a head for other labels would keep its head silently; ours says so instead."""
-    if kind not in ("classify", "regress") or labels is None or not (Path(source) / "config.json").exists():
-        return
-    config = AutoConfig.from_pretrained(source)
-    if "SequenceClassification" in (config.architectures or [""])[0] and config.num_labels != labels["num_labels"]:
-        raise UserError(
-            f"The model `{source}` has {config.num_labels} labels, the task {labels['num_labels']}.",
-            "Start from the pre-trained run instead: --from RUN",
-        )
+def _has_other_head(kind: str | None, source: str, labels: dict[str, Any]) -> bool:
+    """Whether the saved head gives answers of another kind, or other labels than these."""
+    saved = AutoConfig.from_pretrained(source)
+    return kind_of(saved) != kind or saved.id2label != labels.get("id2label", saved.id2label)
 
 
-def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str]) -> str:
-    new = f"; new: {_modules(missing)}" if missing else ""
-    left = f"; left out: {_modules(unexpected)}" if unexpected else ""
-    return f"loaded {source} ({model.num_parameters() / 1e6:.1f} M parameters){new}{left}"
+def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str], replaced: set[str]) -> str:
+    new = f"; new: {_modules(missing | replaced)}" if missing | replaced else ""
+    left_out = ((unexpected, ""), (replaced, " (of another task)"))
+    left = ", ".join(_modules(names) + whose for names, whose in left_out if names)
+    loaded = f"loaded {source} ({model.num_parameters() / 1e6:.1f} M parameters)"
+    return f"{loaded}{new}{f'; left out: {left}' if left else ''}"
 
 
 def _modules(names: set[str]) -> str:
