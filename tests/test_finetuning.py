@@ -8,8 +8,10 @@ import torch
 from conftest import write_reviews
 from test_training import weights
 
+from bertcli.config import FinetuneConfig, read_recipe, recipe_names
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
+from bertcli.tasks import TASKS, get_task
 
 FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 
@@ -17,6 +19,23 @@ FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 @pytest.fixture
 def reviews(at_home: Path, tmp_path: Path) -> str:
     return str(write_reviews(tmp_path / "reviews.csv"))
+
+
+def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> None:
+    glue, squad = (32, 2e-5, 3, 128), (32, 5e-5, 3, 384)  # section 4.1, with the rate of the original README; 4.2
+    expected = {"squad": squad, "squad_v2": (48, 5e-5, 2, 384), "swag": (16, 2e-5, 3, 128)}  # 4.3, 4.4
+    for name, task in TASKS.items():
+        if name.startswith("glue/") and not task.learnt_as:
+            expected[name] = glue
+    names = ("batch_size", "learning_rate", "epochs", "max_seq_length")
+    for name, values in expected.items():
+        assert tuple(getattr(TASKS[name], key) for key in names) == values, name
+    recipes = [read_recipe(name) for name in recipe_names() if not name.startswith("pretrain/")]
+    assert len(recipes) > 8
+    for recipe in recipes:
+        task = get_task(recipe["task"])
+        assert {key: getattr(task, key) for key in names} == {key: recipe[key] for key in names}, task.name
+    assert FinetuneConfig().warmup_proportion == 0.1
 
 
 @pytest.fixture(scope="module")
