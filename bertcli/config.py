@@ -183,6 +183,9 @@ class FinetuneConfig(TrainingConfig):
     )
     max_query_length: int = option(64, "Span tasks: longest question, in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    class_weights: Literal["balanced"] | None = option(
+        None, "balanced: in the loss of a classification, rare labels weigh as much as frequent ones."
+    )
     optimizer: Optimizer = option("adamw", "adamw: with bias correction; bert: the original's, without.")
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.span_features import WindowRules
+from bertcli.data.text_features import TextFeatures, balanced_weights
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.models.heads import Objective
@@ -28,7 +29,7 @@ from bertcli.scoring import Record, Scorer, score
 from bertcli.tasks.task import Task
 from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens, resolve_precision
 from bertcli.training.launch import is_launched, launch
-from bertcli.training.loop import Plan, Training
+from bertcli.training.loop import History, Plan, Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 from bertcli.training.start import begin, enter
@@ -94,6 +95,11 @@ def _prepare(config: FinetuneConfig) -> _Setup:
         )
     if task.warning:
         logger.info("note on %s: %s", task.name, task.warning)
+    if config.class_weights and task.kind != "classify":
+        raise UserError(
+            f"--class-weights {config.class_weights} is for classification; {task.name} is of the kind `{task.kind}`.",
+            "Leave --class-weights out.",
+        )
     start = _start(config)
     tokenizer = load_tokenizer(config.tokenizer or (newest_vocabulary() if start == "scratch" else start))
     rules = WindowRules(
@@ -106,6 +112,9 @@ def _prepare(config: FinetuneConfig) -> _Setup:
     check_vocabulary(model, tokenizer, start)
     check_length(model, rules.max_seq_length)
     encoded = encode_split(task, train, tokenizer, rules, training=True)
+    if config.class_weights and isinstance(encoded.features, TextFeatures) and encoded.features.labels is not None:
+        weights = balanced_weights(encoded.features.labels, len(task.labels))
+        encoded = replace(encoded, features=replace(encoded.features, class_weights=weights))
     return _Setup(
         config,
         source,
@@ -190,12 +199,23 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
         "%s from %s, %.1f M parameters on %s", setup.task.name, setup.start, setup.model.num_parameters() / 1e6,
         describe_device(accelerator, setup.config.precision),
     )  # fmt: skip
-    if setup.task.kind == "classify" and setup.train.texts is not None:
-        spelled = dict(zip(setup.task.file_labels, setup.task.labels, strict=False))
-        counts = Counter(spelled.get(label, label) for label in setup.train.texts.labels or []).most_common()
-        shown = ", ".join(f"{name} {count}" for name, count in counts[:6])
-        logger.info("labels: %s%s", shown, f" and {len(counts) - 6} more" if len(counts) > 6 else "")
+    counts = _label_counts(setup)
+    if counts:
+        more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
+        logger.info("labels: %s%s", ", ".join(counts[:6]), more)
     logger.info("%s", plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))
+
+
+def _label_counts(setup: _Setup) -> list[str]:
+    """How many training examples each label has, the most frequent first, and what they weigh."""
+    features = setup.train.features
+    if setup.task.kind != "classify" or not isinstance(features, TextFeatures) or features.labels is None:
+        return []
+    weights = features.class_weights
+    return [
+        f"{setup.task.labels[label]} {count:,}" + ("" if weights is None else f" (weight {weights[label]:.3g})")
+        for label, count in Counter(features.labels.tolist()).most_common()
+    ]
 
 
 def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
@@ -230,11 +250,19 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         [round(loss, 4) for loss in history.losses], history.best["metrics"] if history.best else {}, config.seed, "dev",
     )  # fmt: skip
     if accelerator.is_main_process:
-        note = f"Scores are of the best checkpoint on dev, step {history.best['step']:,} of {history.steps:,}."
-        write_reports(folder, result, [note, *([task.warning] if task.warning else [])])
+        write_reports(folder, result, _notes(setup, history))
         folder.unlock()
     accelerator.end_training()
     return result
+
+
+def _notes(setup: _Setup, history: History) -> list[str]:
+    """What the card says below the scores."""
+    notes = [f"Scores are of the best checkpoint on dev, step {history.best['step']:,} of {history.steps:,}."]
+    counts = _label_counts(setup)
+    if counts:
+        notes.append(f"Training examples of each label: {', '.join(counts)}.")
+    return [*notes, *([setup.task.warning] if setup.task.warning else [])]
 
 
 def _resolved(setup: _Setup, plan: Plan) -> dict[str, Any]:

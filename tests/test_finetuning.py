@@ -1,16 +1,26 @@
 """Fine-tuning as people do it: early stopping, several seeds, a grid, another task's model, weighted classes."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from conftest import write_reviews
 from test_training import weights
 
 from bertcli.config import FinetuneConfig, read_recipe, recipe_names
+from bertcli.data.batches import longest_first
+from bertcli.data.prepared import encode_split, find_source, read_split
+from bertcli.data.span_features import WindowRules
+from bertcli.data.text_features import balanced_weights
+from bertcli.data.tokenization import load_tokenizer
+from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
+from bertcli.models.heads import Objective
+from bertcli.models.loading import load_model
 from bertcli.tasks import TASKS, get_task
 
 FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
@@ -19,6 +29,49 @@ FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 @pytest.fixture
 def reviews(at_home: Path, tmp_path: Path) -> str:
     return str(write_reviews(tmp_path / "reviews.csv"))
+
+
+def test_balanced_weights_are_those_of_scikit_learn() -> None:
+    from sklearn.utils.class_weight import compute_class_weight
+
+    labels = np.array([0, 2, 2, 2, 2, 0, 2])
+    expected = compute_class_weight("balanced", classes=np.array([0, 2]), y=labels)
+    assert balanced_weights(labels, 4) == pytest.approx([expected[0], 0, expected[1], 0])
+
+
+def test_weighted_classes_give_torchs_weighted_mean_however_the_batch_is_cut(reviews: str) -> None:
+    tokenizer = load_tokenizer("runs/pretrain-tiny/model")
+    source = find_source(reviews, None, {})
+    encoded = encode_split(source.task, read_split(source, "train"), tokenizer, WindowRules(128, 128, 0)).features
+    class_weights = np.array([0.25, 3], dtype=np.float32)
+    features = replace(encoded, class_weights=class_weights)
+    labels = {"num_labels": 2, "id2label": {0: "bad", 1: "good"}}
+    objective = Objective(load_model("classify", "runs/pretrain-tiny/model", labels), "classify").eval()
+    rows = longest_first(np.arange(40), features.lengths)
+    parts = [features.pack(part, 0) for part in (rows[:7], rows[7:8], rows[8:])]
+    total = sum(batch.counts["loss"] for batch in parts)
+    ours = sum(objective(batch)["loss"] for batch in parts) / total
+    whole = encoded.pack(rows, 0)
+    logits = objective.outputs(whole)["logits"]
+    theirs = torch.nn.functional.cross_entropy(logits, whole.labels["labels"], torch.from_numpy(class_weights))
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
+
+
+def test_weighted_classes_are_learnt_and_stand_in_the_card(
+    reviews: str, at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = Path(reviews).read_text().splitlines()
+    rare = [row for row in rows if row.endswith(",bad")][:10]
+    Path(reviews).write_text("\n".join([rows[0], *(row for row in rows if row.endswith(",good")), *rare]) + "\n")
+    plain = finetune(reviews, **FAST, out=str(tmp_path / "plain"))
+    weighted = finetune(reviews, **FAST, class_weights="balanced", out=str(tmp_path / "weighted"))
+    assert plain.losses != weighted.losses
+    card = (tmp_path / "weighted" / "README.md").read_text()
+    good = sum(row.endswith(",good") for row in rows)
+    trained = {"good": good - round(good / 10), "bad": 9}
+    for label, count in trained.items():
+        assert f"{label} {count} (weight {sum(trained.values()) / (2 * count):.3g})" in card
+        assert f"{label} {count}" in (tmp_path / "plain" / "README.md").read_text()
 
 
 def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> None:
@@ -36,6 +89,13 @@ def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> 
         task = get_task(recipe["task"])
         assert {key: getattr(task, key) for key in names} == {key: recipe[key] for key in names}, task.name
     assert FinetuneConfig().warmup_proportion == 0.1
+
+
+def test_weights_are_only_for_classes(at_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "values.csv").write_text("text,score\n" + "the cat,0.5\nthe dog,1.5\n" * 20)
+    with pytest.raises(UserError, match="is for classification"):
+        finetune(str(tmp_path / "values.csv"), class_weights="balanced", out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.fixture(scope="module")

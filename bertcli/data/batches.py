@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Protocol
@@ -27,7 +27,7 @@ class PackedBatch:
     lengths: tuple[int, ...]  # N, descending
     rows: NDArray[np.int64]  # [outputs of the head] which row of the data each is of; mostly one a sequence, [N]
     labels: dict[str, Tensor] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)  # what each summed loss is divided by
+    counts: Mapping[str, float] = field(default_factory=dict)  # what each summed loss is divided by
 
     @property
     def first_tokens(self) -> Tensor:

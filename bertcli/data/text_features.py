@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class TextFeatures:
     token_type_ids: Ragged
     labels: Numbers | None
     truncated: int  # how many were longer and were cut
+    class_weights: NDArray[np.float32] | None = None  # [classes] what an example of each counts in the loss
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -41,7 +43,19 @@ class TextFeatures:
         ids, lengths = self.input_ids.take(rows)
         types, _ = self.token_type_ids.take(rows)
         labels = {} if self.labels is None else {"labels": torch.from_numpy(self.labels[rows])}
-        return replace(pack(ids, types, lengths, rows), labels=labels, counts={"loss": len(rows)})
+        count: float = len(rows)
+        if self.class_weights is not None:
+            labels["weights"] = torch.from_numpy(self.class_weights)[labels["labels"]]
+            count = float(labels["weights"].double().sum())
+        return replace(pack(ids, types, lengths, rows), labels=labels, counts={"loss": count})
+
+
+def balanced_weights(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
+    """The weight of each class: examples / (classes that occur × its count), as scikit-learn's `balanced`; 0 without any."""
+    counts = np.bincount(labels, minlength=classes)
+    weights = np.zeros(classes, dtype=np.float32)
+    weights[counts > 0] = len(labels) / (np.count_nonzero(counts) * counts[counts > 0])
+    return weights
 
 
 def encode_texts(

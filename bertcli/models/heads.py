@@ -88,8 +88,12 @@ def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
 
 
 def classification_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Summed cross entropy over sequences, examples with choices, or words."""
-    return {"loss": cross_entropy(outputs["logits"].float(), batch.labels["labels"], reduction="sum")}
+    """Summed cross entropy over sequences, examples with choices, or words; times the weight of the class where it has one.
+
+    The loop divides the sum by that of the weights over the whole global batch: torch's weighted mean of it.
+    """
+    losses = cross_entropy(outputs["logits"].float(), batch.labels["labels"], reduction="none")
+    return {"loss": (losses * batch.labels.get("weights", 1)).sum()}
 
 
 def regression_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:

@@ -185,16 +185,17 @@ class Training:
         self.optimizer.zero_grad()
         self.working_copy.refresh()
         self._pending.append(losses)
-        return totals["tokens"], totals["stop"] > 0
+        return int(totals["tokens"]), totals["stop"] > 0
 
-    def _global_counts(self, micro_batches: list[PackedBatch], asked: bool) -> dict[str, int]:
-        counts = {"tokens": 0, "stop": int(asked)}
+    def _global_counts(self, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
+        counts: dict[str, float] = {"tokens": 0, "stop": int(asked)}
         for batch in micro_batches:
             counts["tokens"] += len(batch.input_ids)
             for name, count in batch.counts.items():
                 counts[name] = counts.get(name, 0) + count
         if self.accelerator.num_processes > 1:
-            summed = self.accelerator.reduce(torch.tensor(list(counts.values()), device=self.accelerator.device))
+            values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.accelerator.device)
+            summed = self.accelerator.reduce(values)
             counts = dict(zip(counts, summed.tolist(), strict=True))
         return counts
 
