@@ -131,6 +131,9 @@ class TrainingConfig(Config):
         None, "Tokens in one forward pass; larger batches accumulate gradients.", minimum=1
     )
     save_steps: int = option(1000, "Steps between checkpoints.", minimum=1)
+    eval_steps: int | None = option(
+        None, "Steps between evaluations; default: fine-tuning, each epoch; pre-training, at the end.", minimum=1
+    )
     log_steps: int | None = option(None, "Steps between log lines; default: about fifty in a run.", minimum=1)
     track: str | None = option(None, "A tracker of Accelerate: tensorboard, wandb, ...")
 
@@ -151,7 +154,6 @@ class PretrainConfig(TrainingConfig):
         None, "Steps of warm-up; default: 10,000, at most a tenth of the steps.", minimum=0
     )
     optimizer: Optimizer = option("bert", "bert: the original's Adam, without bias correction; adamw: with.")
-    eval_steps: int | None = option(None, "Steps between evaluations; default: at the end.", minimum=1)
 
 
 @dataclass(kw_only=True)
@@ -185,6 +187,9 @@ class FinetuneConfig(TrainingConfig):
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     class_weights: Literal["balanced"] | None = option(
         None, "balanced: in the loss of a classification, rare labels weigh as much as frequent ones."
+    )
+    patience: int | None = option(
+        None, "Stop after this many evaluations without a better score; default: make all steps.", minimum=1
     )
     optimizer: Optimizer = option("adamw", "adamw: with bias correction; bert: the original's, without.")
 

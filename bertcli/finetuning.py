@@ -29,7 +29,7 @@ from bertcli.scoring import Record, Scorer, score
 from bertcli.tasks.task import Task
 from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens, resolve_precision
 from bertcli.training.launch import is_launched, launch
-from bertcli.training.loop import History, Plan, Training
+from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 from bertcli.training.start import begin, enter
@@ -184,7 +184,8 @@ def _plan(setup: _Setup) -> Plan:
         seed=config.seed,
         save_steps=config.save_steps,
         log_steps=config.log_steps or max(1, min(100, steps // 50)),
-        eval_steps=max(1, math.ceil(steps / max(1, round(epochs)))),
+        eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
+        patience=config.patience,
     )
 
 
@@ -245,20 +246,26 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         return metrics
 
     history = training.run(evaluate)
+    best = history.best
     result = TrainingResult(
         str(folder.path), str(folder.model), task.name, history.steps, history.tokens_per_second,
-        [round(loss, 4) for loss in history.losses], history.best["metrics"] if history.best else {}, config.seed, "dev",
+        [round(loss, 4) for loss in history.losses], best.get("metrics", {}), config.seed, "dev",
+        best.get("step", 0), history.steps < plan.steps,
     )  # fmt: skip
+    if result.stopped_early:
+        logger.info("stopped early, at step %s of %s: --patience %s ran out", result.steps, plan.steps, config.patience)
     if accelerator.is_main_process:
-        write_reports(folder, result, _notes(setup, history))
+        write_reports(folder, result, _notes(setup, result))
         folder.unlock()
     accelerator.end_training()
     return result
 
 
-def _notes(setup: _Setup, history: History) -> list[str]:
+def _notes(setup: _Setup, result: TrainingResult) -> list[str]:
     """What the card says below the scores."""
-    notes = [f"Scores are of the best checkpoint on dev, step {history.best['step']:,} of {history.steps:,}."]
+    notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
+    if result.stopped_early:
+        notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
     counts = _label_counts(setup)
     if counts:
         notes.append(f"Training examples of each label: {', '.join(counts)}.")
@@ -279,12 +286,13 @@ def _resolved(setup: _Setup, plan: Plan) -> dict[str, Any]:
 
 
 def _keep_best(training: Training, setup: _Setup, metrics: dict[str, float], records: list[Record]) -> None:
-    """Save the model and its predictions if no earlier checkpoint scored as much."""
-    name = setup.task.metrics[0]
-    best = training.history.best
-    if best and metrics[name] <= best["metrics"][name]:
+    """Save the model and its predictions if no earlier checkpoint scored as much; count how long none was better."""
+    name, history = setup.task.metrics[0], training.history
+    if history.best and metrics[name] <= history.best["metrics"][name]:
+        history.evaluations_since_best += 1
         return
-    training.history.best = {"step": training.history.steps, "metrics": metrics}
+    history.best = {"step": history.steps, "metrics": metrics}
+    history.evaluations_since_best = 0
     part = training.folder.path / ".model.part"
     save_model(training.model.model, setup.tokenizer, part)
     training.folder.replace_model(part)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import write_reviews
-from test_training import weights
+from test_training import assert_same_bits, weights
 
 from bertcli.config import FinetuneConfig, read_recipe, recipe_names
 from bertcli.data.batches import longest_first
@@ -16,12 +16,15 @@ from bertcli.data.prepared import encode_split, find_source, read_split
 from bertcli.data.span_features import WindowRules
 from bertcli.data.text_features import balanced_weights
 from bertcli.data.tokenization import load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import Interrupted, UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.tasks import TASKS, get_task
+from bertcli.training.loop import Training
+from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder
 
 FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 
@@ -29,6 +32,76 @@ FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 @pytest.fixture
 def reviews(at_home: Path, tmp_path: Path) -> str:
     return str(write_reviews(tmp_path / "reviews.csv"))
+
+
+def stop_at_call(patch: pytest.MonkeyPatch, call: int, kill: bool = False) -> None:
+    """Ask the loop to stop as Ctrl-C does, or end it at once, at a step counted over all runs."""
+    step, calls = Training._step, []
+
+    def watched(self, number, micro_batches, asked):
+        calls.append(number)
+        if kill and len(calls) == call:
+            raise KeyboardInterrupt
+        return step(self, number, micro_batches, asked or len(calls) == call)
+
+    patch.setattr(Training, "_step", watched)
+
+
+def measured(run: str) -> list[dict]:
+    return [line for line in RunFolder(Path(run)).metrics() if "metrics" in line]
+
+
+def test_patience_stops_a_run_that_gets_no_better_and_says_so(
+    reviews: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="bertcli")
+    options = {**FAST, "epochs": 4.0, "learning_rate": 0.0, "eval_steps": 2, "patience": 3}  # it cannot get better
+    run = finetune(reviews, **options, out=str(tmp_path / "run"))
+    assert [line["step"] for line in measured(run.run)] == [2, 4, 6, 8]
+    assert (run.steps, run.best_step, run.stopped_early) == (8, 2, True)
+    assert "stopped early, at step 8 of 27" in caplog.text
+    assert "Stopped early" in (tmp_path / "run" / "README.md").read_text()
+    with pytest.raises(UserError, match=r"is finished(.|\n)*--patience 6"):
+        finetune(resume=True, task="", out=run.run)
+    assert TrainingResult.read(tmp_path / "run").steps == 8
+    assert finetune(resume=True, task="", out=run.run, patience=4).steps == 10
+    whole = finetune(reviews, epochs=1, out=str(tmp_path / "whole"))
+    with pytest.raises(UserError, match=r"is finished(.|\n)*--epochs 2\.0"):
+        finetune(resume=True, task="", out=whole.run)
+    assert finetune(resume=True, task="", out=whole.run, epochs=2).steps == 2 * whole.steps
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
+def test_patience_counts_on_after_a_resume(
+    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool
+) -> None:
+    options = {**FAST, "epochs": 12.0, "eval_steps": 3, "patience": 3, "save_steps": 2}
+    whole = finetune(reviews, **options, out=str(tmp_path / "whole"))
+    assert whole.stopped_early
+    assert whole.steps == whole.best_step + 9
+    with monkeypatch.context() as patch:
+        stop_at_call(patch, whole.best_step + 5, kill)  # after one evaluation that brought nothing
+        with pytest.raises((Interrupted, KeyboardInterrupt)):
+            finetune(reviews, **options, out=str(tmp_path / "cut"))
+    resumed = finetune(reviews, **options, out=str(tmp_path / "cut"), resume=True)
+    assert (resumed.steps, resumed.best_step, resumed.metrics) == (whole.steps, whole.best_step, whole.metrics)
+    assert_same_bits(whole.run, resumed.run)
+    assert (tmp_path / "cut" / "last" / f"step-{whole.steps}.safetensors").read_bytes() == (
+        tmp_path / "whole" / "last" / f"step-{whole.steps}.safetensors"
+    ).read_bytes()
+
+
+def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume(
+    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = finetune(reviews, **FAST, out=str(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        stop_at_call(patch, whole.steps)
+        with pytest.raises(Interrupted):
+            finetune(reviews, **FAST, out=str(tmp_path / "cut"))
+    assert not RunFolder(tmp_path / "cut").is_finished
+    resumed = finetune(task="", out=str(tmp_path / "cut"), resume=True)
+    assert (resumed.steps, resumed.metrics, resumed.losses) == (whole.steps, whole.metrics, whole.losses)
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import broadcast
 
 from bertcli.data.batches import PackedBatch, TrainingBatches
 from bertcli.data.keyed import derive
-from bertcli.errors import Interrupted, RunError, UserError
+from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.working_copy import WorkingCopy
@@ -46,6 +47,7 @@ class Plan:
     save_steps: int
     log_steps: int
     eval_steps: int
+    patience: int | None = None  # evaluations without improvement after which to stop
 
     def words(self, batch_size: int, rows: int) -> str:
         """The plan in a line, for the card."""
@@ -62,6 +64,7 @@ class History:
     losses: list[float] = field(default_factory=list)  # the mean of each log interval
     metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
     best: dict[str, Any] = field(default_factory=dict)
+    evaluations_since_best: int = 0
     timed_tokens: int = 0
     timed_seconds: float = 0.0
     steps: int = 0
@@ -108,24 +111,25 @@ class Training:
         remembered.pop("file")
         self.working_copy.refresh()
         self.history = History(steps=remembered.pop("step"), **remembered)
-        if self.history.steps >= self.plan.steps:
-            raise UserError(
-                f"The run in `{self.folder.path}` has made its {self.plan.steps:,} steps already.",
-                f"Make more: --resume --out {self.folder.path} --steps {2 * self.plan.steps}",
-            )
         logger.info("going on after step %s", f"{self.history.steps:,}")
         if self.accelerator.is_main_process:
             self.folder.forget_after(self.history.steps)
 
+    @property
+    def is_out_of_patience(self) -> bool:
+        """Whether the last evaluations have brought nothing better."""
+        return self.plan.patience is not None and self.history.evaluations_since_best >= self.plan.patience
+
     def run(self, evaluate: Evaluate | None = None) -> History:
-        """Train to the last step; `evaluate` is called every `eval_steps` steps and at the end.
+        """Train to the last step, or until patience runs out; `evaluate` is called every `eval_steps` steps and at the end.
 
         Raises:
             Interrupted: after Ctrl-C, the checkpoint saved.
             RunError: if the loss is no longer a number.
         """
         plan, history = self.plan, self.history
-        first = history.steps
+        first, stop = history.steps, False
+        last = first if self.is_out_of_patience else plan.steps
         with (
             Interruption() as interruption,
             ThreadPoolExecutor(1) as ahead,
@@ -133,7 +137,7 @@ class Training:
         ):
             progress.start_at(first)
             coming = ahead.submit(self.batches.of_step, first)
-            for step in range(first, plan.steps):
+            for step in range(first, last):
                 started = time.perf_counter()
                 micro_batches = coming.result()
                 if step + 1 < plan.steps:
@@ -149,10 +153,12 @@ class Training:
                 progress.advance(1, self._words(step))
                 if evaluate and (history.steps % plan.eval_steps == 0 or history.steps == plan.steps):
                     self._evaluate(evaluate)
-                if saves:
+                if saves or self.is_out_of_patience:
                     self._save()
-                if stop and history.steps < plan.steps:
-                    self._stop()
+                if stop or self.is_out_of_patience:
+                    break
+        if stop or interruption.asked:
+            self._stop()
         return history
 
     def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> tuple[int, bool]:
@@ -240,7 +246,8 @@ class Training:
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
             words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items())
             logger.info("step %s  %s", f"{self.history.steps:,}", words)
-        self.accelerator.wait_for_everyone()
+        waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
+        self.history.evaluations_since_best = int(broadcast(waited))  # the main process tells the others
 
     def _save(self) -> None:
         if self.accelerator.is_main_process:

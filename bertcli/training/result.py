@@ -21,6 +21,8 @@ class TrainingResult:
     metrics: dict[str, float]
     seed: int
     split: str = ""
+    best_step: int = 0  # the checkpoint that was kept, where there is a dev set
+    stopped_early: bool = False  # patience ran out
 
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it."""

@@ -11,6 +11,7 @@ from accelerate import Accelerator
 
 from bertcli.config import TrainingConfig, default_of, flag
 from bertcli.errors import UserError
+from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, new_run
 
 logger = logging.getLogger("bertcli")
@@ -19,7 +20,7 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 # What a resumed run may be told anew; everything else is as the run was begun, or it would not be the same run.
 CHANGEABLE = {
     "resume", "out", "dry_run", "processes", "steps", "epochs", "save_steps", "eval_steps", "log_steps", "track",
-    "data", "eval_data", "data_dir",
+    "data", "eval_data", "data_dir", "patience",
 }  # fmt: skip
 
 
@@ -27,7 +28,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     """Choose the folder of a run; for `--resume`, take the saved configuration.
 
     Raises:
-        UserError: if there is nothing to resume, or an option differs from the run's.
+        UserError: if there is nothing to resume, the run is finished, or an option differs from the run's.
     """
     if not config.resume:
         return config, RunFolder(Path(config.out)) if config.out else new_run(name)
@@ -36,6 +37,8 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
         raise UserError(f"There is no run in `{folder.path}`.", "Start it without --resume.")
     saved = {key: value for key, value in folder.config.items() if key in config.values()}
     resumed = config.from_values({**saved, "resume": True, "out": str(folder.path)})
+    ended_by = _ended_by(folder)
+    longer = False
     for declared in fields(config):
         given, begun = getattr(config, declared.name), getattr(resumed, declared.name)
         if given == default_of(declared) or given == begun:
@@ -46,8 +49,21 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
                 f"Leave {flag(declared)} out, or start a new run.",
             )
         resumed = replace(resumed, **{declared.name: given})
+        longer |= declared.name == ended_by and given > begun
+    if ended_by and not longer:
+        hint = f"Train it longer: bert {command} --resume --out {folder.path} --{ended_by} {2 * saved[ended_by]}"
+        raise UserError(f"The run in `{folder.path}` is finished.", hint)
     logger.info("resuming %s", folder.path)
     return resumed, folder
+
+
+def _ended_by(folder: RunFolder) -> str:
+    """The option that says how long a run is trained, if it is finished."""
+    if not folder.is_finished:
+        return ""
+    if TrainingResult.read(folder.path).stopped_early:
+        return "patience"
+    return "steps" if "steps" in folder.config else "epochs"
 
 
 def _newest_unfinished(command: str) -> RunFolder:
