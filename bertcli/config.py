@@ -185,6 +185,11 @@ class FinetuneConfig(TrainingConfig):
     )
     max_query_length: int = option(64, "Span tasks: longest question, in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    seeds: int = option(1, "Train with so many seeds, --seed the first; the best on dev is kept.", minimum=1)
+    grid: Literal["paper"] | None = option(
+        None,
+        "paper: try batch sizes 16, 32, rates 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs (those not given); keep the best on dev.",
+    )
     class_weights: Literal["balanced"] | None = option(
         None, "balanced: in the loss of a classification, rare labels weigh as much as frequent ones."
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from transformers import PreTrainedModel
 
 from bertcli.config import FinetuneConfig
@@ -33,6 +33,7 @@ from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 from bertcli.training.start import begin, enter
+from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
 logger = logging.getLogger("bertcli")
 
@@ -59,7 +60,8 @@ class _Setup:
 def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     """Fine-tune a model on a task or on the user's own file and write a run folder.
 
-    The best checkpoint on the dev set, by the task's first metric, is kept in `model/`.
+    The best checkpoint on the dev set, by the task's first metric, is kept in `model/`; with `seeds` or a `grid`, that
+    of the best run, and each run has a folder of its own within. All of them see the same examples, drawn by `seed`.
 
     Raises:
         UserError: if there is no model to start from or no data, or something does not fit.
@@ -69,15 +71,41 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     config, folder = begin("finetune", asked, _run_name(asked.task))
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert finetune glue/sst2; `bert tasks` lists them.")
+    settings = settings_of(config)
     setup = _prepare(config)
     if config.processes > 1 and not is_launched() and not config.dry_run:
         return launch("finetune", config, folder.path)
+    result = _sweep(setup, settings, folder) if settings else _run(setup, folder)
+    PartialState().destroy_process_group()
+    return result
+
+
+def _run(setup: _Setup, folder: RunFolder) -> TrainingResult:
+    config = setup.config
     accelerator = make_accelerator(config.precision, config.track, folder.path)
     plan = _plan(setup)
     _show_card(setup, plan, accelerator)
     if config.dry_run:
         return TrainingResult("", "", setup.task.name, 0, 0.0, [], {}, plan.seed)
     return _train(setup, plan, accelerator, folder)
+
+
+def _sweep(setup: _Setup, settings: list[Setting], folder: RunFolder) -> TrainingResult:
+    """Train a run for each setting, on the same examples."""
+    config, metric = setup.config, setup.task.metrics[0]
+    logger.info("%d runs, the best by dev %s is kept: %s", len(settings), metric, ", ".join(map(name_of, settings)))
+    if config.dry_run:
+        return _run(replace(setup, config=replace(config, **settings[0])), folder)
+    accelerator = make_accelerator(config.precision, None, folder.path)
+    enter(folder, "finetune", config, _resolved(setup), accelerator)
+
+    def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
+        accelerator.free_memory()  # of the run before
+        return _run(replace(setup, config=own, model=_model(setup.start, own, setup.task, setup.tokenizer)), part)
+
+    result = run_sweep(config, folder, settings, metric, accelerator, train)
+    _finish(setup, result, folder, accelerator)
+    return result
 
 
 def _run_name(task: str) -> str:
@@ -226,7 +254,11 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         setup.train.features, config.batch_size or task.batch_size, config.seed,
         micro_batch_tokens(config.micro_batch_tokens), accelerator.process_index, accelerator.num_processes,
     )  # fmt: skip
-    enter(folder, "finetune", config, _resolved(setup, plan), accelerator)
+    trained_as = {
+        "batch_size": batches.batch_size, "learning_rate": plan.learning_rate,
+        "epochs": config.epochs if config.epochs is not None else task.epochs,
+    }  # fmt: skip
+    enter(folder, "finetune", config, {**_resolved(setup), **trained_as}, accelerator)
     objective = Objective(setup.model, task.kind)
     training = Training(objective, batches, plan, folder, accelerator, config.precision)
     if config.resume:
@@ -250,38 +282,47 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     result = TrainingResult(
         str(folder.path), str(folder.model), task.name, history.steps, history.tokens_per_second,
         [round(loss, 4) for loss in history.losses], best.get("metrics", {}), config.seed, "dev",
-        best.get("step", 0), history.steps < plan.steps,
+        best.get("step", 0), history.steps < plan.steps, best.get("collapsed", False),
     )  # fmt: skip
     if result.stopped_early:
         logger.info("stopped early, at step %s of %s: --patience %s ran out", result.steps, plan.steps, config.patience)
+    _finish(setup, result, folder, accelerator)
+    return result
+
+
+def _finish(setup: _Setup, result: TrainingResult, folder: RunFolder, accelerator: Accelerator) -> None:
     if accelerator.is_main_process:
         write_reports(folder, result, _notes(setup, result))
         folder.unlock()
-    accelerator.end_training()
-    return result
+    for tracker in accelerator.trackers:
+        tracker.finish()
 
 
 def _notes(setup: _Setup, result: TrainingResult) -> list[str]:
     """What the card says below the scores."""
     notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
+    if result.runs:
+        notes.append(
+            f"It is the best of {len(result.runs)} runs by dev {setup.task.metrics[0]}; each has a folder here."
+        )
     if result.stopped_early:
         notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
+    if result.collapsed:
+        notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
     counts = _label_counts(setup)
     if counts:
         notes.append(f"Training examples of each label: {', '.join(counts)}.")
     return [*notes, *([setup.task.warning] if setup.task.warning else [])]
 
 
-def _resolved(setup: _Setup, plan: Plan) -> dict[str, Any]:
-    """What was filled in, for config.yaml."""
-    config, task = setup.config, setup.task
+def _resolved(setup: _Setup) -> dict[str, Any]:
+    """What was filled in of task, data and start, for config.yaml."""
+    task = setup.task
     found = {key: str(value) for key, value in task.files.columns.items()} if setup.source.own_file else {}
     return {
         "task": task.name, "from": setup.start, "tokenizer": setup.tokenizer.source, "data_dir": setup.source.data_dir, **found, "kind": task.kind,
         **({"with_impossible": task.with_impossible} if task.kind == "span" else {}),
-        "batch_size": config.batch_size or task.batch_size, "learning_rate": plan.learning_rate,
-        "epochs": config.epochs if config.epochs is not None else task.epochs, "max_seq_length": setup.rules.max_seq_length,
-        "best_by": task.metrics[0],
+        "max_seq_length": setup.rules.max_seq_length, "best_by": task.metrics[0],
     }  # fmt: skip
 
 
@@ -291,12 +332,18 @@ def _keep_best(training: Training, setup: _Setup, metrics: dict[str, float], rec
     if history.best and metrics[name] <= history.best["metrics"][name]:
         history.evaluations_since_best += 1
         return
-    history.best = {"step": history.steps, "metrics": metrics}
+    history.best = {"step": history.steps, "metrics": metrics, "collapsed": _is_collapsed(records)}
     history.evaluations_since_best = 0
     part = training.folder.path / ".model.part"
     save_model(training.model.model, setup.tokenizer, part)
     training.folder.replace_model(part)
     write_predictions(training.folder, setup.task, records)
+
+
+def _is_collapsed(records: list[Record]) -> bool:
+    """Whether every example gets the same label, value or choice, as from a model that has learnt nothing."""
+    given = [record[key] for record in records for key in ("label", "value", "choice") if key in record]
+    return len(given) > 1 and len(set(given)) == 1
 
 
 def write_predictions(folder: RunFolder, task: Task, records: list[Record]) -> None:

@@ -95,6 +95,12 @@ def bad_files(workspace: Path) -> Path:
             "beyond the model's 512 positions",
             "512 or less",
         ),
+        ("finetune good.csv --grid papre", "`papre`", "`paper`"),
+        (
+            "finetune good.csv --grid paper --batch-size 8 --learning-rate 1e-4 --epochs 1",
+            "nothing to try",
+            "Leave out the recipe",
+        ),
         ("finetune good.csv --kind sort", "`sort`", "span"),
         ("evaluate", "Which task?", "bert evaluate glue/sst2"),
         ("evaluate glue/sst2", "no finished run of glue/sst2", "bert finetune glue/sst2"),

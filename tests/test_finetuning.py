@@ -20,11 +20,12 @@ from bertcli.errors import Interrupted, UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.models.heads import Objective
-from bertcli.models.loading import load_model
+from bertcli.models.loading import load_model, save_model
 from bertcli.tasks import TASKS, get_task
 from bertcli.training.loop import Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+from bertcli.training.sweep import name_of, settings_of
 
 FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 
@@ -104,6 +105,118 @@ def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume(
     assert (resumed.steps, resumed.metrics, resumed.losses) == (whole.steps, whole.metrics, whole.losses)
 
 
+@pytest.fixture(scope="module")
+def three_seeds(home: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
+    folder = tmp_path_factory.mktemp("seeds")
+    file = write_reviews(folder / "reviews.csv")
+    model = str(home / "runs" / "pretrain-tiny")
+    return finetune(str(file), **FAST, from_=model, seed=3, seeds=3, out=str(folder / "run"))
+
+
+def test_seeds_give_median_spread_and_the_best_model(three_seeds: TrainingResult) -> None:
+    run = Path(three_seeds.run)
+    assert [part["setting"]["seed"] for part in three_seeds.runs] == [3, 4, 5]
+    scores = [part["metrics"]["accuracy"] for part in three_seeds.runs]
+    best = next(part for part in three_seeds.runs if part["best"])
+    assert three_seeds.metrics == best["metrics"]
+    assert three_seeds.seed == best["setting"]["seed"]
+    assert_same_bits(run, best["run"])
+    row = next(row for row in three_seeds.spread if row["metric"] == "accuracy")
+    assert (row["median"], row["minimum"], row["maximum"]) == pytest.approx(
+        (np.median(scores), min(scores), max(scores))
+    )
+    assert row["standard_deviation"] == pytest.approx(np.std(scores, ddof=1), abs=1e-5)
+    card = (run / "README.md").read_text()
+    assert "standard deviation" in card
+    assert "| 4 |" in card
+    assert three_seeds == TrainingResult.read(run)
+    assert evaluate(RunFolder(run).config["text"] and str(run.parent / "reviews.csv"), model=str(run)).examples == 120
+    for part in three_seeds.runs:
+        assert (Path(part["run"]) / "model").exists()
+        assert not (Path(part["run"]) / "last").exists()
+
+
+def test_seeds_differ_in_weights_but_see_the_same_examples(three_seeds: TrainingResult) -> None:
+    one, other = (weights(part["run"])["classifier.weight"] for part in three_seeds.runs[:2])
+    assert not torch.equal(one, other)
+    lengths = {len((Path(part["run"]) / "predictions.jsonl").read_text().splitlines()) for part in three_seeds.runs}
+    assert lengths == {12}
+
+
+@pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
+def test_a_sweep_resumes_within_the_run_that_was_stopped(
+    three_seeds: TrainingResult, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool
+) -> None:
+    file = str(Path(three_seeds.run).parent / "reviews.csv")
+    out, each = str(tmp_path / "cut"), int(three_seeds.steps)
+    options = {**FAST, "from_": str(home / "runs" / "pretrain-tiny"), "seed": 3, "seeds": 3, "save_steps": 2}
+    with monkeypatch.context() as patch:
+        stop_at_call(patch, each + each // 2, kill)
+        with pytest.raises(Interrupted, match="seed-4") as stopped:
+            finetune(file, **options, out=out)
+    assert stopped.value.hint.endswith(f"--resume --out {out}")
+    del stopped
+    first = (Path(out) / "seed-3" / "result.json").stat().st_mtime_ns
+    with pytest.raises(UserError, match="is a part of the run"):
+        finetune(task="", resume=True, out=f"{out}/seed-4")
+    resumed = finetune(task="", resume=True, out=out)
+    assert (Path(out) / "seed-3" / "result.json").stat().st_mtime_ns == first
+    for whole, part in zip(three_seeds.runs, resumed.runs, strict=True):
+        assert_same_bits(whole["run"], part["run"])
+    assert_same_bits(three_seeds.run, resumed.run)
+    assert resumed.spread == three_seeds.spread
+    with pytest.raises(UserError, match=r"is finished\.\nStart a new one"):
+        finetune(task="", resume=True, out=out)
+    with pytest.raises(UserError, match=r"--epochs is 9\.0"):
+        finetune(task="", resume=True, out=out, epochs=9)
+
+
+def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Path) -> None:
+    run = finetune(reviews, epochs=1, batch_size=16, learning_rate=0.0, seeds=2, out=str(tmp_path / "run"))
+    assert [part["collapsed"] for part in run.runs] == [True, True]
+    assert run.spread[0]["collapsed"] == 2
+    assert run.collapsed
+    assert "**Collapsed**" in (tmp_path / "run" / "README.md").read_text()
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["runs"][0]["collapsed"]
+
+
+def test_the_papers_grid_is_all_of_its_settings_but_what_is_given() -> None:
+    settings = settings_of(FinetuneConfig(grid="paper"))
+    assert len(settings) == 18
+    assert settings[0] == {"batch_size": 16, "learning_rate": 5e-5, "epochs": 2}
+    assert settings[-1] == {"batch_size": 32, "learning_rate": 2e-5, "epochs": 4}
+    with_seeds = settings_of(FinetuneConfig(grid="paper", seeds=2, seed=7, epochs=3))
+    assert len(with_seeds) == 12
+    assert with_seeds[1] == {"batch_size": 16, "learning_rate": 5e-5, "seed": 8}
+    assert settings_of(FinetuneConfig()) == []
+    assert name_of(settings[0]) == "batch-size-16-learning-rate-5e-05-epochs-2"
+    large = settings_of(FinetuneConfig(seed=12345678, seeds=2))
+    assert [name_of(setting) for setting in large] == ["seed-12345678", "seed-12345679"]
+    with pytest.raises(UserError, match="nothing to try"):
+        settings_of(FinetuneConfig(grid="paper", **FAST))
+
+
+def test_a_grid_keeps_the_best_on_dev_and_its_spread_by_setting(reviews: str, tmp_path: Path) -> None:
+    options = {"batch_size": 16, "learning_rate": 1e-3, "limit": 32}
+    run = finetune(reviews, grid="paper", seeds=2, **options, out=str(tmp_path / "run"))
+    assert len(run.runs) == 6
+    assert {row["setting"]["epochs"] for row in run.spread} == {2, 3, 4}
+    best = next(part for part in run.runs if part["best"])
+    assert best["metrics"]["accuracy"] == max(part["metrics"]["accuracy"] for part in run.runs)
+    assert_same_bits(run.run, best["run"])
+    assert (tmp_path / "run" / "epochs-4-seed-1" / "model").exists()
+    assert RunFolder(tmp_path / "run").config["epochs"] is None
+
+
+def test_a_dry_run_of_a_sweep_names_its_runs_and_writes_nothing(
+    reviews: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="bertcli")
+    finetune(reviews, seeds=2, dry_run=True, out=str(tmp_path / "run"))
+    assert "seed-0, seed-1" in caplog.text
+    assert not (tmp_path / "run").exists()
+
+
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
     from sklearn.utils.class_weight import compute_class_weight
 
@@ -162,6 +275,28 @@ def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> 
         task = get_task(recipe["task"])
         assert {key: getattr(task, key) for key in names} == {key: recipe[key] for key in names}, task.name
     assert FinetuneConfig().warmup_proportion == 0.1
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_sweep_of_one(reviews: str, tmp_path: Path) -> None:
+    model = load_model(None, "runs/pretrain-tiny/model")
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
+    save_model(model, load_tokenizer("runs/pretrain-tiny/model"), tmp_path / "start")
+    options = {"epochs": 8.0, "batch_size": 16, "learning_rate": 1e-3, "eval_steps": 4, "patience": 2, "seeds": 2}
+    options |= {
+        "class_weights": "balanced",
+        "micro_batch_tokens": 100,
+        "precision": "float32",
+        "from": str(tmp_path / "start"),
+    }
+    one = finetune(reviews, **options, out=str(tmp_path / "one"))
+    two = finetune(reviews, **options, processes=2, out=str(tmp_path / "two"))
+    assert two.spread == one.spread
+    for ours, theirs in zip(two.runs, one.runs, strict=True):
+        assert ours["steps"] == theirs["steps"] < 54
+        first, second = weights(ours["run"]), weights(theirs["run"])
+        for name in first:
+            torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
 
 
 def test_weights_are_only_for_classes(at_home: Path, tmp_path: Path) -> None:

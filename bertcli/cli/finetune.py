@@ -10,6 +10,7 @@ bert finetune glue/mnli
 bert finetune squad --from runs/pretrain-base --data-dir data
 bert finetune reviews.csv --text review --label stars
 bert finetune train.csv dev.csv
+bert finetune glue/rte --from runs/glue-mnli --seeds 5
 """
 
 
@@ -17,10 +18,11 @@ bert finetune train.csv dev.csv
 def finetune_command(config: FinetuneConfig, output: Output) -> None:
     """Train a pre-trained BERT on one task."""
     from bertcli.finetuning import finetune
-    from bertcli.reports.tables import SCORE_COLUMNS, score_rows
+    from bertcli.reports.tables import result_tables
 
     result = finetune(config)
     if output.json:
         output.emit(result.to_json())
     elif result.metrics:
-        output.table(SCORE_COLUMNS, score_rows(result.task, result.split, result.metrics), title=result.run)
+        for table in result_tables(result):
+            output.table(table.columns, table.rows, title=table.title or result.run)

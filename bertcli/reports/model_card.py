@@ -7,26 +7,25 @@ import html
 import json
 
 from bertcli.reports.plots import plot_run
-from bertcli.reports.tables import SCORE_COLUMNS, score_rows
+from bertcli.reports.tables import Table, result_tables
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-NOT_SHOWN = {"losses", "metrics"}
+NOT_SHOWN = {"losses", "metrics", "runs", "spread"}
 
 
 def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | None = None) -> None:
     """Write what a person reads about the run; result.json comes last and says that the run is finished."""
     plot_run(folder.metrics(), folder.path / "loss.png")
-    rows = score_rows(result.task, result.split, result.metrics)
-    folder.write("README.md", _card(folder, result, rows, notes or []))
-    folder.write("report.html", _page(folder, result, rows, notes or []))
+    folder.write("README.md", _card(folder, result, notes or []))
+    folder.write("report.html", _page(folder, result, notes or []))
     folder.write("result.json", json.dumps(result.to_json(), indent=2) + "\n")
 
 
-def _card(folder: RunFolder, result: TrainingResult, rows: list[list[object]], notes: list[str]) -> str:
+def _card(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
     config = folder.config
     tags = "\n".join(f"- {tag}" for tag in ("bert", result.task))
-    table = _markdown_table(SCORE_COLUMNS, rows)
+    tables = "\n\n".join(_markdown_table(table) for table in result_tables(result))
     options = "\n".join(
         f"- {key}: {value}" for key, value in config.items() if value is not None and value is not False
     )
@@ -42,7 +41,7 @@ tags:
 Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{result.model}")`.
 {result.steps:,} steps, {result.tokens_per_second:,.0f} real tokens a second, seed {result.seed}.
 
-{table}
+{tables}
 {said}
 ![Loss and scores over the steps](loss.png)
 
@@ -52,10 +51,9 @@ Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{re
 """
 
 
-def _page(folder: RunFolder, result: TrainingResult, rows: list[list[object]], notes: list[str]) -> str:
+def _page(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
     picture = base64.b64encode((folder.path / "loss.png").read_bytes()).decode()
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in SCORE_COLUMNS)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    tables = "".join(_html_table(table) for table in result_tables(result))
     facts = {**folder.config, **{key: value for key, value in result.to_json().items() if key not in NOT_SHOWN}}
     listed = "".join(
         f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
@@ -68,14 +66,22 @@ def _page(folder: RunFolder, result: TrainingResult, rows: list[list[object]], n
 <style>body{{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}
 table{{border-collapse:collapse;margin:1em 0}}td,th{{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}}img{{max-width:100%}}</style>
 <h1>{html.escape(folder.path.name)}</h1>
-<table><tr>{head}</tr>{body}</table>{said}
+{tables}{said}
 <img alt="Loss and scores over the steps" src="data:image/png;base64,{picture}">
 <h2>Options and figures</h2><table>{listed}</table></html>
 """
 
 
-def _markdown_table(columns: list[str], rows: list[list[object]]) -> str:
-    lines: list[list[object]] = [list(columns), ["---"] * len(columns), *rows]
+def _html_table(table: Table) -> str:
+    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _markdown_table(table: Table) -> str:
+    lines: list[list[object]] = [list(table.columns), ["---"] * len(table.columns), *table.rows]
     return "\n".join("| " + " | ".join(_text(cell) for cell in line) + " |" for line in lines)
 
 

@@ -1,8 +1,13 @@
-"""Scores beside the paper's, as rows of a table."""
+"""The tables of a result: scores beside the paper's, the runs of a sweep and their spread."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
 from bertcli.tasks import TASKS
+from bertcli.training.result import TrainingResult
 
 SCORE_COLUMNS = ["task", "split", "metric", "ours", "paper base", "paper large", "paper's split"]
 
@@ -21,3 +26,43 @@ def score_rows(task_name: str, split: str, metrics: dict[str, float]) -> list[li
         shown = (task.paper_split(where) if task else "") if base or large else None
         rows.append([task_name, where, plain, round(value, 4), base, large, shown])
     return rows
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, the names of the columns, and the cells."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[object]]
+
+
+def result_tables(result: TrainingResult) -> list[Table]:
+    """What a person wants to see of a result: the scores, and for several runs each of them and their spread."""
+    tables = [Table("", SCORE_COLUMNS, score_rows(result.task, result.split, result.metrics))]
+    if result.runs:
+        tables.append(_runs(result.runs))
+    if result.spread:
+        tables.append(_spread(result.spread))
+    return tables
+
+
+def _runs(runs: list[dict[str, Any]]) -> Table:
+    settings, metrics = list(runs[0]["setting"]), list(runs[0]["metrics"])
+    notes = {"best": "best", "collapsed": "collapsed: says the same of every example", "stopped_early": "stopped early"}
+    rows = [
+        [*map(str, run["setting"].values()), *run["metrics"].values(), f"{run['best_step']} of {run['steps']}",
+         ", ".join(words for key, words in notes.items() if run[key])]
+        for run in runs
+    ]  # fmt: skip
+    return Table("runs", [*_words(settings), *metrics, "best step", "note"], rows)
+
+
+def _spread(spread: list[dict[str, Any]]) -> Table:
+    names = ["metric", "median", "standard_deviation", "minimum", "maximum", "runs", "collapsed"]
+    rows = [[*map(str, row["setting"].values()), *(row[name] for name in names)] for row in spread]
+    return Table("spread", [*_words(spread[0]["setting"]), *_words(names)], rows)
+
+
+def _words(names: Iterable[str]) -> list[str]:
+    return [name.replace("_", " ") for name in names]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ class TrainingResult:
     split: str = ""
     best_step: int = 0  # the checkpoint that was kept, where there is a dev set
     stopped_early: bool = False  # patience ran out
+    collapsed: bool = False  # the kept checkpoint says the same of every dev example
+    runs: list[dict[str, Any]] = field(default_factory=list)  # of --seeds and --grid; the other values are of the best
+    spread: list[dict[str, Any]] = field(default_factory=list)  # over the seeds of each setting
 
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it."""

@@ -22,6 +22,7 @@ CHANGEABLE = {
     "resume", "out", "dry_run", "processes", "steps", "epochs", "save_steps", "eval_steps", "log_steps", "track",
     "data", "eval_data", "data_dir", "patience",
 }  # fmt: skip
+LENGTHS = ("steps", "epochs", "patience", "eval_steps")  # the same for all runs of a sweep, some of which may be done
 
 
 def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, RunFolder]:
@@ -36,14 +37,19 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     if not (folder.path / "config.yaml").exists():
         raise UserError(f"There is no run in `{folder.path}`.", "Start it without --resume.")
     saved = {key: value for key, value in folder.config.items() if key in config.values()}
+    whole = RunFolder(folder.path.parent)
+    if (whole.path / "environment.json").exists() and _has_parts(whole.config):
+        hint = f"Go on with all: bert {command} --resume --out {whole.path}"
+        raise UserError(f"`{folder.path}` is a part of the run `{whole.path}`.", hint)
     resumed = config.from_values({**saved, "resume": True, "out": str(folder.path)})
+    changeable = CHANGEABLE - {*LENGTHS} if _has_parts(saved) else CHANGEABLE
     ended_by = _ended_by(folder)
     longer = False
     for declared in fields(config):
         given, begun = getattr(config, declared.name), getattr(resumed, declared.name)
         if given == default_of(declared) or given == begun:
             continue
-        if declared.name not in CHANGEABLE:
+        if declared.name not in changeable:
             raise UserError(
                 f"{flag(declared)} is {given}, but the run in `{folder.path}` was begun with {begun}.",
                 f"Leave {flag(declared)} out, or start a new run.",
@@ -52,7 +58,9 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
         longer |= declared.name == ended_by and given > begun
     if ended_by and not longer:
         hint = f"Train it longer: bert {command} --resume --out {folder.path} --{ended_by} {2 * saved[ended_by]}"
-        raise UserError(f"The run in `{folder.path}` is finished.", hint)
+        raise UserError(
+            f"The run in `{folder.path}` is finished.", hint if ended_by in changeable else "Start a new one."
+        )
     logger.info("resuming %s", folder.path)
     return resumed, folder
 
@@ -64,6 +72,11 @@ def _ended_by(folder: RunFolder) -> str:
     if TrainingResult.read(folder.path).stopped_early:
         return "patience"
     return "steps" if "steps" in folder.config else "epochs"
+
+
+def _has_parts(saved: dict[str, Any]) -> bool:
+    """Whether a run is of several seeds or of a grid."""
+    return saved.get("seeds", 1) > 1 or bool(saved.get("grid"))
 
 
 def _newest_unfinished(command: str) -> RunFolder:
