@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import run as run_command
 
+from bertcli.data.documents import read_lines
 from bertcli.data.own_file import own_task
 from bertcli.data.own_splits import run_name, stratified_split
 from bertcli.data.tables import read_rows
@@ -240,6 +241,16 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest(workspace: Path) -
     with pytest.raises(UserError, match=r"column of a.csv: `star`") as caught:
         own_task(write("a.csv", labelled(1, 2)), {"label": "star"}, None)
     assert "`stars`" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(utf16(CSV), "is UTF-16"), (CSV.encode("utf-16be"), "is UTF-16"), (b"PK\3\4\xb6", "an Excel workbook")],
+)
+def test_lines_of_text_are_not_sought_in_another_form(workspace: Path, content: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        predict(file=write("a.txt", content))
+    assert next(read_lines(Path(write("b.txt", b"a\0b\n")))) == "a\0b"
 
 
 class Trap:

@@ -94,12 +94,14 @@ def read_lines(path: Path) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 file, stripped. Only `\n` ends a line, as in the original.
 
     Raises:
-        UserError: at the first line that is not UTF-8 text, with its number.
+        UserError: at the first line that is not UTF-8 text, with its number, or with what the file is instead.
     """
     number = 0
     try:
         with reading(path) as file:
             for number, line in enumerate(file, start=1):
+                if number == 1:
+                    _check_beginning(path, line)
                 if b"\0" in line and _is_binary(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Name text files only.")
                 yield line.decode("utf-8").strip()
@@ -115,13 +117,7 @@ def read_text(path: Path) -> str:
     """
     with reading(path) as file:
         data = file.read()
-    for signature, (what, hint) in SIGNATURES.items():
-        if data.startswith(signature):
-            raise UserError(f"`{path}` is not text but {what}.", hint)
-    sides = [data[:1000][side::2].count(0) for side in (0, 1)]
-    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (max(sides) > len(data[:1000]) / 4 and min(sides) == 0):
-        encoding = "utf-16" if data[:1] in b"\xff\xfe" else "utf-16le" if sides[1] else "utf-16be"
-        raise UserError(f"`{path}` is UTF-16, not UTF-8.", _convert(path, encoding))
+    _check_beginning(path, data[:1000])
     for number, line in enumerate(data.split(b"\n") if b"\0" in data else [], start=1):
         if b"\0" in line and _is_binary(line.rstrip()):
             raise UserError(f"`{path}` line {number} is not text but binary.", "Give a text file or Parquet.")
@@ -129,6 +125,17 @@ def read_text(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, data[: error.start].count(b"\n") + 1, error) from None
+
+
+def _check_beginning(path: Path, data: bytes) -> None:
+    """Raise a UserError if a file begins as another form than text does, or as UTF-16."""
+    for signature, (what, hint) in SIGNATURES.items():
+        if data.startswith(signature):
+            raise UserError(f"`{path}` is not text but {what}.", hint)
+    sides = [data[side::2].count(0) for side in (0, 1)]
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (4 < len(data) / 4 < max(sides) and min(sides) == 0):
+        encoding = "utf-16" if data[:1] in b"\xff\xfe" else "utf-16le" if sides[1] else "utf-16be"
+        raise UserError(f"`{path}` is UTF-16, not UTF-8.", _convert(path, encoding))
 
 
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
