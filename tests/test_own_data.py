@@ -408,6 +408,15 @@ def test_a_folder_is_learnt_and_its_test_split_scored(
         evaluate(other, model=str(run))
 
 
+def test_the_file_that_was_learnt_from_has_no_test_split(workspace: Path) -> None:
+    file = write("a.csv", CSV)
+    assert len(own_task(file, NONE, None, scored="dev", learnt=True)[1]["dev"]) == 2
+    with pytest.raises(UserError, match=r"`a.csv` has no test file, only train") as caught:
+        own_task(file, NONE, None, scored="test", learnt=True)
+    assert "--split dev" in caught.value.hint
+    assert len(own_task(file, NONE, None, scored="test")[1]["test"]) == len(ROWS)
+
+
 def test_words_with_tags_are_recognised_and_learnt(
     at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
 ) -> None:

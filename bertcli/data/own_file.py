@@ -45,7 +45,7 @@ def own_task(
     """Make a task from files, and its splits; `columns` holds what the user said of text, text_pair and label.
 
     To train, every split is read, and a dev set is cut off where there is none. To be `scored`, that split alone is;
-    a file whose name is of no split is it whole, unless the model has `learnt` from it: then as it was cut.
+    a file whose name is of no split is it whole, unless the model has `learnt` from it: then as it was cut, without test.
 
     Raises:
         UserError: naming the file and the line, or the column, that is wrong.
@@ -73,13 +73,14 @@ def own_task(
 
 def _chosen(name: str, files: dict[str, list[Path]], scored: str, learnt: bool) -> tuple[dict[str, list[Path]], bool]:
     """The files to read, the training data first, and whether a dev set is to be cut off them."""
-    if "" in files and scored and not (learnt and scored in ("train", "dev")):
+    if "" in files and scored and not learnt:
         return {scored: files[""]}, False
     files = {"train": files[""]} if "" in files else files
     cut = "dev" not in files and "train" in files and scored in ("", "train", "dev")
     first = "train" if cut or not scored else scored
     if first not in files:
-        hint = f"Choose another: --split {min(files)}" if scored else "Name the file to learn from train.csv."
+        other = "dev" if "train" in files else min(files)  # a dev set can be cut off the training data
+        hint = f"Choose another: --split {other}" if scored else "Name the file to learn from train.csv."
         raise UserError(f"`{name}` has no {first} file, only {', '.join(files)}.", hint)
     return {first: files[first], **({} if scored else files)}, cut
 
