@@ -204,9 +204,9 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
         except ValueError:
             raise UserError(f"`{path}` holds values that are not numbers.", "Give a number a row.") from None
     if task.kind == "multilabel":
-        return [
-            {"labels": _known_labels(split_labels(value, task.files.label_separator), task, path)} for value in values
-        ]
+        separator = task.files.label_separator
+        several = (split_labels(value, separator, f"`{path}`") for value in values)
+        return [{"labels": _known_labels(labels, task, path)} for labels in several]
     labels = _known_labels(values, task, path)
     return [{"choice": task.labels.index(label)} if task.kind == "choose" else {"label": label} for label in labels]
 

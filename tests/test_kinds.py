@@ -352,7 +352,7 @@ def test_labels_may_be_lists_in_json(workspace: Path) -> None:
     source = find_source("mine.jsonl", None, {})
     assert source.task.kind == "multilabel"
     assert (source.task.labels, source.task.files.label_separator) == (("a", "b, c"), "")
-    with pytest.raises(UserError, match="are not a list"):
+    with pytest.raises(UserError, match="which are no list"):
         split_labels("[a", "")
 
 

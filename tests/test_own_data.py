@@ -220,6 +220,7 @@ def utf16(text: str) -> bytes:
         ("a.md", "text", "is not CSV, TSV, JSONL or Parquet", "Rename"),
         ("a.jsonl", '{"text": 1}\n\n{oops\n', "line 3 is not JSON", "one JSON object"),
         ("a.jsonl", '{"text": 1}\n7\n', "line 2 is not an object", '{"text"'),
+        ("a.csv", "text,label\nx,\"['a']\"\ny,[b\n", r"line 3 has the labels `\[b`, which are no list", "--kind classify"),
         ("a.json", '[{"text": "x",\n"label": 1},\n{"text": y}]', "line 3 is not JSON", "one JSON object"),
         ("a.json", '[\n{"text": "x", "label": 1}\n]', "one JSON value over many lines", "jq -c"),
         ("a.json", '{"data": [{"paragraphs": [{"context": ""}]}]}', "not in the form of SQuAD .'qas'", "official"),

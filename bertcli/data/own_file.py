@@ -204,8 +204,11 @@ def _complete(part: TextExamples, kind: Kind) -> TextExamples:
     unlabelled = [row for row, label in enumerate(part.labels or ()) if not label]
     if kind != "multilabel":
         empty["label"] = unlabelled
-    elif unlabelled:
-        logger.info("%s: %s rows have no label, so none fits", part.origin, f"{len(unlabelled):,}")
+    else:
+        if unlabelled:
+            logger.info("%s: %s rows have no label, so none fits", part.origin, f"{len(unlabelled):,}")
+        for row, cell in enumerate(part.labels or ()):
+            split_labels(cell, "", part.place(row))
     for what, rows in empty.items():
         if rows:
             logger.info("%s: %s of %s rows have no %s and are left out; the first is %s", part.origin,

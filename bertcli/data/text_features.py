@@ -134,14 +134,19 @@ def label_sets(examples: TextExamples, task: Task) -> NDArray[np.float32] | None
     return sets
 
 
-def split_labels(cell: str, separator: str) -> list[str]:
-    """The labels of an example that may have several, or none: a list as JSON or Python writes it, or text with separators."""
+def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
+    """The labels of an example that may have several, or none: a list as JSON or Python writes it, or text with separators.
+
+    Raises:
+        UserError: with the `place` of the example, if a list is none.
+    """
     if cell.startswith("["):
         try:
             return [str(label) for label in ast.literal_eval(cell)]
         except (ValueError, SyntaxError):
             raise UserError(
-                f"The labels `{cell[:80]}` are not a list.", 'Write them like this: ["one", "two"]'
+                f"{place} has the labels `{cell[:80]}`, which are no list.",
+                'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify',
             ) from None
     parts = [part.strip() for part in (cell.split(separator) if separator else [cell])]
     return [part for part in parts if part]
