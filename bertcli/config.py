@@ -125,7 +125,9 @@ class TrainingConfig(Config):
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
     seed: int = option(0, "Seed of weights, order, masks and dropout.", minimum=0)
     resume: bool = option(False, "Go on with the newest unfinished run (or the one in --out).")
-    precision: Precision = option("auto", "auto: bfloat16 where GPU or CPU multiply in it, else float32.")
+    precision: Precision = option(
+        "auto", "auto: bfloat16 on a GPU, or to pre-train on a CPU, that has it; else float32."
+    )
     processes: int = option(1, "Processes that share each batch, one a device.", minimum=1)
     micro_batch_tokens: int | None = option(
         None, "Tokens in one forward pass; larger batches accumulate gradients.", minimum=1

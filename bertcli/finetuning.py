@@ -82,7 +82,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
 
 def _run(setup: _Setup, folder: RunFolder) -> TrainingResult:
     config = setup.config
-    accelerator = make_accelerator(config.precision, config.track, folder.path)
+    accelerator = make_accelerator(resolve_precision(config.precision), config.track, folder.path)
     plan = _plan(setup)
     _show_card(setup, plan, accelerator)
     if config.dry_run:
@@ -96,7 +96,7 @@ def _sweep(setup: _Setup, settings: list[Setting], folder: RunFolder) -> Trainin
     logger.info("%d runs, the best by dev %s is kept: %s", len(settings), metric, ", ".join(map(name_of, settings)))
     if config.dry_run:
         return _run(replace(setup, config=replace(config, **settings[0])), folder)
-    accelerator = make_accelerator(config.precision, None, folder.path)
+    accelerator = make_accelerator(resolve_precision(config.precision), None, folder.path)
     enter(folder, "finetune", config, _resolved(setup), accelerator)
 
     def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
@@ -226,7 +226,7 @@ def _learning_rate(setup: _Setup) -> float:
 def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
     logger.info(
         "%s from %s, %.1f M parameters on %s", setup.task.name, setup.start, setup.model.num_parameters() / 1e6,
-        describe_device(accelerator, setup.config.precision),
+        describe_device(accelerator, resolve_precision(setup.config.precision)),
     )  # fmt: skip
     counts = _label_counts(setup)
     if counts:
@@ -260,7 +260,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     }  # fmt: skip
     enter(folder, "finetune", config, {**_resolved(setup), **trained_as}, accelerator)
     objective = Objective(setup.model, task.kind)
-    training = Training(objective, batches, plan, folder, accelerator, config.precision)
+    training = Training(objective, batches, plan, folder, accelerator, resolve_precision(config.precision))
     if config.resume:
         training.resume()
     dtype = resolve_precision(config.precision)
