@@ -156,6 +156,11 @@ class PretrainConfig(TrainingConfig):
         None, "Steps of warm-up; default: 10,000, at most a tenth of the steps.", minimum=0
     )
     optimizer: Optimizer = option("bert", "bert: the original's Adam, without bias correction; adamw: with.")
+    initializer_range: float = option(0.02, "Deviation of new weights.", minimum=0)
+    embeddings: Literal["random", "cooccurrence"] = option(
+        "random", "cooccurrence: start from which tokens stand near which in the data, to leave the plateau sooner."
+    )
+    dropout: float | None = option(None, "Share of values dropped; default: the model's, 0.1.", minimum=0, maximum=0.9)
 
 
 @dataclass(kw_only=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 
@@ -15,6 +17,8 @@ from bertcli.data.batches import TrainingBatches, evaluation_batches
 from bertcli.data.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.models.cooccurrence import start_from_neighbours
+from bertcli.models.dropout import set_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
 from bertcli.reports.model_card import write_reports
@@ -26,6 +30,7 @@ from bertcli.training.run_folder import RunFolder, resolve_model
 from bertcli.training.start import begin, enter
 
 logger = logging.getLogger("bertcli")
+NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
 EVALUATION_ROWS = 800  # of the training data, as run_pretraining.py's 100 batches of 8, where there is no held-out data
 
 
@@ -81,8 +86,13 @@ def _prepare(config: PretrainConfig) -> _Setup:
         model = load_model("pretrain", source, seed=config.seed)
         check_vocabulary(model, tokenizer, source)
     else:
-        model = build_model("pretrain", config.size, tokenizer, {}, config.seed)
+        model = build_model("pretrain", config.size, tokenizer, {}, config.seed, config.initializer_range)
     check_length(model, examples.max_seq_length)
+    if config.embeddings == "cooccurrence" and tokenizer.size <= model.config.hidden_size:
+        raise UserError(
+            f"{tokenizer.size:,} tokens are too few for --embeddings cooccurrence in {model.config.hidden_size} dimensions.",
+            "Leave --embeddings out, or build a larger vocabulary.",
+        )
     held_out = (
         load_pretraining_examples(config.eval_data, config.seed) if config.eval_data else examples.head(EVALUATION_ROWS)
     )
@@ -146,6 +156,10 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     )  # fmt: skip
     resolved = {"data": str(setup.examples.folder), "warmup_steps": plan.warmup_steps, "task": "pretraining"}
     enter(folder, "pretrain", config, resolved, accelerator)
+    if config.embeddings == "cooccurrence" and not config.resume:
+        _start_embeddings(setup)
+    if config.dropout is not None:
+        set_dropout(setup.objective, config.dropout)
     training = Training(setup.objective, batches, plan, folder, accelerator, config.precision)
 
     def measure(step: int) -> dict[str, float]:
@@ -157,6 +171,16 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         folder.log({"step": 0, "metrics": measure(0)})
     history = training.run(measure)
     return _finish(setup, training, folder, history)
+
+
+def _start_embeddings(setup: _Setup) -> None:
+    """Start the token embeddings from the neighbours in the data, or in as many of its rows as are enough."""
+    examples, seed = setup.examples, setup.config.seed
+    enough = max(1, int(len(examples.lengths) * min(1.0, NEIGHBOUR_TOKENS / examples.lengths.sum())))
+    rows = np.sort(np.random.default_rng(seed).permutation(len(examples.lengths))[:enough])
+    chunks = (examples.unmasked(chunk) for chunk in np.array_split(rows, math.ceil(enough / 20_000)))
+    set_rows = start_from_neighbours(setup.objective.model.get_input_embeddings(), chunks, seed)
+    logger.info("embeddings of %s tokens start from their neighbours in %s rows", f"{set_rows:,}", f"{enough:,}")
 
 
 def _finish(setup: _Setup, training: Training, folder: RunFolder, history: History) -> TrainingResult:

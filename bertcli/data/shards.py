@@ -73,6 +73,14 @@ class PretrainingExamples:
             next_sentence_labels=self.next_sentence_labels[kept],
         )  # fmt: skip
 
+    def unmasked(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The ids of rows end to end as the text had them, and the length of each row."""
+        ids, lengths = self.input_ids.take(rows)
+        if self.masks is not None:
+            inside, counts = self.masks[0].take(rows)
+            ids[inside + np.repeat(np.cumsum(lengths) - lengths, counts)] = self.masks[1].take(rows)[0]
+        return ids, lengths
+
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack rows for masked-LM and next-sentence prediction; dynamic masks are drawn by (seed, `key`, row)."""
         ids, lengths = self.input_ids.take(rows)

@@ -57,6 +57,13 @@ class Dropout(nn.Dropout):
         return dropout(input, self.p, self.training)
 
 
+def set_dropout(model: nn.Module, rate: float) -> None:
+    """Train with another rate than the model's configuration says, which stays as it is for those who fine-tune it."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
+
+
 def with_fast_dropout(model: nn.Module) -> None:
     """Put ours in the place of every nn.Dropout."""
     for parent in model.modules():

@@ -50,7 +50,14 @@ KIND_OF_ARCHITECTURE = {
 INITIALIZER_RANGE = 0.02
 
 
-def build_model(kind: str, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int) -> PreTrainedModel:
+def build_model(
+    kind: str,
+    size: str,
+    tokenizer: WordPiece,
+    labels: dict[str, Any],
+    seed: int,
+    initializer_range: float = INITIALIZER_RANGE,
+) -> PreTrainedModel:
     """Build a BERT with new weights: tanh GELU, LayerNorm eps 1e-12, truncated normal, as modeling.py has them."""
     if size not in SIZES:
         raise unknown("size", size, SIZES, "`bert sizes` lists them.")
@@ -63,19 +70,20 @@ def build_model(kind: str, size: str, tokenizer: WordPiece, labels: dict[str, An
         intermediate_size=4 * chosen.hidden,
         hidden_act="gelu_pytorch_tanh",
         layer_norm_eps=1e-12,
+        initializer_range=initializer_range,
         pad_token_id=tokenizer.special("pad"),
         attn_implementation=PACKED,
         **labels,
     )
     torch.manual_seed(seed)
     model: PreTrainedModel = MODEL_CLASSES[kind].from_config(config, attn_implementation=PACKED)
-    initialize(model, {name for name, _ in model.named_parameters()})
+    initialize(model, {name for name, _ in model.named_parameters()}, initializer_range)
     return with_trained_padding(model)
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, names: set[str]) -> None:
-    """Draw the named weights as the original does: normal of 0.02 cut at two deviations; biases 0, LayerNorm 1 and 0."""
+def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
+    """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
     for name, parameter in model.named_parameters():
         if name not in names:
             continue
@@ -84,7 +92,6 @@ def initialize(model: nn.Module, names: set[str]) -> None:
         elif parameter.dim() == 1:
             nn.init.zeros_(parameter)
         else:
-            deviation = INITIALIZER_RANGE
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
