@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from bertcli.config import EvaluateConfig
-from bertcli.data.conll import read_conll
 from bertcli.data.own_splits import looks_like_file
-from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
-from bertcli.data.tables import read_rows
-from bertcli.data.text_features import split_labels
+from bertcli.data.predictions import kind_of_predictions, read_predictions
+from bertcli.data.prepared import Source, encode_split, find_source, read_split
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.scoring import Record, load_scorer, score
+from bertcli.scoring import load_scorer, score
 from bertcli.tasks import TASKS, get_task
 from bertcli.tasks.task import Task
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -58,7 +52,10 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     data_dir = config.data_dir or saved.get("data_dir")
     same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
     own = {"scored": config.split, "learnt": same and not config.predictions}
-    source = find_source(config.task, data_dir, columns, saved.get("kind"), saved.get("seed", 0), **own)
+    kind = saved.get("kind")
+    if config.predictions and looks_like_file(config.task):
+        kind = kind or kind_of_predictions(config.predictions)
+    source = find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
     if config.na_probs and not (config.predictions and source.task.kind == "span"):
         raise UserError(
             "--na-probs belongs to --predictions of questions.",
@@ -109,130 +106,8 @@ def _evaluation(task: Task, split: str, model: str, examples: int, metrics: dict
 
 def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:
     """Score predictions that somebody made before."""
-    path = _existing(str(config.predictions), "--predictions")
+    path = str(config.predictions)
     prepared = read_split(source, config.split)
-    records = READ_PREDICTIONS.get(source.task.kind, _row_predictions)(path, source.task, prepared)
-    if config.na_probs:
-        records = _with_null_odds(records, _existing(config.na_probs, "--na-probs"))
-    if source.task.kind != "span" and len(records) != len(prepared):
-        raise UserError(
-            f"`{path}` has {len(records)} predictions, the {config.split} split of {source.task.name} {len(prepared)} examples.",
-            "Give one prediction an example, in the order of the split.",
-        )
+    records = read_predictions(source.task, prepared, path, config.na_probs)
     metrics = score(source.task, prepared, records)
-    return _evaluation(source.task, config.split, str(path), len(prepared), metrics)
-
-
-def _existing(name: str, option: str) -> Path:
-    path = Path(name)
-    if not path.exists():
-        raise UserError(f"There is no file `{path}`.", f"Give {option} a file.")
-    if path.is_dir():
-        raise UserError(f"`{path}` is a folder.", f"Give {option} a file in it.")
-    return path
-
-
-def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
-    """Read a JSON object of question ids and values."""
-    try:
-        return {str(key): convert(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
-    except (ValueError, TypeError, AttributeError):
-        raise UserError(
-            f"`{path}` is not a JSON object of question ids and {form}s.", f"Give the official form: {{id: {form}}}."
-        ) from None
-
-
-def _with_null_odds(records: list[Record], path: Path) -> list[Record]:
-    """Add the no-answer scores, and put the records into the order of their file, which decides between equal ones."""
-    odds = _by_question(path, _finite, "number")
-    without = sum(r["id"] not in odds and r["answer"] not in ("", NO_PREDICTION) for r in records)
-    if without:
-        raise UserError(
-            f"`{path}` has no number for {without:,} of the questions that are answered.",
-            "Give the null_odds.json that was written beside the predictions.",
-        )
-    place = {id_: number for number, id_ in enumerate(odds)}
-    ordered = sorted(records, key=lambda record: place.get(record["id"], -1))
-    return [
-        {**record, "null_odds": None if record["answer"] == NO_PREDICTION else odds.get(record["id"])}
-        for record in ordered
-    ]
-
-
-def _finite(value: Any) -> float:
-    if not math.isfinite(float(value)):
-        raise ValueError
-    return float(value)
-
-
-def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
-    """Read {question: answer}; a question without one scores 0, and is counted."""
-    answers = _by_question(path, str, "text")
-    known = {question.id for question in prepared.questions}
-    given = set(answers)
-    if known and not known & given:
-        raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
-    if known - given:
-        logger.info("%s questions have no prediction; they score 0", f"{len(known - given):,}")
-    if given - known:
-        logger.info("%s predictions are of unknown questions; they are left out", f"{len(given - known):,}")
-    return [{"id": question.id, "answer": answers.get(question.id, NO_PREDICTION)} for question in prepared.questions]
-
-
-# What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
-NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
-
-
-def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
-    """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
-    if ".jsonl" not in path.suffixes:
-        return [{"tags": tags} for tags in read_conll(path).tags or []]
-    rows = read_rows(path)
-    if "tags" not in rows.names:
-        raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(rows.names)}.")
-    return [{"tags": row["tags"]} for row in rows.cells]
-
-
-def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
-    """Read a column of predictions, a row an example."""
-    column, values = _prediction_column(path)
-    if column == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
-        task = replace(task, file_labels=())
-    if task.kind == "regress":
-        try:
-            return [{"value": _finite(value)} for value in values]
-        except ValueError:
-            raise UserError(f"`{path}` holds values that are not numbers.", "Give a number a row.") from None
-    if task.kind == "multilabel":
-        separator = task.files.label_separator
-        several = (split_labels(value, separator, f"`{path}`") for value in values)
-        return [{"labels": _known_labels(labels, task, path)} for labels in several]
-    labels = _known_labels(values, task, path)
-    return [{"choice": task.labels.index(label)} if task.kind == "choose" else {"label": label} for label in labels]
-
-
-def _prediction_column(path: Path) -> tuple[str, list[str]]:
-    rows = read_rows(path)
-    column = next((name for name in PREDICTION_COLUMNS if name in rows.names), None)
-    if column is None:
-        raise UserError(
-            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(rows.names)}."
-        )
-    return column, rows.column(column)
-
-
-def _known_labels(given: list[str], task: Task, path: Path) -> list[str]:
-    """Labels as the task has them, which files may spell otherwise."""
-    spelled = dict(zip(task.file_labels, task.labels, strict=False))
-    labels = [spelled.get(label, label) for label in given]
-    strange = next((label for label in labels if label not in task.labels), None)
-    if strange is not None:
-        raise UserError(
-            f"`{path}` has the label `{strange}`, which {task.name} has not.",
-            f"Its labels: {', '.join(task.labels[:20])}.",
-        )
-    return labels
-
-
-PREDICTION_COLUMNS = ("label", "labels", "choice", "prediction", "pred", "value")
-READ_PREDICTIONS = {"tag": _tag_predictions, "span": _span_predictions}
+    return _evaluation(source.task, config.split, path, len(prepared), metrics)
