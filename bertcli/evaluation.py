@@ -1,82 +1,98 @@
-"""Score a model, or a file of predictions, on a task."""
+"""Score models, or a file of predictions, on a task."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.predictions import kind_of_predictions, read_predictions
-from bertcli.data.prepared import Source, encode_split, find_source, read_split
+from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.scoring import load_scorer, score
+from bertcli.metrics.bootstrap import Array, confidence_interval, resampled_scores
+from bertcli.reports.evaluation import Evaluation
+from bertcli.reports.mistakes import worst_mistakes
+from bertcli.scoring import Record, compare, load_scorer, measure, metric_of, score_labels
 from bertcli.tasks import TASKS, get_task
-from bertcli.tasks.task import Task
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The scores of a model or of a file of predictions, times 100, as the paper prints them; thresholds are not."""
+class _Scored:
+    """An evaluation with what another one is compared by: the examples, and the scores of resampled ones."""
 
-    task: str
-    split: str
-    model: str
-    examples: int
-    metrics: dict[str, float]
-    paper: dict[str, float]
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
+    evaluation: Evaluation
+    examples: Prepared
+    resampled: dict[str, Array]
 
 
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     """Score a model on a split of a task, or an existing file of predictions (then no model is needed).
 
+    Of several models the first is scored, and the `others` are compared with it, on the same resamples of the examples.
+
     Raises:
-        UserError: if there is no model or no data for the task.
+        UserError: if there is no model or no data for the task, or several models were not scored on the same examples.
     """
     config = EvaluateConfig.build(task, options)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
-    run = None if (config.predictions or config.na_probs) and not config.model else _run_for(config)
-    saved = run.config if run else {}
-    columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
-    data_dir = config.data_dir or saved.get("data_dir")
-    same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
-    own = {"scored": config.split, "learnt": same and not config.predictions}
-    kind = saved.get("kind")
-    if config.predictions and looks_like_file(config.task):
-        kind = kind or kind_of_predictions(config.predictions)
-    source = find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
+    if config.predictions and len(config.model) > 1:
+        raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
+    models: list[str | None] = [*config.model] or [None]
+    first, *others = (_evaluate(config, model) for model in models)
+    return replace(first.evaluation, others=[_beside(first, other) for other in others])
+
+
+def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
+    run = None if (config.predictions or config.na_probs) and not model else _run_for(config, model)
+    source, saved = _source(config, run)
     if config.na_probs and not (config.predictions and source.task.kind == "span"):
         raise UserError(
             "--na-probs belongs to --predictions of questions.",
             "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json",
         )
+    if config.dry_run:
+        logger.info("would score %s on %s", config.predictions or model or (run.path if run else ""), source.task.name)
+        return _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
+    read = read_split(source, config.split)
+    if not len(read):
+        raise UserError(f"The {config.split} split of {source.task.name} has no examples.", "Check the file.")
+    if config.predictions:
+        records = read_predictions(source.task, read, config.predictions, config.na_probs)
+        return _scored(source, config, config.predictions, read, records)
+    found = str(run.model) if run else resolve_model(str(model))
+    tokenizer = load_tokenizer(found)
+    scorer = load_scorer(source.task, found, tokenizer, saved, config.precision)
+    records = scorer.predict(encode_split(scorer.task, read, tokenizer, scorer.rules))
+    return _scored(source, config, found, read, records)
+
+
+def _source(config: EvaluateConfig, run: RunFolder | None) -> tuple[Source, dict[str, Any]]:
+    """The data to score on, and the configuration of the run, which knows the columns of own data."""
+    saved = run.config if run else {}
+    columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
+    data_dir = config.data_dir or saved.get("data_dir")
     if data_dir and not config.data_dir:
         logger.info("data: %s (the run's)", data_dir)
-    if config.dry_run:
-        logger.info(
-            "would score %s on %s", config.predictions or config.model or (run.path if run else ""), source.task.name
-        )
-        return Evaluation(source.task.name, config.split, config.predictions or "", 0, {}, {})
-    if config.predictions:
-        return _score_file(source, config)
-    return _score_model(source, config, str(run.model) if run else resolve_model(str(config.model)), saved)
+    same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
+    kind = saved.get("kind")
+    if config.predictions and looks_like_file(config.task):
+        kind = kind or kind_of_predictions(config.predictions)
+    own = {"scored": config.split, "learnt": same and not config.predictions}
+    return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own), saved
 
 
-def _run_for(config: EvaluateConfig) -> RunFolder | None:
+def _run_for(config: EvaluateConfig, model: str | None) -> RunFolder | None:
     """The run to score: as given, else the newest finished one of the task."""
-    if config.model:
-        path = Path(config.model)
+    if model:
+        path = Path(model)
         return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
     task = None if looks_like_file(config.task) else get_task(config.task)
     name = str(Path(config.task)) if task is None else task.learnt_as or task.name
@@ -91,23 +107,33 @@ def _run_for(config: EvaluateConfig) -> RunFolder | None:
     return runs[0]
 
 
-def _score_model(source: Source, config: EvaluateConfig, model: str, saved: dict[str, Any]) -> Evaluation:
-    tokenizer = load_tokenizer(model)
-    scorer = load_scorer(source.task, model, tokenizer, saved, config.precision)
-    read = read_split(source, config.split)
-    prepared = encode_split(scorer.task, read, tokenizer, scorer.rules)
-    metrics = score(source.task, prepared, scorer.predict(prepared))
-    return _evaluation(source.task, config.split, model, len(prepared), metrics)
+def _scored(source: Source, config: EvaluateConfig, model: str, read: Prepared, records: list[Record]) -> _Scored:
+    task = source.task
+    compared = compare(task, read, records)
+    metrics = measure(task, compared)
+    resampled = resampled_scores(metric_of(task).weighted(**compared), len(read))
+    resampled = {name: resampled[name] for name in metrics if name in resampled}
+    labels, confusion = score_labels(task, records, compared)
+    evaluation = Evaluation(
+        task.name, config.split, model, len(read), metrics, task.paper_scores(config.split), task.paper_splits(config.split),
+        {name: confidence_interval(scores) for name, scores in resampled.items()},
+        labels, confusion, worst_mistakes(task, read, records, compared, config.mistakes),
+    )  # fmt: skip
+    return _Scored(evaluation, read, resampled)
 
 
-def _evaluation(task: Task, split: str, model: str, examples: int, metrics: dict[str, float]) -> Evaluation:
-    return Evaluation(task.name, split, model, examples, metrics, task.paper_scores(split))
-
-
-def _score_file(source: Source, config: EvaluateConfig) -> Evaluation:
-    """Score predictions that somebody made before."""
-    path = str(config.predictions)
-    prepared = read_split(source, config.split)
-    records = read_predictions(source.task, prepared, path, config.na_probs)
-    metrics = score(source.task, prepared, records)
-    return _evaluation(source.task, config.split, path, len(prepared), metrics)
+def _beside(first: _Scored, other: _Scored) -> Evaluation:
+    """The other evaluation with its differences to the first; one is significant whose interval is without 0."""
+    if other.examples != first.examples:
+        raise UserError(
+            f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples.",
+            "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir.",
+        )
+    to_first = {}
+    for name in [name for name in first.resampled if name in other.resampled]:
+        low, high = confidence_interval(other.resampled[name] - first.resampled[name])
+        difference = round(other.evaluation.metrics[name] - first.evaluation.metrics[name], 6)
+        to_first[name] = {
+            "difference": difference, "confidence_interval": [low, high], "significant": low > 0 or high < 0,
+        }  # fmt: skip
+    return replace(other.evaluation, to_first=to_first)
