@@ -9,7 +9,7 @@ from typing import Any
 
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
-from bertcli.data.predictions import kind_of_predictions, read_predictions
+from bertcli.data.predictions import existing_file, kind_of_predictions, read_predictions
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
@@ -61,12 +61,13 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
     if config.dry_run:
         logger.info("would score %s on %s", config.predictions or model or (run.path if run else ""), source.task.name)
         return _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
+    path = existing_file(config.predictions, "--predictions") if config.predictions else None
     read = read_split(source, config.split)
     if not len(read):
         raise UserError(f"The {config.split} split of {source.task.name} has no examples.", "Check the file.")
-    if config.predictions:
-        records = read_predictions(source.task, read, config.predictions, config.na_probs)
-        return _scored(source, config, config.predictions, read, records)
+    if path:
+        records = read_predictions(source.task, read, path, config.na_probs)
+        return _scored(source, config, str(path), read, records)
     found = str(run.model) if run else resolve_model(str(model))
     tokenizer = load_tokenizer(found)
     scorer = load_scorer(source.task, found, tokenizer, saved, config.precision)

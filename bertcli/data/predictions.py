@@ -25,16 +25,15 @@ PREDICTION_COLUMNS = ("label", "labels", "choice", "prediction", "pred", "value"
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 
 
-def read_predictions(task: Task, prepared: Prepared, name: str, na_probs: str | None = None) -> list[Record]:
+def read_predictions(task: Task, prepared: Prepared, path: Path, na_probs: str | None = None) -> list[Record]:
     """Read one record an example of the split; for questions `na_probs` is a file of their no-answer scores.
 
     Raises:
-        UserError: if a file is not there, is not of the task, or has more or fewer predictions than examples.
+        UserError: if the file is not of the task, or has more or fewer predictions than examples.
     """
-    path = _existing(name, "--predictions")
     records = READ_PREDICTIONS.get(task.kind, _row_predictions)(path, task, prepared)
     if na_probs:
-        records = _with_null_odds(records, _existing(na_probs, "--na-probs"))
+        records = _with_null_odds(records, existing_file(na_probs, "--na-probs"))
     if task.kind != "span" and len(records) != len(prepared):
         raise UserError(
             f"`{path}` has {len(records)} predictions, the {prepared.split} split of {task.name} {len(prepared)} examples.",
@@ -45,7 +44,7 @@ def read_predictions(task: Task, prepared: Prepared, name: str, na_probs: str | 
 
 def kind_of_predictions(name: str) -> str | None:
     """What the predictions say of the kind of own data: lists of labels are of examples that may have several."""
-    path = _existing(name, "--predictions")
+    path = existing_file(name, "--predictions")
     if ending_of(path) not in (*DELIMITERS, ".jsonl", ".parquet"):
         return None
     rows = read_rows(path)
@@ -53,7 +52,12 @@ def kind_of_predictions(name: str) -> str | None:
     return "multilabel" if is_list else None
 
 
-def _existing(name: str, option: str) -> Path:
+def existing_file(name: str, option: str) -> Path:
+    """The path of a file that an option names.
+
+    Raises:
+        UserError: if it is not there, or is a folder.
+    """
     path = Path(name)
     if not path.exists():
         raise UserError(f"There is no file `{path}`.", f"Give {option} a file.")
