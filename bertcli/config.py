@@ -215,13 +215,16 @@ class EvaluateConfig(Config):
         "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder.",
         "TASK or FILE...",
     )
-    model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run of the task.")
+    model: list[str] = option(
+        [], "A run, a folder or a Hub name; default: the newest run of the task. Give it again to compare models."
+    )
     data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
     split: str = option("dev", "Which split to score.")
     predictions: str | None = option(None, "Score this file of predictions; needs no model.")
     na_probs: str | None = option(
         None, "No-answer scores of those predictions, such as null_odds.json: finds the best threshold (SQuAD 2.0)."
     )
+    mistakes: int = option(0, "List so many of the worst mistakes.", minimum=0)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
 
 

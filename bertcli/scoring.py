@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from scipy.special import expit, softmax
+from sklearn.metrics import confusion_matrix
 
 from bertcli.data.prepared import Prepared
 from bertcli.data.span_answers import AnswerRules, choose_answers
@@ -20,6 +21,7 @@ from bertcli.data.span_features import SpanFeatures, WindowRules
 from bertcli.data.text_features import LABELS
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.metrics.counts import label_scores
 from bertcli.models.heads import Objective
 from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
@@ -181,20 +183,51 @@ def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, fl
     Raises:
         UserError: if the split has no labels.
     """
+    return measure(task, compare(task, prepared, records))
+
+
+def compare(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+    """Put records beside the truth as the metrics of the kind take them.
+
+    Raises:
+        UserError: if the split has no labels.
+    """
     compared = COMPARE[task.kind][0](task, prepared, records)
     _say_degenerate(task, compared["predictions"], compared["references"])
-    return measure(task, compared)
+    return compared
 
 
 def measure(task: Task, compared: Compared) -> dict[str, float]:
     """The scores that the task names, for spans all that there are, to six decimals; a threshold stays as it is."""
-    module, name = COMPARE[task.kind][1].split(".")
-    metric = getattr(import_module(f"bertcli.metrics.{module}"), name)
-    version = ("squad_v2" if task.with_impossible else "squad") if task.kind == "span" else None
-    scores = metric(version, keep_in_memory=True).compute(**compared)
+    scores = metric_of(task).compute(**compared)
     names = [*task.metrics, *(name for name in scores if task.kind == "span" and name not in task.metrics)]
     shown = {name: scores[name] for name in names if name in scores}
     return {name: score if name.endswith("_thresh") else round(score, 6) for name, score in shown.items()}
+
+
+def metric_of(task: Task) -> Any:
+    """The metric that scores tasks of the kind; one of `evaluate`'s modules."""
+    module, name = COMPARE[task.kind][1].split(".")
+    version = ("squad_v2" if task.with_impossible else "squad") if task.kind == "span" else None
+    return getattr(import_module(f"bertcli.metrics.{module}"), name)(version, keep_in_memory=True)
+
+
+def score_labels(
+    task: Task, records: list[Record], compared: Compared
+) -> tuple[dict[str, dict[str, float]], list[list[int]]]:
+    """Precision, recall, F1 and support of each label, or type of entity, and the confusion of classes.
+
+    The confusion has a row for each true label, and in it how often each label was predicted; other kinds have none.
+    """
+    if task.kind == "tag":
+        return label_scores(*metric_of(task).counts(**compared)), []
+    if task.kind == "multilabel":
+        return label_scores(metric_of(task).counts(**compared), _label_names(task, records)), []
+    if task.kind != "classify":
+        return {}, []
+    names = _label_names(task, records)
+    confusion = confusion_matrix(compared["references"], compared["predictions"], labels=range(len(names)))
+    return label_scores(metric_of(task).counts(**compared, labels=len(names)), names), confusion.tolist()
 
 
 def _say_degenerate(task: Task, predicted: list[Any], true: list[Any]) -> None:
@@ -213,9 +246,14 @@ def _say_degenerate(task: Task, predicted: list[Any], true: list[Any]) -> None:
         )
 
 
+def _label_names(task: Task, records: list[Record]) -> list[str]:
+    """The labels of the task, and those that only the model knows."""
+    given = (label for record in records for label in record.get("labels", [record.get("label")]))
+    return list(dict.fromkeys([*task.labels, *given]))
+
+
 def _compare_labels(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    names = dict.fromkeys([*task.labels, *(record["label"] for record in records)])  # a model may know more
-    number = {name: index for index, name in enumerate(names)}
+    number = {name: index for index, name in enumerate(_label_names(task, records))}
     return {
         "predictions": [number[record["label"]] for record in records], "references": _true_labels(task, prepared)
     }  # fmt: skip
@@ -226,7 +264,7 @@ def _compare_values(task: Task, prepared: Prepared, records: list[Record]) -> Co
 
 
 def _compare_label_sets(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    names = dict.fromkeys([*task.labels, *(label for record in records for label in record["labels"])])
+    names = _label_names(task, records)
     known = [[*row, *[0] * (len(names) - len(row))] for row in _true_labels(task, prepared)]
     return {
         "predictions": [[int(name in record["labels"]) for name in names] for record in records],

@@ -33,7 +33,7 @@ from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.prediction import predict
-from bertcli.reports.tables import score_rows
+from bertcli.reports.tables import score_table
 from bertcli.tasks import TASKS, get_task
 
 SWAG_COLUMNS = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label"
@@ -423,10 +423,11 @@ def test_names_of_tasks_are_forgiving(name: str, task: str) -> None:
 
 
 def test_the_papers_scores_say_their_split() -> None:
-    rows = score_rows("glue/mnli", "dev", {"accuracy": 80.0, "dev_mismatched_accuracy": 81.0})
+    rows = score_table("glue/mnli", "dev", {"accuracy": 80.0, "dev_mismatched_accuracy": 81.0}).rows
     assert [row[1:] for row in rows] == [
-        ["dev", "accuracy", 80.0, 84.4, None, "dev"], ["dev_mismatched", "accuracy", 81.0, 83.4, 85.9, "test_mismatched"]
-    ]  # fmt: skip
+        ["dev", "accuracy", 80.0, 84.4, "-4.40", 86.7, "-6.70", "dev, test"],
+        ["dev_mismatched", "accuracy", 81.0, 83.4, "-2.40", 85.9, "-4.90", "test_mismatched"],
+    ]
     assert TASKS["swag"].paper_scores("test") == {"large accuracy": 86.3}
     assert TASKS["glue/ax"].paper_scores("dev") == {}
 

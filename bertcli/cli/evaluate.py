@@ -1,4 +1,4 @@
-"""`bert evaluate`: score a model, or a file of predictions, on a task."""
+"""`bert evaluate`: score models, or a file of predictions, on a task."""
 
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
@@ -7,6 +7,8 @@ from bertcli.config import EvaluateConfig
 
 EXAMPLES = """
 bert evaluate glue/mnli
+bert evaluate glue/mnli --model runs/glue-mnli --model runs/glue-mnli-2
+bert evaluate glue/sst2 --mistakes 20
 bert evaluate squad --data-dir data --predictions predictions.json
 bert evaluate squad_v2 --data-dir data --predictions predictions.json --na-probs null_odds.json
 bert evaluate reviews.csv --model runs/reviews
@@ -16,13 +18,15 @@ bert evaluate folder --split test
 
 @command(app, EvaluateConfig, "evaluate", EXAMPLES)
 def evaluate_command(config: EvaluateConfig, output: Output) -> None:
-    """Score a model, or a file of predictions, on a task."""
+    """Score models, or a file of predictions, on a task."""
     from bertcli.evaluation import evaluate
-    from bertcli.reports.tables import SCORE_COLUMNS, score_rows
+    from bertcli.reports.evaluation import evaluation_tables
 
     result = evaluate(config)
     if output.json:
         output.emit(result.to_json())
-    else:
-        title = f"{result.model} on {result.examples:,} examples"
-        output.table(SCORE_COLUMNS, score_rows(result.task, result.split, result.metrics), title=title)
+    elif result.metrics:
+        for table in evaluation_tables(result):
+            output.table(
+                table.columns, table.rows, title=table.title or f"{result.model} on {result.examples:,} examples"
+            )

@@ -1,13 +1,17 @@
-"""Accuracy, F1 and Matthews correlation, times 100, by scikit-learn."""
+"""Accuracy, F1 and Matthews correlation, times 100, as scikit-learn defines them."""
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import datasets
 import evaluate
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bertcli.metrics.bootstrap import Weighted, plain_scores
+from bertcli.metrics.counts import add_up, count_labels, f1_of
 
 
 class Classification(evaluate.Metric):  # type: ignore[misc]
@@ -23,13 +27,33 @@ class Classification(evaluate.Metric):  # type: ignore[misc]
         )
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scikit-learn warns of one class only, whose Matthews correlation is 0
-            scores = {
-                "accuracy": accuracy_score(references, predictions),
-                "macro_f1": f1_score(references, predictions, average="macro", zero_division=0),
-                "matthews_correlation": matthews_corrcoef(references, predictions),
+        return plain_scores(self.weighted(predictions, references), len(references))
+
+    def counts(self, predictions: Any, references: Any, labels: int = 0) -> csr_array:
+        """How often each label is right, predicted and true in each example, [examples, 3 x labels]."""
+        examples = (
+            ([one] if one == two else [], [one], [two]) for one, two in zip(predictions, references, strict=True)
+        )
+        return count_labels(examples, max(labels, 1 + max([*predictions, *references])))
+
+    def weighted(self, predictions: Any, references: Any) -> Weighted:
+        """The scores as a function of how often each example counts."""
+        counts = self.counts(predictions, references, 2)
+
+        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+            right, predicted, true = add_up(counts, weights)
+            total = true.sum(-1)
+            f1 = f1_of(right, predicted, true)
+            occurs = predicted + true > 0
+            by_chance = (predicted * true).sum(-1)
+            spread = (total**2 - (predicted**2).sum(-1)) * (total**2 - (true**2).sum(-1))
+            return {
+                "accuracy": right.sum(-1) / total,
+                "macro_f1": f1.sum(-1) / occurs.sum(-1),
+                # 0 where every prediction or every label is the same
+                "matthews_correlation": (right.sum(-1) * total - by_chance)
+                / np.sqrt(np.where(spread > 0, spread, np.inf)),
+                **({"f1": f1[:, 1]} if counts.shape[1] == 6 else {}),
             }
-        if set(references) | set(predictions) <= {0, 1}:
-            scores["f1"] = f1_score(references, predictions, zero_division=0)
-        return {name: 100 * float(score) for name, score in scores.items()}
+
+        return scores

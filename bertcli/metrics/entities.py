@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import datasets
 import evaluate
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from bertcli.errors import UserError
+from bertcli.metrics.bootstrap import Weighted, plain_scores
+from bertcli.metrics.counts import add_up, count_labels, f1_of, precision_of
 
 Entity = tuple[str, int, int]  # type, first word, last word
 Word = tuple[str, str]  # prefix, type
@@ -35,9 +38,11 @@ class Entities(evaluate.Metric):  # type: ignore[misc]
         )
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        predicted: Counter[str] = Counter()
-        true: Counter[str] = Counter()
-        both: Counter[str] = Counter()
+        return plain_scores(self.weighted(predictions, references), len(references))
+
+    def counts(self, predictions: Any, references: Any) -> tuple[csr_array, list[str]]:
+        """How often each type of entity is right, predicted and true in each sentence, [sentences, 3 x types]; the types."""
+        sentences = []
         for number, (guess, truth) in enumerate(zip(predictions, references, strict=True), 1):
             if len(guess) != len(truth):
                 raise UserError(
@@ -45,12 +50,23 @@ class Entities(evaluate.Metric):  # type: ignore[misc]
                     "Give one tag a word.",
                 )
             found, wanted = (set(entities(tags, self.config_name)) for tags in (guess, truth))
-            predicted.update(kind for kind, _, _ in found)
-            true.update(kind for kind, _, _ in wanted)
-            both.update(kind for kind, _, _ in found & wanted)
-        scores = _scores("", both.total(), predicted.total(), true.total())
-        for kind in sorted(predicted | true):
-            scores |= _scores(f"{kind}_", both[kind], predicted[kind], true[kind])
+            sentences.append([[kind for kind, _, _ in side] for side in (found & wanted, found, wanted)])
+        types = sorted({kind for sides in sentences for side in sides for kind in side})
+        number_of = {kind: number for number, kind in enumerate(types)}
+        numbers = ([[number_of[kind] for kind in side] for side in sides] for sides in sentences)
+        return count_labels(numbers, len(types)), types
+
+    def weighted(self, predictions: Any, references: Any) -> Weighted:
+        """The scores as a function of how often each sentence counts."""
+        counts, types = self.counts(predictions, references)
+
+        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+            sides = add_up(counts, weights)
+            found = _scores("", *sides.sum(-1))
+            for number, kind in enumerate(types):
+                found |= _scores(f"{kind}_", *sides[..., number])
+            return found
+
         return scores
 
 
@@ -93,10 +109,9 @@ def _start(words: list[Word], first: int, after: int, scheme: str) -> int:
     return first
 
 
-def _scores(name: str, both: int, predicted: int, true: int) -> dict[str, float]:
-    """Where nothing was predicted, or nothing is true, the score is 0."""
+def _scores(name: str, right: NDArray[Any], predicted: NDArray[Any], true: NDArray[Any]) -> dict[str, NDArray[Any]]:
     return {
-        f"{name}f1": 100 * 2 * both / max(predicted + true, 1),
-        f"{name}precision": 100 * both / max(predicted, 1),
-        f"{name}recall": 100 * both / max(true, 1),
+        f"{name}f1": f1_of(right, predicted, true),
+        f"{name}precision": precision_of(right, predicted),
+        f"{name}recall": precision_of(right, true),
     }

@@ -1,4 +1,4 @@
-"""F1 of examples that may have several labels, times 100, by scikit-learn."""
+"""F1 of examples that may have several labels, times 100, as scikit-learn defines it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import Any
 
 import datasets
 import evaluate
-from sklearn.metrics import accuracy_score, f1_score
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from bertcli.metrics.bootstrap import Weighted, plain_scores
+from bertcli.metrics.counts import add_up, f1_of
 
 
 class MultiLabel(evaluate.Metric):  # type: ignore[misc]
@@ -22,9 +27,24 @@ class MultiLabel(evaluate.Metric):  # type: ignore[misc]
         )
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        scores = {
-            "micro_f1": f1_score(references, predictions, average="micro", zero_division=0),
-            "macro_f1": f1_score(references, predictions, average="macro", zero_division=0),
-            "subset_accuracy": accuracy_score(references, predictions),
-        }
-        return {name: 100 * float(score) for name, score in scores.items()}
+        return plain_scores(self.weighted(predictions, references), len(references))
+
+    def counts(self, predictions: Any, references: Any) -> csr_array:
+        """How often each label is right, predicted and true in each example, [examples, 3 x labels]."""
+        given, wanted = np.array(predictions, dtype=bool), np.array(references, dtype=bool)
+        return csr_array(np.concatenate([given & wanted, given, wanted], axis=1).astype(np.float64))
+
+    def weighted(self, predictions: Any, references: Any) -> Weighted:
+        """The scores as a function of how often each example counts."""
+        counts = self.counts(predictions, references)
+        all_right = (np.array(predictions) == np.array(references)).all(-1)
+
+        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+            sides = add_up(counts, weights)
+            return {
+                "micro_f1": f1_of(*sides.sum(-1)),
+                "macro_f1": f1_of(*sides).mean(-1),
+                "subset_accuracy": weights @ all_right / weights.sum(-1),
+            }
+
+        return scores

@@ -1,14 +1,16 @@
-"""Pearson and Spearman correlation, times 100, by scipy."""
+"""Pearson and Spearman correlation, times 100, as scipy defines them."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import datasets
 import evaluate
-from scipy.stats import pearsonr, spearmanr
+import numpy as np
+from numpy.typing import NDArray
+
+from bertcli.metrics.bootstrap import Weighted, plain_scores
 
 
 class Regression(evaluate.Metric):  # type: ignore[misc]
@@ -24,12 +26,33 @@ class Regression(evaluate.Metric):  # type: ignore[misc]
         )
 
     def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        if len(set(predictions)) < 2 or len(set(references)) < 2:
-            return {"spearmanr": 0.0, "pearson": 0.0}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # scipy warns of nearly constant input, which has no correlation below
-            scores = {
-                "spearmanr": spearmanr(references, predictions)[0],
-                "pearson": pearsonr(references, predictions)[0],
+        return plain_scores(self.weighted(predictions, references), len(references))
+
+    def weighted(self, predictions: Any, references: Any) -> Weighted:
+        """The scores as a function of how often each example counts."""
+        values = [np.array(side, dtype=np.float64) for side in (predictions, references)]
+        places = [np.unique(side, return_inverse=True)[1] for side in values]
+
+        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+            ranks = ([_ranks(side, row) for side in places] for row in weights)
+            return {
+                "spearmanr": np.array([_correlation(row, *sides) for sides, row in zip(ranks, weights, strict=True)]),
+                "pearson": np.array([_correlation(row, *values) for row in weights]),
             }
-        return {name: 0.0 if math.isnan(score) else 100 * float(score) for name, score in scores.items()}
+
+        return scores
+
+
+def _ranks(places: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """The rank of each example, by its place among the distinct values; equal ones share the mean of theirs."""
+    counts = np.bincount(places, weights)
+    ranks: NDArray[Any] = (np.cumsum(counts) - counts / 2)[places]
+    return ranks
+
+
+def _correlation(weights: NDArray[Any], one: NDArray[Any], two: NDArray[Any]) -> float:
+    if any(np.ptp(side[weights > 0]) == 0 for side in (one, two)):
+        return 0.0
+    one, two = (side - weights @ side / weights.sum() for side in (one, two))
+    spread = float(weights @ one**2) * float(weights @ two**2)
+    return float(weights @ (one * two)) / math.sqrt(spread) if spread > 0 else 0.0

@@ -10,6 +10,10 @@ from typing import Any
 
 import datasets
 import evaluate
+import numpy as np
+from numpy.typing import NDArray
+
+from bertcli.metrics.bootstrap import Weighted, plain_scores
 
 PUNCTUATION = frozenset(string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -33,28 +37,39 @@ class Squad(evaluate.Metric):  # type: ignore[misc]
         )
 
     def _compute(self, predictions: Any, references: Any, na_probs: list[float] | None = None) -> dict[str, float]:
+        exact, f1 = self.answer_scores(predictions, references)
+        best: dict[str, float] = {}
+        for name, raw in (("exact", exact), ("f1", f1)) if na_probs is not None else ():
+            found = best_threshold(predictions, raw, [any(truths) for truths in references], na_probs or [])
+            best[f"best_{name}"], best[f"best_{name}_thresh"] = found
+        return plain_scores(self.weighted(predictions, references, na_probs), len(references)) | best
+
+    def answer_scores(
+        self, predictions: Any, references: Any, na_probs: list[float] | None = None
+    ) -> tuple[list[float], list[float]]:
+        """Exact match and F1 of each answer, from 0 to 1; one with too high a no-answer score counts as none."""
         exact, f1 = [], []
-        for predicted, truths in zip(predictions, references, strict=True):
+        for row, (predicted, truths) in enumerate(zip(predictions, references, strict=True)):
             answers = [truth for truth in truths if normalize_answer(truth)] or [""]
             compared = truths if self.config_name == "squad" else answers
-            exact.append(max(exact_score(predicted, truth) for truth in compared))
-            f1.append(max(f1_score(predicted, truth) for truth in answers))
-        has_answer = [any(truths) for truths in references]
-        best: dict[str, float] = {}
-        if na_probs is not None:
-            for name, raw in (("exact", exact), ("f1", f1)):
-                found = best_threshold(predictions, raw, has_answer, na_probs)
-                best[f"best_{name}"], best[f"best_{name}_thresh"] = found
-            for row, has in enumerate(has_answer):
-                if na_probs[row] > NO_ANSWER_ABOVE:
-                    exact[row] = f1[row] = float(not has)
-        scores = {"exact_match": _mean(exact), "f1": _mean(f1)}
-        if not all(has_answer):
-            for name, wanted in (("HasAns", True), ("NoAns", False)):
-                rows = [row for row, has in enumerate(has_answer) if has == wanted]
-                scores[f"{name}_exact_match"] = _mean([exact[row] for row in rows])
-                scores[f"{name}_f1"] = _mean([f1[row] for row in rows])
-        return scores | best
+            none = na_probs is not None and na_probs[row] > NO_ANSWER_ABOVE
+            exact.append(float(not any(truths)) if none else max(exact_score(predicted, truth) for truth in compared))
+            f1.append(float(not any(truths)) if none else max(f1_score(predicted, truth) for truth in answers))
+        return exact, f1
+
+    def weighted(self, predictions: Any, references: Any, na_probs: list[float] | None = None) -> Weighted:
+        """The scores as a function of how often each question counts, but for the thresholds and their scores."""
+        columns = np.array([*self.answer_scores(predictions, references, na_probs)])
+        has = np.array([any(truths) for truths in references])
+        groups = {"": has | True} | ({} if has.all() else {"HasAns_": has, "NoAns_": ~has})
+
+        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+            return {
+                f"{group}{name}": weights @ (column * rows) / np.maximum(weights @ rows, 1)
+                for group, rows in groups.items() for name, column in zip(("exact_match", "f1"), columns, strict=True)
+            }  # fmt: skip
+
+        return scores
 
 
 def best_threshold(
@@ -92,7 +107,3 @@ def f1_score(predicted: str, truth: str) -> float:
         return 0.0
     precision, recall = common / len(predicted_words), common / len(true_words)
     return 2 * precision * recall / (precision + recall)
-
-
-def _mean(values: list[float]) -> float:
-    return 100 * sum(values) / len(values) if values else 0.0

@@ -9,23 +9,7 @@ from typing import Any
 from bertcli.tasks import TASKS
 from bertcli.training.result import TrainingResult
 
-SCORE_COLUMNS = ["task", "split", "metric", "ours", "paper base", "paper large", "paper's split"]
-
-
-def score_rows(task_name: str, split: str, metrics: dict[str, float]) -> list[list[object]]:
-    """One row a metric: ours, the paper's by size, and the split that the paper's is of."""
-    task = TASKS.get(task_name)
-    rows: list[list[object]] = []
-    for metric, value in metrics.items():
-        where = split
-        plain = metric
-        if metric.startswith("dev_mismatched_"):
-            where, plain = "dev_mismatched", metric.removeprefix("dev_mismatched_")
-        paper = task.paper_scores(where) if task else {}
-        base, large = paper.get(f"base {plain}"), paper.get(f"large {plain}")
-        shown = (task.paper_split(where) if task else "") if base or large else None
-        rows.append([task_name, where, plain, round(value, 4), base, large, shown])
-    return rows
+INTERVAL = "95 % interval"
 
 
 @dataclass(frozen=True)
@@ -37,9 +21,42 @@ class Table:
     rows: list[list[object]]
 
 
+def score_table(
+    task_name: str, split: str, metrics: dict[str, float], intervals: dict[str, list[float]] | None = None
+) -> Table:
+    """One row a metric: ours, the paper's by size with the difference to it, and the splits that the paper's are of."""
+    task = TASKS.get(task_name)
+    rows: list[list[object]] = []
+    for metric, value in metrics.items():
+        where = split
+        plain = metric
+        if metric.startswith("dev_mismatched_"):
+            where, plain = "dev_mismatched", metric.removeprefix("dev_mismatched_")
+        paper = task.paper_scores(where) if task else {}
+        sizes = [paper.get(f"{size} {plain}") for size in ("base", "large")]
+        splits = task.paper_splits(where) if task else {}
+        of = dict.fromkeys(splits[name] for name in (f"base {plain}", f"large {plain}") if name in splits)
+        beside = [cell for size in sizes for cell in (size, signed(value - size) if size else None)]
+        interval = [interval_text(intervals.get(metric))] if intervals else []
+        rows.append([task_name, where, plain, round(value, 4), *interval, *beside, ", ".join(of) or None])
+    columns = ["task", "split", "metric", "ours", *([INTERVAL] if intervals else []),
+               "paper base", "difference", "paper large", "difference", "paper's split"]  # fmt: skip
+    return Table("", columns, rows)
+
+
+def signed(value: float) -> str:
+    """A difference, with its sign."""
+    return f"{value:+.2f}"
+
+
+def interval_text(ends: list[float] | None) -> str | None:
+    """The two ends of an interval."""
+    return f"{ends[0]:.2f} to {ends[1]:.2f}" if ends else None
+
+
 def result_tables(result: TrainingResult) -> list[Table]:
     """What a person wants to see of a result: the scores, and for several runs each of them and their spread."""
-    tables = [Table("", SCORE_COLUMNS, score_rows(result.task, result.split, result.metrics))]
+    tables = [score_table(result.task, result.split, result.metrics)]
     if result.runs:
         tables.append(_runs(result.runs))
     if result.spread:

@@ -50,9 +50,10 @@ class Task:
         return self.kind in ("classify", "multilabel", "tag")
 
     def paper_scores(self, split: str) -> dict[str, float]:
-        """The paper's scores for a split; where it only has test scores, those."""
-        return self.paper.get(self.paper_split(split), {})
+        """The paper's scores for a split, "size metric" -> score; those that it only has for test are of test."""
+        return {name: self.paper[known][name] for name, known in self.paper_splits(split).items()}
 
-    def paper_split(self, split: str) -> str:
-        """Which split the paper's scores are of."""
-        return next((known for known in (split, split.replace("dev", "test")) if known in self.paper), "")
+    def paper_splits(self, split: str) -> dict[str, str]:
+        """Which split each of these scores is of."""
+        splits = (split.replace("dev", "test"), split)
+        return {name: known for known in splits for name in self.paper.get(known, {})}

@@ -1,0 +1,188 @@
+"""Predictions that were made before, read into records: one function a kind."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bertcli.data.conll import read_conll
+from bertcli.data.prepared import Prepared
+from bertcli.data.tables import DELIMITERS, ending_of, read_rows
+from bertcli.data.text_features import split_labels
+from bertcli.errors import UserError
+from bertcli.tasks.task import Task
+
+logger = logging.getLogger("bertcli")
+Record = dict[str, Any]
+Value = TypeVar("Value")
+PREDICTION_COLUMNS = ("label", "labels", "choice", "prediction", "pred", "value")
+# What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
+NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
+
+
+def read_predictions(task: Task, prepared: Prepared, path: Path, na_probs: str | None = None) -> list[Record]:
+    """Read one record an example of the split; for questions `na_probs` is a file of their no-answer scores.
+
+    Raises:
+        UserError: if the file is not of the task, or has more or fewer predictions than examples.
+    """
+    records = READ_PREDICTIONS.get(task.kind, _row_predictions)(path, task, prepared)
+    if na_probs:
+        records = _with_null_odds(records, existing_file(na_probs, "--na-probs"))
+    if task.kind != "span" and len(records) != len(prepared):
+        raise UserError(
+            f"`{path}` has {len(records)} predictions, the {prepared.split} split of {task.name} {len(prepared)} examples.",
+            "Give one prediction an example, in the order of the split.",
+        )
+    return records
+
+
+def kind_of_predictions(name: str) -> str | None:
+    """What the predictions say of the kind of own data: lists of labels are of examples that may have several."""
+    path = existing_file(name, "--predictions")
+    if ending_of(path) not in (*DELIMITERS, ".jsonl", ".parquet"):
+        return None
+    rows = read_rows(path)
+    is_list = "labels" in rows.names and any(cell.startswith("[") for cell in rows.column("labels"))
+    return "multilabel" if is_list else None
+
+
+def existing_file(name: str, option: str) -> Path:
+    """The path of a file that an option names.
+
+    Raises:
+        UserError: if it is not there, or is a folder.
+    """
+    path = Path(name)
+    if not path.exists():
+        raise UserError(f"There is no file `{path}`.", f"Give {option} a file.")
+    if path.is_dir():
+        raise UserError(f"`{path}` is a folder.", f"Give {option} a file in it.")
+    return path
+
+
+def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
+    """Read a JSON object of question ids and values."""
+    try:
+        return {str(key): convert(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
+    except (ValueError, TypeError, AttributeError):
+        raise UserError(
+            f"`{path}` is not a JSON object of question ids and {form}s.", f"Give the official form: {{id: {form}}}."
+        ) from None
+
+
+def _with_null_odds(records: list[Record], path: Path) -> list[Record]:
+    """Add the no-answer scores, and put the records into the order of their file, which decides between equal ones."""
+    odds = _by_question(path, _finite, "number")
+    without = sum(r["id"] not in odds and r["answer"] not in ("", NO_PREDICTION) for r in records)
+    if without:
+        raise UserError(
+            f"`{path}` has no number for {without:,} of the questions that are answered.",
+            "Give the null_odds.json that was written beside the predictions.",
+        )
+    place = {id_: number for number, id_ in enumerate(odds)}
+    ordered = sorted(records, key=lambda record: place.get(record["id"], -1))
+    return [
+        {**record, "null_odds": None if record["answer"] == NO_PREDICTION else odds.get(record["id"])}
+        for record in ordered
+    ]
+
+
+def _finite(value: Any) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
+    """Read {question: answer}; a question without one scores 0, and is counted."""
+    answers = _by_question(path, str, "text")
+    known = {question.id for question in prepared.questions}
+    given = set(answers)
+    if known and not known & given:
+        raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
+    if known - given:
+        logger.info("%s questions have no prediction; they score 0", f"{len(known - given):,}")
+    if given - known:
+        logger.info("%s predictions are of unknown questions; they are left out", f"{len(given - known):,}")
+    return [{"id": question.id, "answer": answers.get(question.id, NO_PREDICTION)} for question in prepared.questions]
+
+
+def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
+    """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
+    if ".jsonl" not in path.suffixes:
+        return [{"tags": tags} for tags in read_conll(path).tags or []]
+    rows = read_rows(path)
+    if "tags" not in rows.names:
+        raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(rows.names)}.")
+    strange = next((number for number, row in enumerate(rows.cells) if not isinstance(row.get("tags"), list)), None)
+    if strange is not None:
+        raise UserError(f"{rows.place(strange)} has no list of tags.", 'Give one tag a word: {"tags": ["B-PER", "O"]}')
+    return [{"tags": [str(tag) for tag in row["tags"]]} for row in rows.cells]
+
+
+def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
+    """Read a column of predictions, a row an example, and how probable they are, where that is there."""
+    rows = read_rows(path)
+    column = next((name for name in PREDICTION_COLUMNS if name in rows.names), None)
+    if column is None:
+        raise UserError(
+            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(rows.names)}."
+        )
+    values = rows.column(column)
+    if task.kind == "regress":
+        return [{"value": value} for value in _numbers(values, "values", path)]
+    if task.kind == "multilabel":
+        separator = task.files.label_separator
+        several = (split_labels(value, separator, f"`{path}`") for value in values)
+        return [
+            {"labels": _known_labels(labels, task, path), **_scores(row, task, path)}
+            for labels, row in zip(several, rows.cells, strict=True)
+        ]
+    if column == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
+        task = replace(task, file_labels=())
+    labels = _known_labels(values, task, path)
+    records: list[Record] = [
+        {"choice": task.labels.index(label)} if task.kind == "choose" else {"label": label} for label in labels
+    ]
+    if "score" not in rows.names:
+        return records
+    shares = _numbers(rows.column("score"), "probabilities", path)
+    return [{**record, "score": share} for record, share in zip(records, shares, strict=True)]
+
+
+def _scores(row: Record, task: Task, path: Path) -> Record:
+    """The probabilities of all labels: an object, or a column a label, as `bert predict` writes them."""
+    given = row.get("scores") or {name: row.get(f"score {name}") for name in task.labels}
+    if not isinstance(given, dict) or any(given.get(name) is None for name in task.labels):
+        return {}
+    shares = _numbers((given[name] for name in task.labels), "probabilities", path)
+    return {"scores": dict(zip(task.labels, shares, strict=True))}
+
+
+def _numbers(values: Iterable[Any], what: str, path: Path) -> list[float]:
+    try:
+        return [_finite(value) for value in values]
+    except (TypeError, ValueError):
+        raise UserError(f"`{path}` holds {what} that are not numbers.", "Give a number a row.") from None
+
+
+def _known_labels(given: list[str], task: Task, path: Path) -> list[str]:
+    """Labels as the task has them, which files may spell otherwise."""
+    spelled = dict(zip(task.file_labels, task.labels, strict=False))
+    labels = [spelled.get(label, label) for label in given]
+    strange = next((label for label in labels if label not in task.labels), None)
+    if strange is not None:
+        raise UserError(
+            f"`{path}` has the label `{strange}`, which {task.name} has not.",
+            f"Its labels: {', '.join(task.labels[:20])}.",
+        )
+    return labels
+
+
+READ_PREDICTIONS = {"tag": _tag_predictions, "span": _span_predictions}

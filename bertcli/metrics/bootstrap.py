@@ -1,0 +1,41 @@
+"""Scores of resampled examples, and the intervals between which they lie (Efron 1979: the percentile bootstrap)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+# Scores [resamples], from 0 to 1, of how often each example counts [resamples, examples].
+Weighted = Callable[[Array], dict[str, Array]]
+RESAMPLES = 1000
+CONFIDENCE = 95  # per cent
+NUMBERS_AT_ONCE = 4_000_000  # of weights that are held in memory
+
+
+def plain_scores(weighted: Weighted, examples: int) -> dict[str, float]:
+    """The scores, times 100, of every example counted once."""
+    return {name: 100 * float(values[0]) for name, values in weighted(np.ones((1, examples))).items()}
+
+
+def resampled_scores(weighted: Weighted, examples: int, seed: int = 0) -> dict[str, Array]:
+    """The scores, times 100, of as many examples drawn with replacement, 1,000 times over, [resamples].
+
+    The draws depend on the number of examples and the seed alone, so those of two models are of the same examples.
+    """
+    draw = np.random.default_rng(seed)
+    at_once = max(1, NUMBERS_AT_ONCE // examples)
+    parts = []
+    for start in range(0, RESAMPLES, at_once):
+        rows = draw.integers(examples, size=(min(at_once, RESAMPLES - start), examples), dtype=np.int32)
+        parts.append(weighted(np.stack([np.bincount(row, minlength=examples) for row in rows]).astype(np.float64)))
+    return {name: 100 * np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def confidence_interval(scores: Array) -> list[float]:
+    """The two ends of the middle 95 % of resampled scores, or of the differences of two models' scores."""
+    tail = (100 - CONFIDENCE) / 2
+    return [round(float(end), 6) for end in np.percentile(scores, [tail, 100 - tail])]

@@ -1,0 +1,55 @@
+"""How often each label is right, predicted and true: what precision, recall and F1 are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+Array = NDArray[Any]
+SIDES = 3  # right, predicted, true
+Example = Sequence[Sequence[int]]  # the numbers of the labels that are right, predicted and true
+
+
+def count_labels(examples: Iterable[Example], labels: int) -> csr_array:
+    """The counts of each example, [examples, 3 x labels]; a label may occur more than once."""
+    columns: list[int] = []
+    ends = [0]
+    for sides in examples:
+        columns += [side * labels + label for side, given in enumerate(sides) for label in given]
+        ends.append(len(columns))
+    return csr_array((np.ones(len(columns)), columns, ends), shape=(len(ends) - 1, SIDES * labels))
+
+
+def add_up(counts: csr_array, weights: Array) -> Array:
+    """Right, predicted and true, [3, resamples, labels], of examples counted so often each, [resamples, examples]."""
+    sums: Array = weights @ counts
+    return sums.reshape(len(weights), SIDES, counts.shape[1] // SIDES).swapaxes(0, 1)
+
+
+def precision_of(right: Array, predicted: Array) -> Array:
+    """The share of what is predicted that is right (of what is true: the recall); 0 where nothing is."""
+    share: Array = right / np.maximum(predicted, 1)
+    return share
+
+
+def f1_of(right: Array, predicted: Array, true: Array) -> Array:
+    """The harmonic mean of precision and recall; 0 where nothing was predicted and nothing is true."""
+    f1: Array = 2 * right / np.maximum(predicted + true, 1)
+    return f1
+
+
+def label_scores(counts: csr_array, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each label, times 100, and its support: how often it is true."""
+    right, predicted, true = add_up(counts, np.ones((1, counts.shape[0])))[:, 0]
+    scores = {
+        "precision": 100 * precision_of(right, predicted), "recall": 100 * precision_of(right, true),
+        "f1": 100 * f1_of(right, predicted, true), "support": true,
+    }  # fmt: skip
+    return {
+        name: {key: round(float(values[label]), 6) for key, values in scores.items()} | {"support": int(true[label])}
+        for label, name in enumerate(names)
+    }

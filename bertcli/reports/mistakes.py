@@ -1,0 +1,116 @@
+"""The worst mistakes: the surest wrong predictions, the largest errors, the sentences and answers most wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bertcli.data.predictions import NO_PREDICTION
+from bertcli.data.prepared import Prepared
+from bertcli.tasks.task import Task
+
+logger = logging.getLogger("bertcli")
+Record = dict[str, Any]
+Compared = dict[str, list[Any]]
+Found = Iterator[tuple[Any, Record]]  # how bad a mistake is, greater is worse, and the mistake
+
+
+def worst_mistakes(
+    task: Task, prepared: Prepared, records: list[Record], compared: Compared, count: int
+) -> list[Record]:
+    """The `count` worst mistakes, each with its number in the split, its text, what is true and what was predicted.
+
+    Without probabilities, equally wrong predictions stay in the order of the split, which is said.
+    """
+    if not count:
+        return []
+    found = sorted(FIND[task.kind](task, prepared, records, compared), key=lambda pair: pair[0], reverse=True)
+    has_scores = any("score" in record or "scores" in record for record in records)
+    if found and task.kind not in ("regress", "tag") and not has_scores:
+        logger.info("no probabilities are given: mistakes that are equally wrong are in the order of the split")
+    return [mistake for _, mistake in found[:count]]
+
+
+def _text(prepared: Prepared, row: int) -> Record:
+    """An example of texts, by its number from 1; in the user's own file also by its line."""
+    texts = prepared.texts
+    assert texts is not None
+    place = {"place": texts.places[row]} if texts.places is not None else {}
+    pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
+    return {"example": row + 1, **place, "text": texts.texts[row], **pair}
+
+
+def _said(record: Record, gold: Any, predicted: Any) -> Record:
+    return {"gold": gold, "predicted": predicted, "probability": record.get("score")}
+
+
+def _labels(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
+        if record["label"] != task.labels[true]:
+            yield record.get("score", 0.0), _text(prepared, row) | _said(record, task.labels[true], record["label"])
+
+
+def _choices(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    assert prepared.texts is not None
+    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
+        if record["choice"] != true:
+            choices = (prepared.texts.choices or [])[row]
+            said = _said(record, choices[true], choices[record["choice"]])
+            yield record.get("score", 0.0), _text(prepared, row) | said
+
+
+def _values(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
+        error = record["value"] - float(true)
+        if error:
+            said = {"gold": round(float(true), 6), "predicted": round(record["value"], 6), "error": round(error, 6)}
+            yield abs(error), _text(prepared, row) | said
+
+
+def _label_sets(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    """The probability is that of the surest of an example's wrong decisions."""
+    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
+        gold = [name for name, has in zip(task.labels, true, strict=False) if has]
+        scores, wrong = record.get("scores"), set(gold) ^ set(record["labels"])
+        if wrong:
+            sure = max(abs((name in gold) - scores.get(name, 0.0)) for name in wrong) if scores else None
+            said = {"gold": gold, "predicted": record["labels"], "probability": sure}
+            yield sure if scores else len(wrong), _text(prepared, row) | said
+
+
+def _tags(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    from bertcli.metrics.entities import entities
+
+    assert prepared.sentences is not None
+    rows = zip(prepared.sentences.words, compared["references"], records, strict=True)
+    for row, (words, true, record) in enumerate(rows):
+        gold, predicted = list(entities(true)), list(entities(record["tags"]))
+        wrong = set(gold) ^ set(predicted)
+        said = [[f"{kind}: {' '.join(words[a : b + 1])}" for kind, a, b in side] for side in (gold, predicted)]
+        if wrong:
+            named = {"gold": said[0], "predicted": said[1], "wrong_entities": len(wrong)}
+            yield len(wrong), {"example": row + 1, "text": " ".join(words), **named}
+
+
+def _answers(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    from bertcli.metrics.squad import Squad
+
+    questions = {question.id: question.question for question in prepared.questions}
+    version = "squad_v2" if task.with_impossible else "squad"
+    _, f1 = Squad(version, keep_in_memory=True).answer_scores(**compared)
+    for record, truths, share in zip(records, compared["references"], f1, strict=True):
+        if share < 1:
+            given = None if record["answer"] == NO_PREDICTION else record["answer"]
+            asked = {"id": record["id"], "question": questions[record["id"]], "f1": round(100 * share, 6)}
+            yield (-share, record.get("score", 0.0)), asked | _said(record, list(dict.fromkeys(truths)), given)
+
+
+FIND: dict[str, Callable[[Task, Prepared, list[Record], Compared], Found]] = {
+    "classify": _labels,
+    "choose": _choices,
+    "regress": _values,
+    "multilabel": _label_sets,
+    "tag": _tags,
+    "span": _answers,
+}
