@@ -82,6 +82,11 @@ def _prepare(config: PretrainConfig) -> _Setup:
     if config.batch_size < config.processes:
         raise UserError(f"--batch-size {config.batch_size} is less than --processes.", "Give each process an instance.")
     if config.from_ and config.from_ != "scratch":
+        for name in ("embeddings", "initializer_range"):
+            if getattr(config, name) != getattr(PretrainConfig, name):
+                raise UserError(
+                    f"--{name.replace('_', '-')} belongs to new weights.", "Leave it out, or leave out --from."
+                )
         source = resolve_model(config.from_)
         model = load_model("pretrain", source, seed=config.seed)
         check_vocabulary(model, tokenizer, source)
