@@ -1,5 +1,6 @@
 """Tiny real objects that the tests share: a corpus, a vocabulary, data, a pre-trained run."""
 
+import logging
 import os
 import random
 from pathlib import Path
@@ -98,6 +99,13 @@ def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The same, as the working folder; new runs are removed afterwards by their own names."""
     monkeypatch.chdir(home)
     return home
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """What is said, as `said.text`."""
+    caplog.set_level(logging.INFO, "bertcli")
+    return caplog
 
 
 @pytest.fixture

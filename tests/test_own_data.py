@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import logging
 import lzma
 import pickle
 import random
@@ -35,13 +34,6 @@ ROWS = [(f"the {word}, {number}", "ab"[number % 2]) for number, word in enumerat
 CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 NONE: dict[str, str | None] = {}
-
-
-@pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    """What is said, as `said.text`."""
-    caplog.set_level(logging.INFO, "bertcli")
-    return caplog
 
 
 def write(name: str, content: str | bytes) -> str:
