@@ -17,6 +17,9 @@ FrozenLayers = Literal[
     "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all", "all"
 ]
 
+FeatureLayers = Literal["last", "second-to-last", "sum-last-four", "concat-last-four"]
+Pooling = Literal["tokens", "cls", "mean"]
+
 
 def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key."""
@@ -247,6 +250,9 @@ class PredictConfig(Config):
     file: str | None = option(None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input.")
     output: str | None = option(None, "Write CSV, TSV or JSONL here.")
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
+    features: str | None = option(None, "Write hidden states of a text or pair here: .parquet, .npz or .jsonl.")
+    layers: FeatureLayers = option("last", "Of --features: last, second-to-last, sum-last-four or concat-last-four.")
+    pooling: Pooling = option("tokens", "Of --features: each of the tokens; cls, that of [CLS]; or their mean.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
 
