@@ -32,9 +32,9 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
     `AutoModel` opens its BERT; the BiLSTM and what classifies its outputs stand in the same file.
     """
 
-    def __init__(self, config: BertConfig, frozen_layers: str | None = None, lstm_units: int | None = None) -> None:
+    def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
         config.frozen_layers = frozen_layers or config.frozen_layers
-        config.lstm_units = lstm_units or getattr(config, "lstm_units", UNITS)
+        config.lstm_units = getattr(config, "lstm_units", UNITS)
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False)
         count = len(layer_numbers(config.frozen_layers, config.num_hidden_layers))
@@ -77,16 +77,16 @@ def with_states(
     model: FrozenBertForTokenClassification, features: TagFeatures, device: torch.device, micro_batch_tokens: int, dtype: str
 ) -> TagFeatures:  # fmt: skip
     """Run the BERT once and keep the states of all words, unless they take more than half of the free memory."""
+    model.eval()
     words, config = int(features.places.lengths.sum()), model.config
+    say_if_fewer(config.frozen_layers, config.num_hidden_layers)
     layers = len(layer_numbers(config.frozen_layers, config.num_hidden_layers))
-    gigabytes = words * layers * config.hidden_size * 4 / 1e9
-    said = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {gigabytes:.2g} GB"
-    if gigabytes > SHARE_OF_MEMORY * psutil.virtual_memory().available / 1e9:
+    size = words * layers * config.hidden_size * 4
+    said = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {size / 1e6:,.1f} MB"
+    if size > SHARE_OF_MEMORY * psutil.virtual_memory().available:
         logger.info("%s: more than half of the free memory, so the BERT runs at each step", said)
         return features
-    say_if_fewer(config.frozen_layers, config.num_hidden_layers)
     logger.info("%s: computed once and kept in memory", said)
-    model.eval()
     found: list[tuple[int, NDArray[np.float32]]] = []
     autocast = torch.autocast(device.type, getattr(torch, dtype), enabled=dtype != "float32")
     with torch.inference_mode(), autocast:
