@@ -13,6 +13,12 @@ Size = Literal["tiny", "mini", "small", "medium", "base", "large"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Optimizer = Literal["bert", "adamw"]
 Kind = Literal["classify", "regress", "multilabel", "choose", "tag", "span"]
+FrozenLayers = Literal[
+    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all", "all"
+]
+
+FeatureLayers = Literal["last", "second-to-last", "sum-last-four", "concat-last-four"]
+Pooling = Literal["tokens", "cls", "mean"]
 
 
 def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:
@@ -180,10 +186,14 @@ class FinetuneConfig(TrainingConfig):
     kind: Kind | None = option(
         None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
     )
-    epochs: float | None = option(None, "Passes over the training data.", minimum=0)
+    epochs: float | None = option(
+        None, "Passes over the training data; default: the task's, 10 with --frozen.", minimum=0
+    )
     batch_size: int | None = option(None, "Examples a step, over all processes.", minimum=1)
     learning_rate: float | None = option(
-        None, "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini and tiny.", minimum=0
+        None,
+        "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini and tiny, 1e-3 with --frozen.",
+        minimum=0,
     )
     warmup_proportion: float = option(0.1, "Share of the steps spent on warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Longest input, in tokens.", minimum=5)
@@ -199,6 +209,14 @@ class FinetuneConfig(TrainingConfig):
     )
     class_weights: Literal["balanced"] | None = option(
         None, "balanced: in the loss of a classification, rare labels weigh as much as frequent ones."
+    )
+    frozen: bool = option(
+        False, "Token labelling: leave the BERT as it is, and train a two-layer BiLSTM on its features (section 5.3)."
+    )
+    frozen_layers: FrozenLayers | None = option(
+        None,
+        "With --frozen, the hidden states it reads: embeddings, second-to-last, last, weighted-sum-last-four, "
+        "concat-last-four (the default), weighted-sum-all; all: each in turn, beside the paper's Table 7.",
     )
     patience: int | None = option(
         None, "Stop after this many evaluations without a better score; default: make all steps.", minimum=1
@@ -240,6 +258,9 @@ class PredictConfig(Config):
     file: str | None = option(None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input.")
     output: str | None = option(None, "Write CSV, TSV or JSONL here.")
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
+    features: str | None = option(None, "Write hidden states of a text or pair here: .parquet, .npz or .jsonl.")
+    layers: FeatureLayers = option("last", "Of --features: last, second-to-last, sum-last-four or concat-last-four.")
+    pooling: Pooling = option("tokens", "Of --features: each of the tokens; cls, that of [CLS]; or their mean.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
 

@@ -13,19 +13,22 @@ from typing import Any
 from accelerate import Accelerator, PartialState
 from transformers import PreTrainedModel
 
-from bertcli.config import FinetuneConfig
+from bertcli.config import FinetuneConfig, FrozenLayers
 from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.span_features import WindowRules
+from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures, balanced_weights
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
+from bertcli.models.frozen import with_states
 from bertcli.models.heads import Objective
 from bertcli.models.loading import PROBLEM_TYPES, build_model, check_length, check_vocabulary, load_model, save_model
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports
 from bertcli.scoring import Record, Scorer, score
+from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens, resolve_precision
 from bertcli.training.launch import is_launched, launch
@@ -36,6 +39,8 @@ from bertcli.training.start import begin, enter
 from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
 logger = logging.getLogger("bertcli")
+FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
+FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,17 @@ def _prepare(config: FinetuneConfig) -> _Setup:
             f"--class-weights {config.class_weights} is for classification; {task.name} is of the kind `{task.kind}`.",
             "Leave --class-weights out.",
         )
+    if config.frozen_layers and not config.frozen:
+        raise UserError(
+            "--frozen-layers belongs to --frozen.", f"Give both: --frozen --frozen-layers {config.frozen_layers}"
+        )
+    if config.frozen and task.kind != "tag":
+        raise UserError(
+            f"--frozen is for token labelling; {task.name} is of the kind `{task.kind}`.", "Leave --frozen out."
+        )
+    if config.frozen:
+        config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
+        source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     start = _start(config)
     tokenizer = load_tokenizer(config.tokenizer or (newest_vocabulary() if start == "scratch" else start))
     rules = WindowRules(
@@ -178,6 +194,8 @@ def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece)
     if task.names_outputs:
         names = dict(enumerate(task.labels))
         labels = {"num_labels": len(names), "id2label": names, "label2id": {name: i for i, name in names.items()}}
+    if config.frozen:
+        labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if task.kind in PROBLEM_TYPES:
         labels = {"num_labels": 1, **labels, "problem_type": PROBLEM_TYPES[task.kind]}
     if start == "scratch":
@@ -220,7 +238,7 @@ def _plan(setup: _Setup) -> Plan:
 def _learning_rate(setup: _Setup) -> float:
     """The task's for models as large as the paper's; the top of the miniatures' grid (Turc et al. 2019) for small ones."""
     hidden = setup.model.config.hidden_size
-    return setup.task.learning_rate if hidden > 512 else 1e-4 if hidden > 256 else 3e-4
+    return setup.task.learning_rate if hidden > 512 or setup.config.frozen else 1e-4 if hidden > 256 else 3e-4
 
 
 def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
@@ -228,6 +246,8 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
         "%s from %s, %.1f M parameters on %s", setup.task.name, setup.start, setup.model.num_parameters() / 1e6,
         describe_device(accelerator, resolve_precision(setup.config.precision)),
     )  # fmt: skip
+    if setup.config.frozen:
+        logger.info("%s", _frozen_words(setup))
     counts = _label_counts(setup)
     if counts:
         more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
@@ -247,8 +267,29 @@ def _label_counts(setup: _Setup) -> list[str]:
     ]
 
 
+def _frozen_words(setup: _Setup) -> str:
+    """What a BiLSTM reads, and what the paper got with it."""
+    layers = str(setup.config.frozen_layers)
+    paper = FROZEN_SCORES.get(layers) if setup.task.name == CONLL2003.name else None
+    return f"frozen: a two-layer BiLSTM reads {layers}" + (f"; the paper's base model: dev F1 {paper}" if paper else "")
+
+
+def _with_frozen_states(setup: _Setup, accelerator: Accelerator) -> _Setup:
+    """The same with the hidden states that do not change."""
+    model, dtype = setup.model.to(accelerator.device), resolve_precision(setup.config.precision)
+
+    def keep(part: Prepared) -> Prepared:
+        assert isinstance(part.features, TagFeatures)
+        tokens = micro_batch_tokens(setup.config.micro_batch_tokens)
+        return replace(part, features=with_states(model, part.features, accelerator.device, tokens, dtype))
+
+    return replace(setup, train=keep(setup.train), dev=[keep(part) for part in setup.dev])
+
+
 def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
     config, task = setup.config, setup.task
+    if config.frozen:
+        setup = _with_frozen_states(setup, accelerator)
     assert setup.train.features is not None
     batches = TrainingBatches(
         setup.train.features, config.batch_size or task.batch_size, config.seed,
@@ -304,6 +345,11 @@ def _notes(setup: _Setup, result: TrainingResult) -> list[str]:
     if result.runs:
         notes.append(
             f"It is the best of {len(result.runs)} runs by dev {setup.task.metrics[0]}; each has a folder here."
+        )
+    if setup.config.frozen:
+        notes.append(
+            f"{_frozen_words(setup)}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
+            " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
         )
     if result.stopped_early:
         notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")

@@ -20,6 +20,7 @@ from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
 from bertcli.data.tables import TABLE_ENDINGS, Rows, ending_of, read_rows
 from bertcli.data.task_files import text_examples
 from bertcli.errors import UserError
+from bertcli.hidden_states import write_hidden_states
 from bertcli.models.loading import kind_of
 from bertcli.predictor import MASK, Predictor
 from bertcli.scoring import Record
@@ -33,6 +34,7 @@ FITS = {
     "pair": (("classify", "regress", "multilabel"), "bert finetune glue/mnli"),
     "choices": (("choose",), "bert finetune swag"),
     "question": (("span",), "bert finetune squad"),
+    "features": ((), "bert pretrain"),
     "mask": (("fill", "classify", "regress", "multilabel", "tag"), "bert pretrain"),
 }
 NEEDS = {
@@ -69,6 +71,8 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
     if run and not config.model and wanted != "mask":
         logger.info("model: %s (the newest run with a column `%s`)", run.path, run.config["text"])
         config = replace(config, model=str(run.path))
+    if config.features:
+        return _features(config, rows, wanted)
     model = _model(config, wanted)
     kind = _kind(model, wanted)
     if config.dry_run:
@@ -79,6 +83,18 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
         return Predictions(model, kind, _write(records, Path(config.output)), config.output)
     found = list(records)
     return Predictions(model, kind, len(found), None, found)
+
+
+def _features(config: PredictConfig, rows: Iterator[Record], given: str) -> Predictions:
+    """The hidden states of texts or pairs, whatever the model was trained for."""
+    if given in ("choices", "question") or config.output:
+        raise UserError(
+            "--features takes texts or pairs, and is itself the file to write.",
+            "Give --text or --file, and no --output.",
+        )
+    model = _model(config, "features")
+    count = 0 if config.dry_run else write_hidden_states(model, rows, config)
+    return Predictions(model, "features", count, config.features)
 
 
 def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str, RunFolder | None]:
@@ -180,7 +196,7 @@ def _model(config: PredictConfig, wanted: str) -> str:
     if config.model:
         return resolve_model(config.model)
     kinds, make = FITS[wanted]
-    if wanted == "mask":
+    if wanted in ("mask", "features"):
         runs = find_runs("pretrain", finished=True)
     else:
         runs = [run for run in find_runs("finetune", finished=True) if run.config.get("kind") in kinds]

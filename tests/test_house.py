@@ -31,7 +31,7 @@ ROWS = [
         "prediction",
         "conversion",
     },
-    {"scoring", "predictor"},
+    {"scoring", "predictor", "hidden_states"},
     {"reports"},
     {"training"},
     {"models", "metrics"},

@@ -13,6 +13,7 @@ bert predict --text "Paris is the [MASK] of France."
 bert predict --text "She closed the door and" --choice "left." --choice "ate the moon."
 bert predict --question "Who wrote it?" --context "It was written by Ada."
 bert predict --file reviews.txt --output predictions.csv
+bert predict --file reviews.txt --features states.parquet --layers concat-last-four
 """
 
 

@@ -24,6 +24,7 @@ class TagFeatures:
     input_ids: Ragged
     places: Ragged  # where in a window stand the first pieces of the words that are read off it
     tags: Ragged | None  # of these words
+    states: list[NDArray[np.float32]] | None = None  # of these words: hidden states of a BERT that is not trained
     truncated: int = 0  # nothing is cut
 
     @cached_property
@@ -36,6 +37,10 @@ class TagFeatures:
         ids, lengths = self.input_ids.take(rows)
         places, words = self.places.take(rows)
         labels = {"word_positions": torch.from_numpy(places + np.repeat(np.cumsum(lengths) - lengths, words))}
+        if self.states is not None:
+            last = np.cumsum(self.places.lengths)[rows]
+            numbers = np.concatenate([np.arange(end - count, end) for end, count in zip(last, words, strict=True)])
+            labels["states"] = torch.from_numpy(np.stack([self.states[number] for number in numbers]))
         if self.tags is not None:
             labels["labels"] = torch.from_numpy(self.tags.take(rows)[0])
         packed = pack(ids, np.zeros_like(ids), lengths, np.repeat(rows, words))

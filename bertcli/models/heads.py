@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
 from bertcli.models.dropout import with_fast_dropout
+from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import encode
 
 # T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
@@ -46,6 +47,8 @@ def choice_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
 
 def tag_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Tag logits of each word, read off its first piece, [W, C] (BERT section 5.3)."""
+    if isinstance(model, FrozenBertForTokenClassification):
+        return {"logits": model(batch)}
     hidden = encode(model, batch)[batch.labels["word_positions"]]  # [W, H]
     return {"logits": model.classifier(model.dropout(hidden))}
 

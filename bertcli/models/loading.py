@@ -24,6 +24,7 @@ from transformers import logging as transformers_logging
 
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, unknown
+from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 from bertcli.models.sizes import SIZES
 
@@ -76,7 +77,10 @@ def build_model(
         **labels,
     )
     torch.manual_seed(seed)
-    model: PreTrainedModel = MODEL_CLASSES[kind].from_config(config, attn_implementation=PACKED)
+    if labels.get("frozen_layers"):
+        model: PreTrainedModel = FrozenBertForTokenClassification(config)
+    else:
+        model = MODEL_CLASSES[kind].from_config(config, attn_implementation=PACKED)
     initialize(model, {name for name, _ in model.named_parameters()}, initializer_range)
     return with_trained_padding(model)
 
@@ -107,7 +111,7 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     torch.manual_seed(seed)
     try:
         others = labels is not None and _has_other_head(kind, source, labels)
-        model_class = MODEL_CLASSES[kind] if kind else _saved_class(source)
+        model_class = _model_class(kind, source, labels)
         model, info = model_class.from_pretrained(
             source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32,
             ignore_mismatched_sizes=True, **(labels or {}),
@@ -131,9 +135,25 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     return with_trained_padding(cast(PreTrainedModel, model))
 
 
-def _saved_class(source: str) -> Any:
-    architecture = (AutoConfig.from_pretrained(source).architectures or [""])[0]
-    return getattr(transformers, architecture, AutoModelForPreTraining)
+def _model_class(kind: str | None, source: str, labels: dict[str, Any] | None) -> Any:
+    """The class for a kind of task; with the head that was saved where none is to be learnt."""
+    saved = AutoConfig.from_pretrained(source)
+    layers = _saved_layers(saved) if labels is None else labels.get("frozen_layers")
+    if layers and kind in (None, "tag"):
+        if saved.model_type != "bert":
+            raise UserError(
+                f"The model `{source}` is a {saved.model_type}, not a BERT.", "Give --frozen a BERT, or leave it out."
+            )
+        return FrozenBertForTokenClassification
+    if kind:
+        return MODEL_CLASSES[kind]
+    return getattr(transformers, (saved.architectures or [""])[0], AutoModelForPreTraining)
+
+
+def _saved_layers(saved: PretrainedConfig) -> str | None:
+    """What a saved BiLSTM reads; nothing where the head is another."""
+    frozen = FrozenBertForTokenClassification.__name__ in (saved.architectures or [])
+    return str(saved.frozen_layers) if frozen else None
 
 
 def kind_of(config: PretrainedConfig) -> str:
@@ -155,7 +175,11 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
 def _has_other_head(kind: str | None, source: str, labels: dict[str, Any]) -> bool:
     """Whether the saved head gives answers of another kind, or other labels than these."""
     saved = AutoConfig.from_pretrained(source)
-    return kind_of(saved) != kind or saved.id2label != labels.get("id2label", saved.id2label)
+    return (
+        kind_of(saved) != kind
+        or saved.id2label != labels.get("id2label", saved.id2label)
+        or _saved_layers(saved) != labels.get("frozen_layers")
+    )
 
 
 def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str], replaced: set[str]) -> str:

@@ -60,12 +60,20 @@ AttentionMaskInterface.register(PACKED, _no_mask)
 
 def encode(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
     """Run the encoder of a model over a packed batch; return the last hidden states, [T, H]."""
-    encoder = model.base_model
-    output = encoder(
+    hidden: Tensor = _run(model, batch).last_hidden_state[0]
+    return hidden
+
+
+def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
+    """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
+    return [states[0] for states in _run(model, batch, output_hidden_states=True).hidden_states]
+
+
+def _run(model: PreTrainedModel, batch: PackedBatch, **asked: bool) -> Any:
+    return model.base_model(
         input_ids=batch.input_ids[None],
         token_type_ids=batch.token_type_ids[None],
         position_ids=batch.position_ids[None],
         runs=batch.runs,
+        **asked,
     )
-    hidden: Tensor = output.last_hidden_state[0]
-    return hidden

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertcli.tasks import TASKS
+from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
 from bertcli.training.result import TrainingResult
 
 INTERVAL = "95 % interval"
@@ -58,21 +59,24 @@ def result_tables(result: TrainingResult) -> list[Table]:
     """What a person wants to see of a result: the scores, and for several runs each of them and their spread."""
     tables = [score_table(result.task, result.split, result.metrics)]
     if result.runs:
-        tables.append(_runs(result.runs))
+        tables.append(_runs(result.runs, FROZEN_SCORES if result.task == CONLL2003.name else {}))
     if result.spread:
         tables.append(_spread(result.spread))
     return tables
 
 
-def _runs(runs: list[dict[str, Any]]) -> Table:
+def _runs(runs: list[dict[str, Any]], paper: dict[str, float]) -> Table:
     settings, metrics = list(runs[0]["setting"]), list(runs[0]["metrics"])
+    shows_paper = paper and "frozen_layers" in settings
     notes = {"best": "best", "collapsed": "collapsed: says the same of every example", "stopped_early": "stopped early"}
     rows = [
-        [*map(str, run["setting"].values()), *run["metrics"].values(), f"{run['best_step']} of {run['steps']}",
+        [*map(str, run["setting"].values()), *run["metrics"].values(),
+         *([paper[run["setting"]["frozen_layers"]]] if shows_paper else []), f"{run['best_step']} of {run['steps']}",
          ", ".join(words for key, words in notes.items() if run[key])]
         for run in runs
     ]  # fmt: skip
-    return Table("runs", [*_words(settings), *metrics, "best step", "note"], rows)
+    columns = [*_words(settings), *metrics, *(["paper base f1"] if shows_paper else []), "best step", "note"]
+    return Table("runs", columns, rows)
 
 
 def _spread(spread: list[dict[str, Any]]) -> Table:

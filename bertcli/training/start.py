@@ -75,8 +75,8 @@ def _ended_by(folder: RunFolder) -> str:
 
 
 def _has_parts(saved: dict[str, Any]) -> bool:
-    """Whether a run is of several seeds or of a grid."""
-    return saved.get("seeds", 1) > 1 or bool(saved.get("grid"))
+    """Whether a run is of several seeds, of a grid or of all choices of layers."""
+    return saved.get("seeds", 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
 
 def _newest_unfinished(command: str) -> RunFolder:

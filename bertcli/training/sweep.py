@@ -1,4 +1,4 @@
-"""Several runs of one request, in sub-folders of one run: seeds, or the settings of a grid."""
+"""Several runs of one request, in sub-folders of one run: seeds, the settings of a grid, or what a BiLSTM reads."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from accelerate import Accelerator
 
 from bertcli.config import FinetuneConfig
 from bertcli.errors import Interrupted, UserError
+from bertcli.tasks.conll2003 import FROZEN_SCORES
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -26,7 +27,7 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
 
 
 def settings_of(config: FinetuneConfig) -> list[Setting]:
-    """The setting of each run, for `--grid` and `--seeds`; none where there is a single run to make.
+    """The setting of each run, for `--grid`, `--frozen-layers all` and `--seeds`; none where there is a single run to make.
 
     An option of the grid that is given stays as it is given.
 
@@ -40,6 +41,8 @@ def settings_of(config: FinetuneConfig) -> list[Setting]:
             f"--grid {config.grid} has nothing to try: batch size, learning rate and epochs are given.",
             "Leave out the recipe, or those of them that the grid shall choose.",
         )
+    if config.frozen_layers == "all":
+        axes["frozen_layers"] = tuple(FROZEN_SCORES)
     if config.seeds > 1:
         axes["seed"] = range(config.seed, config.seed + config.seeds)
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())] if axes else []

@@ -1,0 +1,96 @@
+"""The tagger on frozen features: BERT as it was, and a BiLSTM on the hidden states of its layers (BERT section 5.3)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from operator import itemgetter
+from typing import Self
+
+import numpy as np
+import psutil
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
+from transformers import BertConfig, BertModel, BertPreTrainedModel
+
+from bertcli.data.batches import PackedBatch, evaluation_batches
+from bertcli.data.tag_features import TagFeatures
+from bertcli.models.layers import combine, layer_numbers, layer_states, say_if_fewer
+
+# W words to tag, K chosen layers, H hidden, D features, U units, C labels
+
+logger = logging.getLogger("bertcli")
+UNITS = 768  # of each direction and layer, whatever the size of the BERT
+SHARE_OF_MEMORY = 0.5  # of what is free, that kept features may take
+
+
+class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[misc]
+    """A BERT without gradients, and a two-layer BiLSTM over the words of each window, read off their first pieces.
+
+    `AutoModel` opens its BERT; the BiLSTM and what classifies its outputs stand in the same file.
+    """
+
+    def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
+        config.frozen_layers = frozen_layers or config.frozen_layers
+        config.lstm_units = getattr(config, "lstm_units", UNITS)
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False)
+        count = len(layer_numbers(config.frozen_layers, config.num_hidden_layers))
+        is_sum = "sum" in config.frozen_layers
+        self.layer_weights = nn.Parameter(torch.zeros(count)) if is_sum else None
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.lstm = nn.LSTM(
+            config.hidden_size * (1 if is_sum else count), config.lstm_units, num_layers=2, bidirectional=True
+        )
+        self.classifier = nn.Linear(2 * config.lstm_units, config.num_labels)
+        self.post_init()
+
+    def train(self, mode: bool = True) -> Self:
+        """Train the BiLSTM only: the features have no dropout."""
+        super().train(mode)
+        self.bert.requires_grad_(False).eval()
+        return self
+
+    def forward(self, batch: PackedBatch) -> Tensor:
+        """Tag logits of each word, [W, C]."""
+        states = batch.labels["states"] if "states" in batch.labels else self.word_states(batch)  # [W, K, H]
+        features = combine(states.to(self.classifier.weight.dtype), self.config.frozen_layers, self.layer_weights)
+        windows = self.dropout(features).split(_words_a_window(batch))  # of [words, D]
+        hidden, _ = self.lstm(pack_sequence(list(windows), enforce_sorted=False))
+        logits: Tensor = self.classifier(self.dropout(torch.cat(unpack_sequence(hidden))))  # of [W, 2U]
+        return logits
+
+    def word_states(self, batch: PackedBatch) -> Tensor:
+        """The chosen hidden states of the first piece of each word, [W, K, H]."""
+        return layer_states(self, batch, self.config.frozen_layers)[batch.labels["word_positions"]]
+
+
+def _words_a_window(batch: PackedBatch) -> list[int]:
+    ends = torch.cumsum(torch.tensor(batch.lengths), dim=0)
+    before = torch.searchsorted(batch.labels["word_positions"].cpu(), ends)
+    return torch.diff(before, prepend=torch.zeros(1, dtype=torch.long)).tolist()
+
+
+def with_states(
+    model: FrozenBertForTokenClassification, features: TagFeatures, device: torch.device, micro_batch_tokens: int, dtype: str
+) -> TagFeatures:  # fmt: skip
+    """Run the BERT once and keep the states of all words, unless they take more than half of the free memory."""
+    model.eval()
+    words, config = int(features.places.lengths.sum()), model.config
+    say_if_fewer(config.frozen_layers, config.num_hidden_layers)
+    layers = len(layer_numbers(config.frozen_layers, config.num_hidden_layers))
+    size = words * layers * config.hidden_size * 4
+    said = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {size / 1e6:,.1f} MB"
+    if size > SHARE_OF_MEMORY * psutil.virtual_memory().available:
+        logger.info("%s: more than half of the free memory, so the BERT runs at each step", said)
+        return features
+    logger.info("%s: computed once and kept in memory", said)
+    found: list[tuple[int, NDArray[np.float32]]] = []
+    autocast = torch.autocast(device.type, getattr(torch, dtype), enabled=dtype != "float32")
+    with torch.inference_mode(), autocast:
+        for batch in evaluation_batches(features, micro_batch_tokens):
+            states = model.word_states(batch.to(device)).float().cpu().numpy()
+            found += zip(batch.rows.tolist(), states, strict=True)
+    return replace(features, states=[states for _, states in sorted(found, key=itemgetter(0))])
