@@ -182,7 +182,7 @@ class FinetuneConfig(TrainingConfig):
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     text: str | None = option(None, "Column of the text, for your own file.")
     text_pair: str | None = option(None, "Column of the second text.")
-    label: str | None = option(None, "Column of the label.")
+    label: str | None = option(None, "Column of the label; several of 0 and 1 with commas between.")
     kind: Kind | None = option(
         None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
     )

@@ -461,3 +461,35 @@ def test_a_table_is_predicted_by_the_columns_of_the_run(
         "scores": None,
     }
     assert f"1 rows have no text; the first is `{table}` line 2" in said.text
+
+
+def test_columns_of_zero_and_one_are_several_labels(at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+    rows = "".join(f"the {word},{number % 2},{int(number % 3 == 0)}\n" for number, word in enumerate(WORDS))
+    table = write(str(tmp_path / "remarks.csv"), "remark,toxic,insult\n" + rows)
+    run = finetune(table, label="toxic,insult", epochs=1, out=str(tmp_path / "run"))
+    assert "kind: multilabel, 2 labels: insult, toxic" in said.text
+    scores = evaluate(table, model=[run.run])
+    assert set(scores.metrics) >= {"micro_f1", "macro_f1"}
+    assert set(predict("the cat", model=run.run).records[0]["scores"]) == {"toxic", "insult"}
+    broken = write(str(tmp_path / "broken.csv"), "remark,toxic,insult\nfine,0,0\nthe cat,2,0\n")
+    with pytest.raises(UserError, match=r"broken.csv` line 3 has `2` in the column `toxic`"):
+        finetune(broken, label="toxic,insult")
+    with pytest.raises(UserError, match="insilt"):
+        finetune(table, label="toxic,insilt")
+
+
+def test_lists_of_words_and_tags_are_tagged_sentences(
+    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"tokens": ["the", word], "ner_tags": ["O", f"B-{'LOC' if n % 2 else 'PER'}"]} for n, word in enumerate(WORDS)]
+    table = write(str(tmp_path / "names.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
+    run = finetune(table, epochs=1, out=str(tmp_path / "run"))
+    assert "lists of words and tags; kind: tag, 3 tags" in said.text
+    assert "f1" in run.metrics
+    for line, what in (
+        ('{"tokens": ["a", "b"], "tags": ["O"]}', "line 2 has not a tag for each word"),
+        ('{"tokens": ["a"], "tags": [3]}', "line 2 has a word or a tag that is no text"),
+    ):
+        broken = write(str(tmp_path / "broken.jsonl"), '{"tokens": ["a"], "tags": ["O"]}\n' + line + "\n")
+        with pytest.raises(UserError, match=what):
+            finetune(broken)

@@ -1,4 +1,4 @@
-"""Sentences of tagged words, read from columns as CoNLL's files have them."""
+"""Sentences of tagged words, read from columns as CoNLL's files have them, or from lists."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bertcli.data.documents import read_text
+from bertcli.data.tables import Rows, ending_of, read_rows
 from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
+LIST_ENDINGS = (".jsonl", ".json", ".parquet")
+WORD_LISTS, TAG_LISTS = ("tokens", "words"), ("tags", "ner_tags", "labels")
 DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
 
 
@@ -45,6 +48,39 @@ def load_sentences(task: Task, split: str, data_dir: str | None) -> Sentences:
     names = rows.features["ner_tags"].feature.names
     tags = [[names[tag] for tag in row] for row in rows["ner_tags"]]
     return Sentences([list(row) for row in rows["tokens"]], tags, f"{task.hub[0]} on the Hub")
+
+
+def list_columns(rows: Rows) -> tuple[str, str] | None:
+    """The columns of a table that hold lists of words and of their tags, where it has them."""
+    lists = [name for name in rows.names if isinstance(rows.cells[0].get(name), list)]
+    words, tags = (next((name for name in names if name in lists), None) for names in (WORD_LISTS, TAG_LISTS))
+    return (words, tags) if words and tags else None
+
+
+def read_sentences(path: Path) -> Sentences:
+    """Read words and tags from a table with lists of both, or from columns.
+
+    Raises:
+        UserError: naming the line that is wrong.
+    """
+    if ending_of(path) not in LIST_ENDINGS:
+        return read_conll(path)
+    rows = read_rows(path)
+    columns = list_columns(rows)
+    if columns is None:
+        raise UserError(
+            f"`{path}` has no lists of words and tags.", 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.'
+        )
+    sentences = []
+    for row, cells in enumerate(rows.cells):
+        words, tags = (cells.get(name) for name in columns)
+        if not isinstance(words, list) or not isinstance(tags, list) or len(words) != len(tags):
+            raise UserError(f"{rows.place(row)} has not a tag for each word.", "Give two lists of the same length.")
+        if not all(isinstance(value, str) for value in (*words, *tags)):
+            raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
+        sentences.append((words, tags))
+    sentences = [pair for pair in sentences if pair[0]]
+    return Sentences([words for words, _ in sentences], [tags for _, tags in sentences], str(path))
 
 
 def read_conll(path: Path) -> Sentences:

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bertcli.config import Kind
-from bertcli.data.conll import DOCUMENT, Sentences, read_conll
+from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
 from bertcli.data.own_splits import TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap
 from bertcli.data.squad import read_squad
-from bertcli.data.tables import Rows, are_numbers, ending_of, read_rows
+from bertcli.data.tables import Rows, are_numbers, as_text, ending_of, read_rows
 from bertcli.data.task_files import TextExamples, text_examples
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
@@ -36,6 +36,7 @@ METRICS = {
 }  # fmt: skip
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
+YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
 TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 
@@ -92,6 +93,8 @@ def _form(path: Path, kind: Kind | None) -> str:
     ending = ending_of(path)
     if ending == ".json" and _is_squad(read_text(path)):
         return "span"
+    if ending in LIST_ENDINGS and list_columns(read_rows(path)):
+        return "tag"
     is_tagged = ending in TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
     return "tag" if is_tagged else "table"
 
@@ -126,14 +129,16 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
 def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part]]:
     """Words with their tags, in columns."""
     parts = {split: _sentences(paths) for split, paths in files.items()}
+    lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
     tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
-    logger.info("%s: %s sentences; the first column is the word, the last the tag; kind: tag, %d tags%s", name,
-                _sizes(parts), len(tags), listed(tags))  # fmt: skip
+    logger.info("%s: %s sentences; %s; kind: tag, %d tags%s", name, _sizes(parts),
+                "the first column is the word, the last the tag" if not lists else "lists of words and tags",
+                len(tags), listed(tags))  # fmt: skip
     return Task(name, "tag", Files({}, {}), ("", None), METRICS["tag"], tuple(tags)), dict(parts)
 
 
 def _sentences(paths: list[Path]) -> Sentences:
-    read = [read_conll(path) for path in paths]
+    read = [read_sentences(path) for path in paths]
     tags = [tags for sentences in read for tags in sentences.tags or ()]
     return Sentences([words for sentences in read for words in sentences.words], tags, ", ".join(map(str, paths)))
 
@@ -147,6 +152,8 @@ def _tables(
 ) -> tuple[Task, dict[str, Part]]:
     """Rows with columns of text and labels; a test file may be without labels."""
     tables = {split: [read_rows(path) for path in paths] for split, paths in files.items()}
+    if given.get("label") and "," in str(given["label"]):
+        tables = {split: [_joined(rows, str(given["label"])) for rows in read] for split, read in tables.items()}
     first, *_ = next(iter(tables.values()))
     kind, found = _columns(first, given, kind)
     parts = {split: _texts(split, rows, found) for split, rows in tables.items()}
@@ -173,6 +180,28 @@ def _tables(
     if are_numbers(next(iter(parts.values())).texts):
         logger.info("%s: every `%s` is a number; if it is not the text, give --text COLUMN", name, found["text"])
     return task, dict(parts)
+
+
+def _joined(rows: Rows, label: str) -> Rows:
+    """The table with a column of lists in place of several of 0 and 1: `--label toxic,insult`."""
+    columns = [name.strip() for name in label.split(",")]
+    if label in rows.names or not set(columns) & set(rows.names):
+        return rows
+    missing = next((name for name in columns if name not in rows.names), None)
+    if missing is not None:
+        raise unknown(f"column of {rows.path}:", missing, rows.names)
+    cells = []
+    for row, values in enumerate(rows.cells):
+        marks = {name: as_text(values.get(name)).strip().lower() for name in columns}
+        strange = next((name for name, mark in marks.items() if mark not in YES_OR_NO), None)
+        if strange is not None:
+            raise UserError(
+                f"{rows.place(row)} has `{values.get(strange)}` in the column `{strange}`.",
+                "Mark a label with 1, others with 0.",
+            )
+        rest = {name: value for name, value in values.items() if name not in columns}
+        cells.append(rest | {label: [name for name, mark in marks.items() if YES_OR_NO[mark]]})
+    return replace(rows, names=[*(name for name in rows.names if name not in columns), label], cells=cells)
 
 
 def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExamples:
