@@ -237,6 +237,16 @@ class PredictConfig(Config):
 
 
 @dataclass(kw_only=True)
+class SubmitConfig(Config):
+    """Options of `bert submit`."""
+
+    benchmark: Literal["glue"] = argument("glue", "The leaderboard: glue.", "glue")
+    runs: list[str] = argument([], "Fine-tuned runs, one of each task; that of MNLI does AX too.", "RUN...")
+    data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
+    out: str = option("submission.zip", "File to write.")
+
+
+@dataclass(kw_only=True)
 class ConvertConfig(Config):
     """Options of `bert convert`."""
 

@@ -29,6 +29,7 @@ ROWS = [
         "finetuning",
         "evaluation",
         "prediction",
+        "submission",
         "conversion",
     },
     {"scoring", "predictor"},
