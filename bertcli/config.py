@@ -229,8 +229,10 @@ class PredictConfig(Config):
     choice: list[str] = option([], "What may follow --text; give it once for each choice.")
     question: str | None = option(None, "A question about --context.")
     context: str | None = option(None, "Where the answer stands.")
-    file: str | None = option(None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input.")
-    output: str | None = option(None, "Write CSV, TSV or JSONL here.")
+    file: str | None = option(
+        None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input, of text or JSONL."
+    )
+    output: str | None = option(None, "Write CSV, TSV or JSONL here; - prints JSONL.")
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
