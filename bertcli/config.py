@@ -224,6 +224,11 @@ class EvaluateConfig(Config):
 class PredictConfig(Config):
     """Options of `bert predict`."""
 
+    task: str = argument("", "A task (see `bert tasks`), to predict a split of it.", "TASK")
+    data_dir: str | None = option(
+        None, "With TASK: folder of the official files; default: the run's, $BERT_DATA, the Hub."
+    )
+    split: str = option("dev", "With TASK: which split to predict.")
     text: str | None = option(None, "A text; with [MASK] in it, the mask is filled.")
     text_pair: str | None = option(None, "The second text of a pair.")
     choice: list[str] = option([], "What may follow --text; give it once for each choice.")
@@ -232,7 +237,9 @@ class PredictConfig(Config):
     file: str | None = option(
         None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input, of text or JSONL."
     )
-    output: str | None = option(None, "Write CSV, TSV or JSONL here; - prints JSONL.")
+    output: str | None = option(
+        None, "Write CSV, TSV or JSONL here (- prints JSONL); for SQuAD predictions.json, its official form."
+    )
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")

@@ -17,6 +17,8 @@ from transformers import AutoConfig
 from bertcli.config import PredictConfig
 from bertcli.data.documents import lines_of
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
+from bertcli.data.own_splits import looks_like_file
+from bertcli.data.prepared import encode_split, find_source, read_split
 from bertcli.data.tables import (
     TABLE_ENDINGS,
     Read,
@@ -31,11 +33,14 @@ from bertcli.data.tables import (
     stream_rows,
 )
 from bertcli.data.task_files import text_examples
+from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError, unknown
 from bertcli.models.loading import kind_of
-from bertcli.prediction_files import check_output, write_records
+from bertcli.prediction_files import check_output, write_answers, write_records
 from bertcli.predictor import MASK, Predictor
-from bertcli.scoring import Record
+from bertcli.scoring import Record, load_scorer
+from bertcli.tasks import get_task
+from bertcli.tasks.task import Task
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
@@ -94,6 +99,8 @@ def stream(config: PredictConfig) -> Predictions:
     output = Path(config.output) if config.output not in (None, "-") else None
     if output:
         check_output(output, config.file)
+    if config.task:
+        return _predict_split(config, output)
     rows, wanted, run = _inputs(config)
     if run and not config.model and wanted != "mask":
         logger.info("model: %s (the newest run with a column `%s`)", run.path, run.config["text"])
@@ -125,6 +132,48 @@ def _records(predictor: Predictor, rows: Iterator[Record], watched: str | None) 
 
 def _weight(row: Record) -> int:
     return max(ROW_CHARACTERS, sum(len(str(value)) for value in row.values()))
+
+
+def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
+    """Predict a split of a task; of questions the official files, unless another form is asked for."""
+    if looks_like_file(config.task):
+        raise UserError(f"`{config.task}` is not a task.", f"To predict a file: bert predict --file {config.task}")
+    if any(getattr(config, name) for name in ("text", "text_pair", "choice", "question", "context", "file")):
+        raise UserError(
+            f"{config.task} is a task, which has its own texts.",
+            f"Give it alone: bert predict {config.task} --split {config.split}",
+        )
+    task = get_task(config.task)
+    model = resolve_model(config.model) if config.model else _model_of(task)
+    run = RunFolder(Path(model).parent)
+    saved = run.config if (run.path / "config.yaml").exists() else {}
+    read = read_split(find_source(config.task, config.data_dir or saved.get("data_dir"), {}), config.split)
+    if task.kind == "span" and config.output is None:
+        output = Path("predictions.json")
+    if config.dry_run:
+        return Predictions(model, task.kind, 0)
+    tokenizer = load_tokenizer(model)
+    scorer = load_scorer(task, model, tokenizer, saved, config.precision)
+    records = scorer.predict(encode_split(scorer.task, read, tokenizer, scorer.rules))
+    if output and output.suffix == ".json" and task.kind == "span":
+        return Predictions(model, task.kind, write_answers(task, records, output), str(output))
+    for record in records:
+        record.pop("answer_object", None)
+    if output:
+        return Predictions(model, task.kind, write_records(records, output), str(output))
+    return Predictions(model, task.kind, len(records), None, records)
+
+
+def _model_of(task: Task) -> str:
+    """The model of the newest run of a task."""
+    name = task.learnt_as or task.name
+    runs = find_runs("finetune", finished=True, task=name)
+    if not runs:
+        raise UserError(
+            f"There is no finished run of {name} here.", f"Make one: bert finetune {name}; or name a --model."
+        )
+    logger.info("model: %s (the newest run of %s)", runs[0].path, name)
+    return str(runs[0].model)
 
 
 def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str, RunFolder | None]:

@@ -1,4 +1,4 @@
-"""Files of predictions: records as JSON lines, CSV or TSV."""
+"""Files of predictions: records as JSON lines, CSV or TSV, and the official files of SQuAD."""
 
 from __future__ import annotations
 
@@ -12,8 +12,37 @@ from typing import IO
 
 from bertcli.errors import UserError
 from bertcli.scoring import Record
+from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
+
+
+def files_of_split(task: Task, records: list[Record]) -> dict[str, str]:
+    """The predictions of a split as names and texts of files: JSON lines, or the official files of SQuAD."""
+    if task.kind != "span":
+        return {"predictions.jsonl": "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)}
+    answers = [record["answer_object"] for record in records]
+    n_best = {
+        answer.id: [
+            {"text": c.text, "probability": c.probability, "start_logit": c.start_logit, "end_logit": c.end_logit}
+            for c in answer.n_best
+        ]
+        for answer in answers
+    }
+    files = {"predictions.json": {answer.id: answer.text for answer in answers}, "nbest_predictions.json": n_best}
+    if task.with_impossible:
+        files["null_odds.json"] = {answer.id: answer.null_odds for answer in answers if answer.null_odds is not None}
+    return {name: json.dumps(values, indent=4) + "\n" for name, values in files.items()}
+
+
+def write_answers(task: Task, records: list[Record], path: Path) -> int:
+    """Write the official predictions of SQuAD to a file, those that belong to them beside it, under its name."""
+    prefix = "" if path.name == "predictions.json" else f"{path.stem}-"
+    for name, text in files_of_split(task, records).items():
+        place = path if name == "predictions.json" else path.with_name(prefix + name)
+        place.write_text(text, encoding="utf-8")
+        logger.info("wrote %s", place)
+    return len(records)
 
 
 def check_output(path: Path, source: str | None = None) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import WORDS
+from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import run
@@ -26,6 +26,7 @@ from bertcli import prediction
 from bertcli.config import PredictConfig
 from bertcli.data.tables import chunks_of, stream_rows
 from bertcli.errors import UserError
+from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.prediction import predict, stream
 
@@ -251,6 +252,55 @@ def test_a_terminal_gets_a_table_and_everything_else_json_lines(
     _, table, _ = run(arguments, capsys, monkeypatch)
     assert "label" in table.splitlines()[1]
     assert "{" not in table
+
+
+@pytest.mark.parametrize(("task", "version"), [("squad", "1"), ("squad_v2", "2")])
+def test_a_split_of_squad_is_predicted_into_its_official_files(
+    home: Path, workspace: Path, task: str, version: str, said: LogCapture
+) -> None:
+    folder = workspace / "data" / "squad"
+    folder.mkdir(parents=True)
+    for split in ("train", "dev"):
+        file = folder / f"{split}-v{version}.{2 - int(version)}.json"
+        shutil.copy(GOLDENS / "squad" / f"data_v{version}.json", file)
+    start = str(home / "runs" / "pretrain-tiny")
+    learnt = Path(finetune(task, data_dir="data", from_=start, epochs=1, limit=16, max_seq_length=128).run)
+    result = predict(task=task)
+    assert f"model: {learnt} (the newest run of {task})" in said.text
+    assert result.to_json() == {
+        "model": f"{learnt}/model", "kind": "span", "count": 59 if version == "2" else 48,
+        "output": "predictions.json", "records": [],
+    }  # fmt: skip
+    for name in ("predictions.json", "nbest_predictions.json", *(["null_odds.json"] if version == "2" else [])):
+        assert Path(name).read_bytes() == (learnt / name).read_bytes()
+    predict(task=task, output="mine.json", model=str(learnt))
+    assert Path("mine.json").read_bytes() == Path("predictions.json").read_bytes()
+    assert Path("mine-null_odds.json").exists() == Path("null_odds.json").exists() == (version == "2")
+    given = {"predictions": "mine.json", **({"na_probs": "mine-null_odds.json"} if version == "2" else {})}
+    assert evaluate(task, data_dir="data", **given).metrics == evaluate(task).metrics
+
+
+def test_a_split_of_another_task_is_predicted_as_a_file_is(home: Path, workspace: Path) -> None:
+    folder = workspace / "data" / "glue" / "CoLA"
+    folder.mkdir(parents=True)
+    for split in ("train", "dev"):
+        write_lines(folder / f"{split}.tsv", [f"gj04\t{row % 2}\t\tthe {word}" for row, word in enumerate(WORDS)])
+    write_lines(folder / "test.tsv", ["index\tsentence", *(f"{row}\tthe {word}" for row, word in enumerate(WORDS))])
+    finetune("cola", data_dir="data", from_=str(home / "runs" / "pretrain-tiny"), epochs=1)
+    predict(task="CoLA", split="test", output="out.csv")
+    rows = read_csv("out.csv")
+    assert len(rows) == len(WORDS)
+    assert list(rows[0]) == ["label", "score", "score unacceptable", "score acceptable"]
+
+
+def test_what_a_task_does_not_go_with_is_said(workspace: Path) -> None:
+    with pytest.raises(UserError, match="squad is a task, which has its own texts"):
+        predict("the cat", task="squad")
+    with pytest.raises(UserError, match=r"`in.csv` is not a task") as caught:
+        predict(task="in.csv")
+    assert "--file in.csv" in caught.value.hint
+    with pytest.raises(UserError, match="no finished run of glue/mnli"):
+        predict(task="ax")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""`bert predict`: use a model on a text, a pair, choices, a question or a file."""
+"""`bert predict`: use a model on a text, a pair, choices, a question, a file or a split of a task."""
 
 import sys
 from typing import Any
@@ -15,6 +15,7 @@ bert predict --text "Paris is the [MASK] of France."
 bert predict --text "She closed the door and" --choice "left." --choice "ate the moon."
 bert predict --question "Who wrote it?" --context "It was written by Ada."
 bert predict --file reviews.txt --output predictions.csv
+bert predict squad --data-dir data --split dev --output predictions.json
 """
 
 ROWS_IN_A_TABLE = 1000  # of a long file, which is shown as it comes
@@ -22,13 +23,15 @@ ROWS_IN_A_TABLE = 1000  # of a long file, which is shown as it comes
 
 @command(app, PredictConfig, "predict", EXAMPLES)
 def predict_command(config: PredictConfig, output: Output) -> None:
-    """Use a model on a text, a pair, choices, a question or a file."""
+    """Use a model on a text, a pair, choices, a question, a file or a split of a task."""
     from bertcli.prediction import stream
 
     result = stream(config)
     if result.output:
         if output.json:
             output.emit({"model": result.model, "output": result.output, "predictions": result.count})
+    elif config.task and result.kind == "span" and not config.dry_run:
+        output.emit({record["id"]: record["answer"] for record in result.records})
     elif output.json or config.output == "-" or not sys.stdout.isatty():
         for record in result.records:
             output.emit(record)
