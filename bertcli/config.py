@@ -250,7 +250,9 @@ class SubmitConfig(Config):
     """Options of `bert submit`."""
 
     benchmark: Literal["glue"] = argument("glue", "The leaderboard: glue.", "glue")
-    runs: list[str] = argument([], "Fine-tuned runs, one of each task; that of MNLI does AX too.", "RUN...")
+    runs: list[str] = argument(
+        [], "Fine-tuned runs, one of each task; that of MNLI does AX too; default: the newest of each.", "RUN..."
+    )
     data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
     out: str = option("submission.zip", "File to write.")
 

@@ -20,7 +20,7 @@ from bertcli.scoring import Record, Scorer, load_scorer
 from bertcli.tasks import TASKS
 from bertcli.tasks.glue import GLUE
 from bertcli.tasks.task import Task
-from bertcli.training.run_folder import RunFolder
+from bertcli.training.run_folder import RunFolder, find_runs
 
 logger = logging.getLogger("bertcli")
 HEADER = "index\tprediction"
@@ -34,7 +34,7 @@ class TestSet:
     task: str
     split: str
     examples: int
-    filler: str  # the most frequent label of the training data, for STS-B their mean
+    filler: str  # the most frequent label of the training data (QNLI has as many of each), for STS-B their mean
 
 
 # The counts of the official test files; the leaderboard takes a zip with all of these and nothing else.
@@ -77,7 +77,7 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
     out = Path(config.out)
     if out.is_dir() or not out.parent.exists():
         raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
-    runs = _runs(config.runs)
+    runs = _runs(config.runs or _newest())
     read = {test.file: _read(test, run, config.data_dir) for test in TEST_SETS if (run := _run_of(test, runs))}
     files = [
         {
@@ -90,6 +90,16 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
     if not config.dry_run:
         _write(out, _predictions(runs, read))
     return Submission(str(out), files)
+
+
+def _newest() -> list[str]:
+    """The newest finished run of each task here."""
+    found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
+    newest = [found[task.name] for task in GLUE if task.name in found]
+    if not newest:
+        raise UserError("There is no finished run of a task of GLUE here.", "Make one: bert finetune glue/cola")
+    logger.info("runs: %s (the newest of each task)", ", ".join(newest))
+    return newest
 
 
 def _runs(names: list[str]) -> dict[str, RunFolder]:
@@ -105,8 +115,6 @@ def _runs(names: list[str]) -> dict[str, RunFolder]:
         if task in runs:
             raise UserError(f"`{runs[task].path}` and `{name}` are both of {task}.", "Give one run of each task.")
         runs[task] = run
-    if not runs:
-        raise UserError("Which runs? None was given.", "Name them: bert submit glue runs/glue-cola runs/glue-mnli")
     return runs
 
 
@@ -187,12 +195,15 @@ def _in_range(records: list[Record], file: str) -> list[str]:
 
 def _write(out: Path, texts: dict[str, list[str]]) -> None:
     part = out.with_name(f".{out.name}.part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file, predictions in texts.items():
-            rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
-            archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
-    check_zip(part)
-    part.replace(out)
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, predictions in texts.items():
+                rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
+                archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
+        check_zip(part)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
     logger.info("wrote %s: %d files, %s predictions", out, len(texts), f"{sum(map(len, texts.values())):,}")
 
 

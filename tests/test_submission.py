@@ -1,5 +1,7 @@
 """The zip of the GLUE leaderboard: complete, in its spelling, and from whole test sets only."""
 
+import os
+import shutil
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -165,7 +167,7 @@ def test_a_test_set_that_is_not_the_official_one_is_refused(
 @pytest.mark.usefixtures("small")
 def test_runs_that_do_not_belong_are_refused(glue: Path, home: Path, workspace: Path) -> None:
     cola = str(glue / "cola")
-    with pytest.raises(UserError, match="None was given"):
+    with pytest.raises(UserError, match="no finished run of a task of GLUE here"):
         submit()
     with pytest.raises(UserError, match="are both of glue/cola"):
         submit(runs=[cola, cola])
@@ -179,6 +181,15 @@ def test_runs_that_do_not_belong_are_refused(glue: Path, home: Path, workspace: 
     with pytest.raises(UserError, match=r"no `glue/CoLA/test.tsv`"):
         submit(runs=[cola], data_dir=str(workspace))
     assert list(workspace.iterdir()) == [workspace / "glue"]
+
+
+@pytest.mark.usefixtures("small")
+def test_without_runs_the_newest_of_each_task_are_taken(glue: Path, workspace: Path) -> None:
+    for age, (name, task) in enumerate([("new", "cola"), ("old", "cola"), ("other", "mrpc")]):
+        shutil.copytree(glue / task, workspace / "runs" / name)
+        os.utime(workspace / "runs" / name / "config.yaml", (1e9 - age, 1e9 - age))
+    by = {row["file"]: row["run"] for row in submit().files if row["run"]}
+    assert by == {"CoLA.tsv": "runs/new", "MRPC.tsv": "runs/other"}
 
 
 @pytest.mark.usefixtures("small")

@@ -6,7 +6,7 @@ from bertcli.cli.options import command
 from bertcli.config import SubmitConfig
 
 EXAMPLES = """
-bert submit glue runs/glue-*
+bert submit glue
 bert submit glue runs/glue-mnli runs/glue-rte --data-dir data --out submission.zip
 """
 
