@@ -250,19 +250,40 @@ class EvaluateConfig(Config):
 class PredictConfig(Config):
     """Options of `bert predict`."""
 
+    task: str = argument("", "A task (see `bert tasks`), to predict a split of it.", "TASK")
+    data_dir: str | None = option(
+        None, "With TASK: folder of the official files; default: the run's, $BERT_DATA, the Hub."
+    )
+    split: str = option("dev", "With TASK: which split to predict.")
     text: str | None = option(None, "A text; with [MASK] in it, the mask is filled.")
     text_pair: str | None = option(None, "The second text of a pair.")
     choice: list[str] = option([], "What may follow --text; give it once for each choice.")
     question: str | None = option(None, "A question about --context.")
     context: str | None = option(None, "Where the answer stands.")
-    file: str | None = option(None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input.")
-    output: str | None = option(None, "Write CSV, TSV or JSONL here.")
+    file: str | None = option(
+        None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input, of text or JSONL."
+    )
+    output: str | None = option(
+        None, "Write CSV, TSV or JSONL here (- prints JSONL); for SQuAD predictions.json, its official form."
+    )
     model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
     features: str | None = option(None, "Write hidden states of a text or pair here: .parquet, .npz or .jsonl.")
     layers: FeatureLayers = option("last", "Of --features: last, second-to-last, sum-last-four or concat-last-four.")
     pooling: Pooling = option("tokens", "Of --features: each of the tokens; cls, that of [CLS]; or their mean.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
     precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
+
+
+@dataclass(kw_only=True)
+class SubmitConfig(Config):
+    """Options of `bert submit`."""
+
+    benchmark: Literal["glue"] = argument("glue", "The leaderboard: glue.", "glue")
+    runs: list[str] = argument(
+        [], "Fine-tuned runs, one of each task; that of MNLI does AX too; default: the newest of each.", "RUN..."
+    )
+    data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
+    out: str = option("submission.zip", "File to write.")
 
 
 @dataclass(kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections import Counter
@@ -25,6 +24,7 @@ from bertcli.errors import UserError
 from bertcli.models.frozen import with_states
 from bertcli.models.heads import Objective
 from bertcli.models.loading import PROBLEM_TYPES, build_model, check_length, check_vocabulary, load_model, save_model
+from bertcli.prediction_files import files_of_split
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports
 from bertcli.scoring import Record, Scorer, score
@@ -383,30 +383,11 @@ def _keep_best(training: Training, setup: _Setup, metrics: dict[str, float], rec
     part = training.folder.path / ".model.part"
     save_model(training.model.model, setup.tokenizer, part)
     training.folder.replace_model(part)
-    write_predictions(training.folder, setup.task, records)
+    for file, text in files_of_split(setup.task, records).items():
+        training.folder.write(file, text)
 
 
 def _is_collapsed(records: list[Record]) -> bool:
     """Whether every example gets the same label, value or choice, as from a model that has learnt nothing."""
     given = [record[key] for record in records for key in ("label", "value", "choice") if key in record]
     return len(given) > 1 and len(set(given)) == 1
-
-
-def write_predictions(folder: RunFolder, task: Task, records: list[Record]) -> None:
-    """Write the predictions of the dev set: JSON lines, or the official files of SQuAD."""
-    if task.kind != "span":
-        folder.write("predictions.jsonl", "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records))
-        return
-    answers = [record["answer_object"] for record in records]
-    n_best = {
-        answer.id: [
-            {"text": c.text, "probability": c.probability, "start_logit": c.start_logit, "end_logit": c.end_logit}
-            for c in answer.n_best
-        ]
-        for answer in answers
-    }
-    folder.write("predictions.json", json.dumps({answer.id: answer.text for answer in answers}, indent=4) + "\n")
-    folder.write("nbest_predictions.json", json.dumps(n_best, indent=4) + "\n")
-    if task.with_impossible:
-        odds = {answer.id: answer.null_odds for answer in answers if answer.null_odds is not None}
-        folder.write("null_odds.json", json.dumps(odds, indent=4) + "\n")

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from transformers import AutoConfig
 
 from bertcli.config import PredictConfig
-from bertcli.data.documents import read_lines
+from bertcli.data.documents import lines_of
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
-from bertcli.data.tables import TABLE_ENDINGS, Rows, ending_of, read_rows
+from bertcli.data.own_splits import looks_like_file
+from bertcli.data.prepared import encode_split, find_source, read_split
+from bertcli.data.tables import (
+    TABLE_ENDINGS,
+    Read,
+    Row,
+    as_text,
+    check_file,
+    chunks_of,
+    count_rows,
+    ending_of,
+    json_rows,
+    place_of,
+    stream_rows,
+)
 from bertcli.data.task_files import text_examples
-from bertcli.errors import UserError
+from bertcli.data.tokenization import load_tokenizer
+from bertcli.errors import UserError, unknown
 from bertcli.hidden_states import write_hidden_states
 from bertcli.models.loading import kind_of
+from bertcli.prediction_files import check_output, write_answers, write_records
 from bertcli.predictor import MASK, Predictor
-from bertcli.scoring import Record
+from bertcli.scoring import Record, load_scorer
+from bertcli.tasks import get_task
+from bertcli.tasks.task import Task
+from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 logger = logging.getLogger("bertcli")
-ROWS_AT_ONCE = 2048
+# What is predicted at once, sorted by length: 2,048 rows, or fewer long ones.
+CHUNK_CHARACTERS = 2**22
+ROW_CHARACTERS = 2**11
 # What is given, the kinds of models that take it, and what makes one.
 FITS = {
     "text": (("classify", "regress", "multilabel", "tag"), "bert finetune glue/sst2"),
@@ -51,11 +72,11 @@ class Predictions:
     kind: str
     count: int
     output: str | None = None
-    records: list[Record] = field(default_factory=list)
+    records: Iterable[Record] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The result as plain values."""
-        return asdict(self)
+        return {**vars(self), "records": list(self.records)}
 
 
 def predict(config: PredictConfig | str | None = None, **options: Any) -> Predictions:
@@ -66,7 +87,22 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
     """
     if isinstance(config, str):
         config, options = None, {"text": config, **options}
-    config = PredictConfig.build(config, options)
+    found = stream(PredictConfig.build(config, options))
+    records = list(found.records)
+    return replace(found, count=found.count or len(records), records=records)
+
+
+def stream(config: PredictConfig) -> Predictions:
+    """As `predict`, but the records are made as they are asked for: there may be more of them than memory holds.
+
+    Raises:
+        UserError: as `predict`; where a line of a file is wrong, after the records of those before it.
+    """
+    output = Path(config.output) if config.output not in (None, "-") else None
+    if output:
+        check_output(output, config.file)
+    if config.task:
+        return _predict_split(config, output)
     rows, wanted, run = _inputs(config)
     if run and not config.model and wanted != "mask":
         logger.info("model: %s (the newest run with a column `%s`)", run.path, run.config["text"])
@@ -77,12 +113,71 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
     kind = _kind(model, wanted)
     if config.dry_run:
         return Predictions(model, kind, 0)
-    predictor = Predictor.load(model, kind, config)
-    records = (record for chunk in _chunks(rows) for record in predictor(chunk))
-    if config.output:
-        return Predictions(model, kind, _write(records, Path(config.output)), config.output)
-    found = list(records)
-    return Predictions(model, kind, len(found), None, found)
+    watched = bool(output or not sys.stdout.isatty())  # results on a terminal show themselves how far it is
+    records = _records(Predictor.load(model, kind, config), rows, config.file if watched else None)
+    if output:
+        return Predictions(model, kind, write_records(records, output), config.output)
+    return Predictions(model, kind, 0, None, records)
+
+
+def _records(predictor: Predictor, rows: Iterator[Record], watched: str | None) -> Iterator[Record]:
+    """The records of all rows, made a chunk at a time; of a watched file with the progress."""
+    total = count_rows(Path(watched)) if watched and Path(watched).is_file() else None
+    try:
+        with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
+            for chunk in chunks_of(rows, CHUNK_CHARACTERS, _weight):
+                yield from predictor(chunk)
+                if progress:
+                    progress.advance(chunk[-1]["line"] - progress.done)
+    finally:
+        if predictor.cut:
+            logger.info("%s inputs were longer than the model takes and were cut", f"{predictor.cut:,}")
+
+
+def _weight(row: Record) -> int:
+    return max(ROW_CHARACTERS, sum(len(str(value)) for value in row.values()))
+
+
+def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
+    """Predict a split of a task; of questions the official files, unless another form is asked for."""
+    if looks_like_file(config.task):
+        raise UserError(f"`{config.task}` is not a task.", f"To predict a file: bert predict --file {config.task}")
+    if any(getattr(config, name) for name in ("text", "text_pair", "choice", "question", "context", "file")):
+        raise UserError(
+            f"{config.task} is a task, which has its own texts.",
+            f"Give it alone: bert predict {config.task} --split {config.split}",
+        )
+    task = get_task(config.task)
+    model = resolve_model(config.model) if config.model else _model_of(task)
+    run = RunFolder(Path(model).parent)
+    saved = run.config if (run.path / "config.yaml").exists() else {}
+    read = read_split(find_source(config.task, config.data_dir or saved.get("data_dir"), {}), config.split)
+    if task.kind == "span" and config.output is None:
+        output = Path("predictions.json")
+    if config.dry_run:
+        return Predictions(model, task.kind, 0)
+    tokenizer = load_tokenizer(model)
+    scorer = load_scorer(task, model, tokenizer, saved, config.precision)
+    records = scorer.predict(encode_split(scorer.task, read, tokenizer, scorer.rules))
+    if output and output.suffix == ".json" and task.kind == "span":
+        return Predictions(model, task.kind, write_answers(task, records, output), str(output))
+    for record in records:
+        record.pop("answer_object", None)
+    if output:
+        return Predictions(model, task.kind, write_records(records, output), str(output))
+    return Predictions(model, task.kind, len(records), None, records)
+
+
+def _model_of(task: Task) -> str:
+    """The model of the newest run of a task."""
+    name = task.learnt_as or task.name
+    runs = find_runs("finetune", finished=True, task=name)
+    if not runs:
+        raise UserError(
+            f"There is no finished run of {name} here.", f"Make one: bert finetune {name}; or name a --model."
+        )
+    logger.info("model: %s (the newest run of %s)", runs[0].path, name)
+    return str(runs[0].model)
 
 
 def _features(config: PredictConfig, rows: Iterator[Record], given: str) -> Predictions:
@@ -132,42 +227,63 @@ def _form(row: Record) -> str:
 
 
 def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str, RunFolder | None]:
-    """The rows of a file; a plain text file has one text a line."""
-    path, run = Path(name), None
-    if name == "-":
-        rows: Iterator[Record] = ({"text": line.rstrip("\n")} for line in sys.stdin)
-    elif path.is_file() and ending_of(path) not in TABLE_ENDINGS:
-        rows = ({"text": line} for line in read_lines(path))
+    """The rows of a file; one that is not called a table has a text a line, unless its first line is a JSON object."""
+    path = Path(name)
+    lines: Iterator[str] = iter(())
+    table: Read | None = None
+    if ending_of(path) in TABLE_ENDINGS:
+        table = stream_rows(path)
     else:
-        table = read_rows(path)
-        run = _run_of(config, table)
-        rows = _table_rows(table, run.config if run else {})
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
-    return _put_back(first, rows), _form(first), run
+        if name != "-":
+            check_file(path)
+        lines = lines_of(path)
+        first_line = next(lines, None)
+        if first_line is None:
+            raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
+        lines = chain([first_line], lines)
+        table = json_rows(path, lines) if _is_object(first_line) else None
+    run = _run_of(config, table[0]) if table else None
+    if table:
+        rows = _table_rows(path, *table, run.config if run else {})
+    else:
+        rows = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
+    first = next(rows)
+    return _counted(path, chain([first], rows)), _form(first), run
 
 
-def _put_back(first: Record, rows: Iterator[Record]) -> Iterator[Record]:
-    yield first
-    yield from rows
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (json.JSONDecodeError, RecursionError):
+        return False
 
 
-def _run_of(config: PredictConfig, table: Rows) -> RunFolder | None:
-    """The run, named or the newest, that was fine-tuned on the column of text that this table has."""
+def _counted(path: Path, rows: Iterator[Record]) -> Iterator[Record]:
+    """The same rows; how many have nothing in their first column is said at the end."""
+    empty, first = 0, 0
+    for row in rows:
+        what, *_ = row
+        if not row[what].strip():
+            empty, first = empty + 1, first or row["line"]
+        yield row
+    if empty:
+        logger.info("%s: %s rows have no %s; the first is %s", path, f"{empty:,}", what, place_of(path, first))
+
+
+def _run_of(config: PredictConfig, names: list[str]) -> RunFolder | None:
+    """The run, named or the newest, that was fine-tuned on the column of text that a table has."""
     if config.model:
         folder = Path(resolve_model(config.model)).parent
         runs = [RunFolder(folder)] if (folder / "config.yaml").exists() else []
     else:
         runs = find_runs("finetune", finished=True)
-    return next((run for run in runs if run.config.get("text") in table.names), None)
+    return next((run for run in runs if run.config.get("text") in names), None)
 
 
-def _table_rows(table: Rows, saved: Record) -> Iterator[Record]:
+def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record) -> Iterator[Record]:
     """The columns of a table that are the input: those of the run, or by their names."""
-    names = table.names
     text = saved.get("text") or named(TEXT_NAMES, names) or (names[0] if len(names) == 1 else None)
-    pair = saved.get("text_pair") if saved else named(PAIR_NAMES, names)
+    pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
     choices = choice_columns(names, saved.get("text"))
     if {"question", "context"} <= set(names) and not saved:
         columns = {"question": "question", "context": "context"}
@@ -176,19 +292,17 @@ def _table_rows(table: Rows, saved: Record) -> Iterator[Record]:
     elif text:
         columns = {"text": text, **({"text_pair": pair} if pair else {})}
     else:
-        raise UserError(f"`{table.path}` has no column `text`.", f"Rename one of its columns: {', '.join(names)}.")
-    cells: dict[str, list[Any]] = {key: table.column(name) for key, name in columns.items()}
-    first, *_ = columns
-    logger.info("%s: %s", table.path, ", ".join(f"{key} = `{name}`" for key, name in columns.items()))
-    empty = [row for row, text in enumerate(cells[first]) if not text.strip()]
-    if empty:
-        logger.info(
-            "%s: %s rows have no %s; the first is %s", table.path, f"{len(empty):,}", first, table.place(empty[0])
-        )
-    if choices:
-        examples = text_examples(cells, str(table.path))
-        cells = {"text": examples.texts, "choices": examples.choices or []}
-    yield from (dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True))
+        raise UserError(f"`{path}` has no column `text`.", f"Rename one of its columns: {', '.join(names)}.")
+    for column in columns.values():
+        if column not in names:
+            raise unknown(f"column of {path}:", column, names)
+    logger.info("%s: %s", path, ", ".join(f"{key} = `{name}`" for key, name in columns.items()))
+    for number, cells in rows:
+        row: Record = {key: as_text(cells.get(name)) for key, name in columns.items()}
+        if choices:
+            examples = text_examples({key: [cell] for key, cell in row.items()}, "")
+            row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}
+        yield {**row, "line": number}
 
 
 def _model(config: PredictConfig, wanted: str) -> str:
@@ -221,53 +335,3 @@ def _kind(model: str, wanted: str) -> str:
             "Give it that, or name another --model.",
         )
     return kind
-
-
-def _chunks(rows: Iterator[Record]) -> Iterator[list[Record]]:
-    while chunk := list(islice(rows, ROWS_AT_ONCE)):
-        yield chunk
-
-
-def _write(records: Iterable[Record], path: Path) -> int:
-    """Write records as they come: JSON lines, CSV or TSV by the file's ending; return how many."""
-    if path.suffix not in (".jsonl", ".json", ".csv", ".tsv"):
-        raise UserError(f"`{path}` is not CSV, TSV or JSONL.", "Give --output a name such as predictions.csv.")
-    if path.is_dir() or not path.parent.exists():
-        raise UserError(f"`{path}` cannot be written.", "Give --output a file in a folder that exists.")
-    part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        count = _write_rows(records, file, path.suffix)
-    part.replace(path)
-    logger.info("wrote %s: %s predictions", path, f"{count:,}")
-    return count
-
-
-def _write_rows(records: Iterable[Record], file: IO[str], ending: str) -> int:
-    count = 0
-    writer: Any = None
-    for record in records:
-        count += 1
-        if ending.startswith(".json"):
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
-            continue
-        flat = _flat(record)
-        if writer is None:
-            writer = csv.DictWriter(
-                file, list(flat), delimiter="\t" if ending == ".tsv" else ",", extrasaction="ignore"
-            )
-            writer.writeheader()
-        writer.writerow(flat)
-    return count
-
-
-def _flat(record: Record) -> Record:
-    """A record in columns: one a label for probabilities, one for fills; other lists as JSON."""
-    flat: Record = {}
-    for key, value in record.items():
-        if key == "scores" and isinstance(value, dict):
-            flat |= {f"score {name}": share for name, share in value.items()}
-        elif key == "fills":
-            flat["fills"] = " ".join(fill["token"] for fill in value)
-        else:
-            flat[key] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
-    return flat

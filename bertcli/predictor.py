@@ -19,6 +19,7 @@ from bertcli.data.prepared import Prepared, encode_split
 from bertcli.data.span_answers import Answer
 from bertcli.data.span_features import WindowRules
 from bertcli.data.squad import SpanExample, split_words
+from bertcli.data.tables import place_of
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -33,13 +34,15 @@ logger = logging.getLogger("bertcli")
 MASK = "[MASK]"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Predictor:
     """A loaded model: rows of input in, records out, in the same order."""
 
     scorer: Scorer
     kind: str
     top_k: int
+    file: str | None = None  # of the rows, for messages
+    cut: int = 0  # inputs that were longer than the model takes
 
     @classmethod
     def load(cls, model: str, kind: str, config: PredictConfig) -> Predictor:
@@ -53,7 +56,7 @@ class Predictor:
             run = RunFolder(Path(model).parent)
             saved = run.config if (run.path / "config.yaml").exists() else {}
             scorer = load_scorer(_task(kind, saved), model, tokenizer, saved, config.precision)
-        return cls(scorer, kind, config.top_k)
+        return cls(scorer, kind, config.top_k, config.file)
 
     def __call__(self, rows: list[Record]) -> list[Record]:
         """One record a row."""
@@ -63,13 +66,13 @@ class Predictor:
 def _labels(predictor: Predictor, rows: list[Record]) -> list[Record]:
     pairs = [row["text_pair"] for row in rows] if "text_pair" in rows[0] else None
     texts = TextExamples([row["text"] for row in rows], pairs, None, "the input")
-    return predictor.scorer.predict(_encode_quietly(predictor.scorer, Prepared("input", texts)))
+    return predictor.scorer.predict(_encode_quietly(predictor, Prepared("input", texts)))
 
 
 def _choices(predictor: Predictor, rows: list[Record]) -> list[Record]:
     choices = [row["choices"] for row in rows]
     texts = TextExamples([row["text"] for row in rows], None, None, "the input", choices)
-    records = predictor.scorer.predict(_encode_quietly(predictor.scorer, Prepared("input", texts)))
+    records = predictor.scorer.predict(_encode_quietly(predictor, Prepared("input", texts)))
     return [
         {"choice": record["choice"], "text": mine[record["choice"]], **record}
         for record, mine in zip(records, choices, strict=True)
@@ -84,7 +87,7 @@ def _entities(predictor: Predictor, rows: list[Record]) -> list[Record]:
     places = [_words(encoding) for encoding in predictor.scorer.tokenizer.encode(texts)]
     words = [[text[start:end] for start, end in spans] for text, spans in zip(texts, places, strict=True)]
     prepared = Prepared("input", sentences=Sentences(words, None, "the input"))
-    records = predictor.scorer.predict(_encode_quietly(predictor.scorer, prepared))
+    records = predictor.scorer.predict(_encode_quietly(predictor, prepared))
     found: list[Record] = []
     for text, spans, record in zip(texts, places, records, strict=True):
         mine = []
@@ -106,14 +109,14 @@ def _words(encoding: Encoding) -> list[tuple[int, int]]:
 
 def _answers(predictor: Predictor, rows: list[Record]) -> list[Record]:
     questions = [SpanExample(str(i), row["question"], split_words(row["context"])[0]) for i, row in enumerate(rows)]
-    records = predictor.scorer.predict(_encode_quietly(predictor.scorer, Prepared("input", questions=questions)))
+    records = predictor.scorer.predict(_encode_quietly(predictor, Prepared("input", questions=questions)))
     return [
         _placed(record.pop("answer_object"), row["context"], record) for record, row in zip(records, rows, strict=True)
     ]
 
 
 def _fills(predictor: Predictor, rows: list[Record]) -> list[Record]:
-    return [_fill(predictor.scorer, row["text"], predictor.top_k) for row in rows]
+    return [_fill(predictor, row) for row in rows]
 
 
 PREDICT: dict[str, Callable[[Predictor, list[Record]], list[Record]]] = {
@@ -124,14 +127,13 @@ PREDICT: dict[str, Callable[[Predictor, list[Record]], list[Record]]] = {
 }
 
 
-def _encode_quietly(scorer: Scorer, prepared: Prepared) -> Prepared:
-    """Encode; only what was cut is worth a word."""
-    level = logger.level
+def _encode_quietly(predictor: Predictor, prepared: Prepared) -> Prepared:
+    """Encode; what is cut is counted, to be said when all is predicted."""
+    scorer, level = predictor.scorer, logger.level
     logger.setLevel(max(level, logging.WARNING))
     encoded = encode_split(scorer.task, prepared, scorer.tokenizer, scorer.rules)
     logger.setLevel(level)
-    if encoded.features is not None and encoded.features.truncated:
-        logger.info("%d inputs were longer than the model takes and were cut", encoded.features.truncated)
+    predictor.cut += encoded.features.truncated if encoded.features else 0
     return encoded
 
 
@@ -158,10 +160,11 @@ def _placed(answer: Answer, context: str, record: Record) -> Record:
 
 
 @torch.inference_mode()
-def _fill(scorer: Scorer, text: str, top_k: int) -> Record:
+def _fill(predictor: Predictor, row: Record) -> Record:
     """The most probable tokens for each [MASK] of a text."""
+    scorer, top_k = predictor.scorer, predictor.top_k
     tokenizer: WordPiece = scorer.tokenizer
-    parts = tokenizer.encode_ids(text.split(MASK))
+    parts = tokenizer.encode_ids(row["text"].split(MASK))
     ids = [tokenizer.special("cls")]
     masks = []
     for index, part in enumerate(parts):
@@ -172,8 +175,9 @@ def _fill(scorer: Scorer, text: str, top_k: int) -> Record:
     ids.append(tokenizer.special("sep"))
     longest = scorer.objective.model.config.max_position_embeddings
     if len(ids) > longest or not masks:
-        what = f"The text has {len(ids)} tokens; the model takes {longest}." if masks else "A line has no [MASK] in it."
-        raise UserError(what, "Shorten it." if masks else "Put [MASK] where a word is to be filled in.")
+        where = place_of(Path(str(predictor.file)), row["line"]) if "line" in row else "The text"
+        what = f"has {len(ids)} tokens; the model takes {longest}." if masks else "has no [MASK] in it."
+        raise UserError(f"{where} {what}", "Shorten it." if masks else "Put [MASK] where a word is to be filled in.")
     batch = pack(np.array(ids), np.zeros(len(ids), dtype=np.int64), np.array([len(ids)]), np.array([0]))
     batch = replace(batch, labels={"masked_lm_positions": torch.tensor(masks)}).to(scorer.device)
     shares = torch.softmax(scorer.objective.outputs(batch)["masked_lm"].float(), dim=-1)  # [masks, V]

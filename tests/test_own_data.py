@@ -463,7 +463,9 @@ def test_a_table_is_predicted_by_the_columns_of_the_run(
     assert f"1 rows have no text; the first is `{table}` line 2" in said.text
 
 
-def test_columns_of_zero_and_one_are_several_labels(at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
+def test_columns_of_zero_and_one_are_several_labels(
+    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
     rows = "".join(f"the {word},{number % 2},{int(number % 3 == 0)}\n" for number, word in enumerate(WORDS))
     table = write(str(tmp_path / "remarks.csv"), "remark,toxic,insult\n" + rows)
     run = finetune(table, label="toxic,insult", epochs=1, out=str(tmp_path / "run"))
@@ -481,7 +483,9 @@ def test_columns_of_zero_and_one_are_several_labels(at_home: Path, tmp_path: Pat
 def test_lists_of_words_and_tags_are_tagged_sentences(
     at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
 ) -> None:
-    rows = [{"tokens": ["the", word], "ner_tags": ["O", f"B-{'LOC' if n % 2 else 'PER'}"]} for n, word in enumerate(WORDS)]
+    rows = [
+        {"tokens": ["the", word], "ner_tags": ["O", f"B-{'LOC' if n % 2 else 'PER'}"]} for n, word in enumerate(WORDS)
+    ]
     table = write(str(tmp_path / "names.jsonl"), "".join(json.dumps(row) + "\n" for row in rows))
     run = finetune(table, epochs=1, out=str(tmp_path / "run"))
     assert "lists of words and tags; kind: tag, 3 tags" in said.text

@@ -33,7 +33,7 @@ class Output:
 
     def emit(self, values: dict[str, Any]) -> None:
         """Print one JSON object, on one line, alone on stdout."""
-        print(json.dumps(values, ensure_ascii=False))
+        print(json.dumps(values, ensure_ascii=False), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
         """Print a table for a person; numbers stand to the right."""

@@ -44,6 +44,7 @@ from bertcli.cli import (  # noqa: E402, F401
     finetune,
     evaluate,
     predict,
+    submit,
     convert,
     lists,
     demo,

@@ -4,6 +4,7 @@ import glob
 import gzip
 import io
 import lzma
+import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -60,7 +61,9 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file that may be compressed (.gz, .xz, .zst)."""
+    """Open a file that may be compressed (.gz, .xz, .zst); `-` is standard input."""
+    if str(path) == "-":
+        return sys.stdin.buffer
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     if path.suffix == ".xz":
@@ -91,7 +94,12 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file, stripped. Only `\n` ends a line, as in the original.
+    """Yield the lines of a UTF-8 file, stripped."""
+    return (line.strip() for line in lines_of(path))
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file as they stand, without a byte-order mark. Only `\n` ends a line, as in the original.
 
     Raises:
         UserError: at the first line that is not UTF-8 text, with its number, or with what the file is instead.
@@ -104,9 +112,15 @@ def read_lines(path: Path) -> Iterator[str]:
                     _check_beginning(path, line)
                 if b"\0" in line and _is_binary(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Name text files only.")
-                yield line.decode("utf-8").strip()
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, number, error) from None
+
+
+def count_lines(path: Path) -> int:
+    """Number of lines of a file, however they end in it."""
+    with reading(path) as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
 
 
 def read_text(path: Path) -> str:

@@ -8,18 +8,21 @@ import json
 import logging
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from bertcli.data.documents import COMPRESSED, read_text, reading
+from bertcli.data.documents import COMPRESSED, count_lines, lines_of, read_text, reading
 from bertcli.errors import UserError, unknown
 
 logger = logging.getLogger("bertcli")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_ENDINGS = (*DELIMITERS, ".jsonl", ".json", ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
+ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
+Item = TypeVar("Item")
 csv.field_size_limit(2**31 - 1)  # a field may be a whole book
 
 
@@ -48,7 +51,17 @@ class Rows:
 
     def place(self, row: int) -> str:
         """Where a row stands, for messages."""
-        return f"`{self.path}` {'row' if ending_of(self.path) == '.parquet' else 'line'} {self.numbers[row]}"
+        return place_of(self.path, self.numbers[row])
+
+
+def place_of(path: Path, number: int) -> str:
+    """Where a row of a file stands, for messages."""
+    return f"`{path}` {'row' if ending_of(path) == '.parquet' else 'line'} {number}"
+
+
+def count_rows(path: Path) -> int:
+    """The number of a file's last line, or row in Parquet."""
+    return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else count_lines(path)
 
 
 def ending_of(path: Path) -> str:
@@ -71,19 +84,35 @@ def check_file(path: Path) -> None:
 
 
 def read_rows(path: Path) -> Rows:
-    """Read a file of rows by its ending.
+    """Read a file of rows by its ending, whole.
 
     Raises:
         UserError: naming the file and the line that is wrong, or what the file is instead.
     """
+    names, rows = stream_rows(path)
+    numbers, cells = zip(*rows, strict=True)
+    every = dict.fromkeys(chain(names, *cells))  # JSON lines need not have the same names
+    return Rows(path, [name for name in every if name], list(cells), list(numbers))
+
+
+Row = tuple[int, dict[str, Any]]  # its place, as in `Rows.numbers`, and its cells
+Read = tuple[list[str], Iterator[Row]]
+
+
+def stream_rows(path: Path) -> Read:
+    """The names of a file's columns, and its rows, read as they are asked for; JSON lines are named by the first 1,000.
+
+    Raises:
+        UserError: as `read_rows`, where the rows have come to the line that is wrong.
+    """
     check_file(path)
     ending = ending_of(path)
     if ending == ".parquet":
-        names, cells, numbers = _parquet(path)
+        names, rows = _parquet(path)
     elif ending in (".jsonl", ".json"):
-        names, cells, numbers = _json(path)
+        names, rows = json_rows(path, lines_of(path))
     elif ending in DELIMITERS:
-        names, cells, numbers = _delimited(path, DELIMITERS[ending])
+        names, rows = _delimited(path, DELIMITERS[ending])
     else:
         read_text(path)  # says what it is where it is no text
         raise UserError(
@@ -94,56 +123,95 @@ def read_rows(path: Path) -> Rows:
     if twice is not None:
         where = "" if ending == ".parquet" else " line 1"
         raise UserError(f"`{path}`{where} has two columns `{twice}`.", "Give each column its own name.")
-    if not cells:
+    first = next(rows, None)
+    if first is None:
         what = f"has the columns {', '.join(names)} but" if names else "is empty; it"
         raise UserError(f"`{path}` {what} holds no examples.", "Put a header line and examples into it.")
-    return Rows(path, [name for name in names if name], cells, numbers)
+    return [name for name in names if name], chain([first], rows)
 
 
-Read = tuple[list[str], list[dict[str, Any]], list[int]]  # names, rows and where they begin
+def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = lambda item: 1) -> Iterator[list[Item]]:
+    """Items in lists that weigh `most` or a little more; those before an error come before it."""
+    chunk: list[Item] = []
+    weighed, wrong = 0, None
+    try:
+        for item in items:
+            chunk.append(item)
+            weighed += weight(item)
+            if weighed >= most:
+                yield chunk
+                chunk, weighed = [], 0
+    except UserError as error:
+        wrong = error
+    if chunk:
+        yield chunk
+    if wrong:
+        raise wrong
 
 
 def _parquet(path: Path) -> Read:
     import pyarrow as pa
+
+    file = _open_parquet(path)
+
+    def rows() -> Iterator[Row]:
+        try:
+            batches = (batch.to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
+            yield from enumerate(chain.from_iterable(batches), start=1)
+        except (pa.ArrowException, OSError) as error:
+            raise _not_parquet(path, error) from None
+
+    return file.schema_arrow.names, rows()
+
+
+def _open_parquet(path: Path) -> Any:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     with reading(path) as file:
-        data = file.read()
+        source = pa.BufferReader(file.read()) if path.suffix in COMPRESSED else path
     try:
-        table = pq.ParquetFile(pa.BufferReader(data)).read()
+        return pq.ParquetFile(source, pre_buffer=False)  # which would keep what was read
     except (pa.ArrowException, OSError) as error:
-        raise UserError(
-            f"`{path}` is not Parquet: {str(error).splitlines()[0]}", "Check the file, or write it again."
-        ) from None
-    names = table.column_names
-    cells = [] if len(set(names)) < len(names) else table.to_pylist()
-    return names, cells, list(range(1, len(cells) + 1))
+        raise _not_parquet(path, error) from None
 
 
-def _json(path: Path) -> Read:
-    text = read_text(path)
-    cells: list[dict[str, Any]] = []
-    numbers = []
-    for number, line in enumerate(text.split("\n"), start=1):
+def _not_parquet(path: Path, error: Exception) -> UserError:
+    return UserError(f"`{path}` is not Parquet: {str(error).splitlines()[0]}", "Check the file, or write it again.")
+
+
+def json_rows(path: Path, lines: Iterable[str]) -> Read:
+    """The names and the rows of JSON lines.
+
+    Raises:
+        UserError: as `stream_rows`.
+    """
+    chunks = chunks_of(_json(path, lines), ROWS_AT_ONCE)
+    first = next(chunks, [])
+    return list(dict.fromkeys(name for _, row in first for name in row)), chain(first, chain.from_iterable(chunks))
+
+
+def _json(path: Path, lines: Iterable[str]) -> Iterator[Row]:
+    begun = False
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except (json.JSONDecodeError, RecursionError):
-            raise _not_lines(path, text, line, 0 if not cells else number) from None
+            raise (_not_lines(path, line, number) if begun else _not_lines(path, read_text(path), 0)) from None
         if not isinstance(row, dict):
             raise UserError(
                 f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
             )
-        cells.append(row)
-        numbers.append(number)
-    return list(dict.fromkeys(name for row in cells for name in row)), cells, numbers
+        begun = True
+        yield number, row
 
 
-def _not_lines(path: Path, text: str, line: str, number: int) -> UserError:
+def _not_lines(path: Path, text: str, number: int) -> UserError:
     """What is wrong at a line; at the first, without a number, a file may be one value over many lines."""
     try:
-        json.loads(line if number else text)
+        json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         number, what = number or getattr(error, "lineno", 1), getattr(error, "msg", "too many brackets")
         return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
@@ -155,52 +223,64 @@ def _not_lines(path: Path, text: str, line: str, number: int) -> UserError:
 
 def _delimited(path: Path, usual: str) -> Read:
     """Read CSV or TSV; with the delimiter that its first line has, where that is another one than usual."""
-    text = read_text(path)
-    if "\n" not in text:
-        text = text.replace("\r", "\n")  # as old Macs end lines
-    header = re.sub(r'"[^"]*"', "", text.lstrip("\r\n").partition("\n")[0])
-    delimiter = usual if usual in header else max(OTHER_DELIMITERS, key=header.count)
-    if delimiter not in header:
+    header = next((line for line in _lines(path) if line.strip("\r\n")), "")
+    bare = re.sub(r'"[^"]*"', "", header)
+    delimiter = usual if usual in bare else max(OTHER_DELIMITERS, key=bare.count)
+    if delimiter not in bare:
         delimiter = usual
     elif delimiter != usual:
         logger.info("%s: its columns stand apart by %s", path, "tabs" if delimiter == "\t" else f"`{delimiter}`")
-    (_, header_fields), *records = _records(path, text, delimiter) or [(1, [])]
-    names = [name.strip() for name in header_fields]
-    cells = [dict(zip(names, fields, strict=True)) for _, fields in records]
-    return names, cells, [number for number, _ in records]
+    records = _records(path, delimiter, _quoting(path, delimiter))
+    names = [name.strip() for name in next(records, (1, []))[1]]
+    return names, ((number, dict(zip(names, fields, strict=True))) for number, fields in records)
 
 
-def _records(path: Path, text: str, delimiter: str) -> list[tuple[int, list[str]]]:
-    """The fields of each record with the line where it begins.
+def _lines(path: Path) -> Iterator[str]:
+    r"""The lines of a file; old Macs end them with `\r` alone."""
+    lines = lines_of(path)
+    first = next(lines, "")
+    yield from [first] if first.endswith("\n") else io.StringIO(first.replace("\r", "\n"), newline="\n")
+    yield from lines
+
+
+def _quoting(path: Path, delimiter: str) -> int:
+    """Whether quotation marks quote.
 
     Many TSV files know no quoting, so that a quotation mark is a quotation mark: those whose lines have all the same
     number of fields, and fewer records, or none, if they are read as quoted.
     """
-    if delimiter != "\t" or '"' not in text:
-        return _same_width(path, _parse(path, text, delimiter, csv.QUOTE_MINIMAL))
-    try:
-        plain = _same_width(path, _parse(path, text, delimiter, csv.QUOTE_NONE))
-    except UserError:
-        return _same_width(path, _parse(path, text, delimiter, csv.QUOTE_MINIMAL))
-    try:
-        quoted = _same_width(path, _parse(path, text, delimiter, csv.QUOTE_MINIMAL))
-    except UserError:
-        quoted = []
-    if len(quoted) < len(plain):
-        logger.info("%s: quotation marks are part of the text, as in files without quoting", path)
-        return plain
-    return quoted
+    if delimiter != "\t" or not any('"' in line for line in _lines(path)):
+        return csv.QUOTE_MINIMAL
+    counts = {}
+    for quoting in (csv.QUOTE_NONE, csv.QUOTE_MINIMAL):
+        try:
+            counts[quoting] = sum(1 for _ in _records(path, delimiter, quoting))
+        except UserError:
+            counts[quoting] = 0
+    if counts[csv.QUOTE_MINIMAL] >= counts[csv.QUOTE_NONE]:
+        return csv.QUOTE_MINIMAL
+    logger.info("%s: quotation marks are part of the text, as in files without quoting", path)
+    return csv.QUOTE_NONE
 
 
-def _parse(path: Path, text: str, delimiter: str, quoting: Any) -> list[tuple[int, list[str]]]:
-    reader = csv.reader(
-        io.StringIO(text, newline="\n"), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True
-    )
-    records, begin = [], 1
+def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each record with the line where it begins; each has as many as the first, the header.
+
+    Raises:
+        UserError: naming the first line that has not, or where quotation marks are wrong.
+    """
+    reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
+    begin, width = 1, 0
     try:
         for fields in reader:
+            width = width or len(fields)
+            if fields and len(fields) != width:
+                raise UserError(
+                    f"`{path}` line {begin} has {len(fields)} field{'s' * (len(fields) != 1)}, the header {width}.",
+                    "Put quotation marks around a field with a separator or a line break in it.",
+                )
             if fields:
-                records.append((begin, fields))
+                yield begin, fields
             begin = reader.line_num + 1
     except csv.Error as error:
         what = "a quotation mark is never closed" if "end of data" in str(error) else str(error).partition(" - ")[0]
@@ -208,23 +288,6 @@ def _parse(path: Path, text: str, delimiter: str, quoting: Any) -> list[tuple[in
             f"`{path}` line {begin}: {what}.",
             'Check its quotation marks; one inside a quoted field is written twice: "He said ""no"""',
         ) from None
-    return records
-
-
-def _same_width(path: Path, records: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
-    """Records of which each has as many fields as the first, the header.
-
-    Raises:
-        UserError: naming the first line that has not.
-    """
-    width = len(records[0][1]) if records else 0
-    for number, fields in records:
-        if len(fields) != width:
-            raise UserError(
-                f"`{path}` line {number} has {len(fields)} field{'s' * (len(fields) != 1)}, the header {width}.",
-                "Put quotation marks around a field with a separator or a line break in it.",
-            )
-    return records
 
 
 def as_text(value: Any) -> str:

@@ -36,6 +36,7 @@ class Progress:
                 TimeRemainingColumn(),
                 console=Console(stderr=True),
                 transient=True,
+                redirect_stdout=False,  # results in a pipe are not for the bar's terminal
             )
             self._bar.start()
             self._task = self._bar.add_task(self.title, total=self.total, words="")
@@ -54,15 +55,11 @@ class Progress:
         words = words or self._rate()
         if self._bar is not None:
             self._bar.update(self._task, advance=amount, words=words)
-        elif self.total and time.perf_counter() - self.last_line > SECONDS_BETWEEN_LINES:
+        elif time.perf_counter() - self.last_line > SECONDS_BETWEEN_LINES:
             self.last_line = time.perf_counter()
-            logger.info(
-                "%s  %.0f %%  %s  %s left",
-                self.title,
-                100 * self.done / self.total,
-                words,
-                duration(self.seconds_left()),
-            )
+            done = f"{100 * self.done / self.total:.0f} %" if self.total else f"{self.done:,.0f}"
+            left = f"  {duration(self.seconds_left())} left" if self.total else ""
+            logger.info("%s  %s  %s%s", self.title, done, words, left)
 
     def start_at(self, done: float) -> None:
         """Say how much an earlier run had done already."""

@@ -1,0 +1,244 @@
+"""The zip of the GLUE leaderboard: a file of predictions for each test set, checked."""
+
+from __future__ import annotations
+
+import logging
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertcli.config import SubmitConfig
+from bertcli.data.documents import read_text
+from bertcli.data.prepared import Prepared, encode_split, find_source, read_split
+from bertcli.data.task_files import split_file
+from bertcli.data.tokenization import load_tokenizer
+from bertcli.errors import UserError
+from bertcli.scoring import Record, Scorer, load_scorer
+from bertcli.tasks import TASKS
+from bertcli.tasks.glue import GLUE
+from bertcli.tasks.task import Task
+from bertcli.training.run_folder import RunFolder, find_runs
+
+logger = logging.getLogger("bertcli")
+HEADER = "index\tprediction"
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set of GLUE: its file in the zip, its examples, and what stands there where no run has predicted it."""
+
+    file: str
+    task: str
+    split: str
+    examples: int
+    filler: str  # the most frequent label of the training data (QNLI has as many of each), for STS-B their mean
+
+
+# The counts of the official test files; the leaderboard takes a zip with all of these and nothing else.
+TEST_SETS = (
+    TestSet("CoLA.tsv", "glue/cola", "test", 1063, "1"),
+    TestSet("SST-2.tsv", "glue/sst2", "test", 1821, "1"),
+    TestSet("MRPC.tsv", "glue/mrpc", "test", 1725, "1"),
+    TestSet("STS-B.tsv", "glue/stsb", "test", 1379, "2.701"),
+    TestSet("MNLI-m.tsv", "glue/mnli", "test", 9796, "contradiction"),
+    TestSet("MNLI-mm.tsv", "glue/mnli", "test_mismatched", 9847, "contradiction"),
+    TestSet("QNLI.tsv", "glue/qnli", "test", 5463, "entailment"),
+    TestSet("QQP.tsv", "glue/qqp", "test", 390_965, "0"),
+    TestSet("RTE.tsv", "glue/rte", "test", 3000, "entailment"),
+    TestSet("WNLI.tsv", "glue/wnli", "test", 146, "0"),
+    TestSet("AX.tsv", "glue/ax", "test", 1104, "contradiction"),
+)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The zip, and for each file in it the rows and the run that predicted them, or what it was filled with."""
+
+    output: str
+    files: list[dict[str, Any]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as `--json` prints it."""
+        return asdict(self)
+
+
+def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submission:
+    """Write the zip that the GLUE leaderboard takes, from a run of each task.
+
+    A test set without a run is filled with one label, and said: the leaderboard wants every file.
+
+    Raises:
+        UserError: if a run is not of GLUE, two are of one task, or a test set is not the official one, whole.
+    """
+    config = SubmitConfig.build(config, options)
+    out = Path(config.out)
+    if out.is_dir() or not out.parent.exists():
+        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
+    runs = _runs(config.runs or _newest())
+    read = {test.file: _read(test, run, config.data_dir) for test in TEST_SETS if (run := _run_of(test, runs))}
+    files = [
+        {
+            "file": test.file, "rows": test.examples, "run": str(runs[_learnt_as(test)].path) if test.file in read else None,
+            "filled_with": None if test.file in read else test.filler,
+        }
+        for test in TEST_SETS
+    ]  # fmt: skip
+    _say_filled(runs)
+    if not config.dry_run:
+        _write(out, _predictions(runs, read))
+    return Submission(str(out), files)
+
+
+def _newest() -> list[str]:
+    """The newest finished run of each task here."""
+    found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
+    newest = [found[task.name] for task in GLUE if task.name in found]
+    if not newest:
+        raise UserError("There is no finished run of a task of GLUE here.", "Make one: bert finetune glue/cola")
+    logger.info("runs: %s (the newest of each task)", ", ".join(newest))
+    return newest
+
+
+def _runs(names: list[str]) -> dict[str, RunFolder]:
+    """The runs by their tasks."""
+    runs: dict[str, RunFolder] = {}
+    for name in names:
+        run = RunFolder(Path(name))
+        saved = run.config if (run.path / "config.yaml").exists() and (run.model / "config.json").exists() else {}
+        task = str(saved.get("task", ""))
+        if task not in {known.name for known in GLUE}:
+            what = f"of {task}, which is no task of GLUE" if task else "not a fine-tuned run with a model"
+            raise UserError(f"`{name}` is {what}.", "Give runs of GLUE: bert submit glue runs/glue-cola runs/glue-mnli")
+        if task in runs:
+            raise UserError(f"`{runs[task].path}` and `{name}` are both of {task}.", "Give one run of each task.")
+        runs[task] = run
+    return runs
+
+
+def _learnt_as(test: TestSet) -> str:
+    """The task whose model predicts a test set: that of MNLI the diagnostic one."""
+    return TASKS[test.task].learnt_as or test.task
+
+
+def _run_of(test: TestSet, runs: dict[str, RunFolder]) -> RunFolder | None:
+    return runs.get(_learnt_as(test))
+
+
+def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Prepared:
+    """Read a test set, and check that it is whole and in the order of its index."""
+    source = find_source(test.task, data_dir or run.config.get("data_dir"), {})
+    read = read_split(source, test.split)
+    origin = read.texts.origin if read.texts else test.file
+    if source.data_dir:
+        _check_index(split_file(source.task, test.split, Path(source.data_dir)))
+    if len(read) != test.examples:
+        raise UserError(
+            f"`{origin}` has {len(read):,} examples; the official test set of {test.task} has {test.examples:,}.",
+            "Give the whole official file: the leaderboard takes no part of it.",
+        )
+    return read
+
+
+def _check_index(path: Path) -> None:
+    """Check that the first column counts the rows from 0, as in every official test file."""
+    name, *indices = [line.partition("\t")[0] for line in read_text(path).split("\n") if line.strip()]
+    if name not in ("index", "id"):
+        raise UserError(f"`{path}` has no column `index`: it begins with `{name}`.", "Give the official test file.")
+    odd = next((row for row, index in enumerate(indices) if index != str(row)), None)
+    if odd is not None:
+        raise UserError(
+            f"`{path}` has the {name} `{indices[odd]}` where {odd} belongs.",
+            "Give the official test file, in its order.",
+        )
+
+
+def _say_filled(runs: dict[str, RunFolder]) -> None:
+    filled = [test for test in TEST_SETS if not _run_of(test, runs)]
+    for test in filled:
+        logger.info("%s: no run of %s; filled with `%s`", test.file, _learnt_as(test), test.filler)
+    if filled:
+        logger.info("%d of %d files hold one value only; their scores say nothing", len(filled), len(TEST_SETS))
+
+
+def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[str, list[str]]:
+    """The predictions of each file, in the leaderboard's spelling."""
+    texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
+    for name, run in runs.items():
+        tokenizer = load_tokenizer(run.model)
+        scorer = load_scorer(TASKS[name], str(run.model), tokenizer, run.config, "auto")
+        for test in TEST_SETS:
+            if _learnt_as(test) == name:
+                texts[test.file] = _predict(scorer, test, read[test.file])
+    return texts
+
+
+def _predict(scorer: Scorer, test: TestSet, read: Prepared) -> list[str]:
+    task = TASKS[test.task]
+    records = scorer.predict(encode_split(scorer.task, read, scorer.tokenizer, scorer.rules))
+    if task.kind == "regress":
+        return _in_range(records, test.file)
+    spelled = dict(zip(task.labels, task.file_labels, strict=False))
+    return [spelled.get(record["label"], str(record["label"])) for record in records]
+
+
+def _in_range(records: list[Record], file: str) -> list[str]:
+    """Similarities, clipped to 0 to 5."""
+    values = np.array([record["value"] for record in records])
+    beyond = int(((values < 0) | (values > 5)).sum())
+    if beyond:
+        logger.info("%s: %s of %s values were below 0 or above 5, clipped", file, f"{beyond:,}", f"{len(values):,}")
+    return [f"{value:.3f}" for value in np.clip(values, 0, 5)]
+
+
+def _write(out: Path, texts: dict[str, list[str]]) -> None:
+    part = out.with_name(f".{out.name}.part")
+    try:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, predictions in texts.items():
+                rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
+                archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
+        check_zip(part)
+        part.replace(out)
+    finally:
+        part.unlink(missing_ok=True)
+    logger.info("wrote %s: %d files, %s predictions", out, len(texts), f"{sum(map(len, texts.values())):,}")
+
+
+def check_zip(path: Path) -> None:
+    """Check a submission as the leaderboard reads it: names, headers, indices, counts, label texts and ranges.
+
+    Raises:
+        UserError: naming the file and the line that is wrong.
+    """
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name).decode("utf-8") for name in archive.namelist()}
+    strange = sorted(files.keys() ^ {test.file for test in TEST_SETS})
+    if strange:
+        what = "should not be" if strange[0] in files else "is not"
+        raise UserError(f"`{strange[0]}` {what} in the zip.", "Write it anew: bert submit glue RUN...")
+    for test in TEST_SETS:
+        header, *rows = files[test.file].removesuffix("\n").split("\n")
+        if header != HEADER or len(rows) != test.examples:
+            raise UserError(
+                f"{test.file} has the header `{header}` and {len(rows):,} rows, not {test.examples:,}.",
+                "Write it anew: bert submit glue RUN...",
+            )
+        for index, row in enumerate(rows):
+            place, _, prediction = row.partition("\t")
+            if place != str(index) or not _is_valid(TASKS[test.task], prediction):
+                raise UserError(
+                    f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not take.",
+                    f"Give a run that was made by: bert finetune {_learnt_as(test)}",
+                )
+
+
+def _is_valid(task: Task, prediction: str) -> bool:
+    if task.kind != "regress":
+        return prediction in (task.file_labels or task.labels)
+    try:
+        return 0 <= float(prediction) <= 5
+    except ValueError:
+        return False
