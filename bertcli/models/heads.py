@@ -24,23 +24,24 @@ Losses = Callable[[Outputs, PackedBatch], Outputs]
 
 def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Vocabulary logits at the masked positions only, [M, V], and next-sentence logits, [N, 2]."""
-    hidden = encode(model, batch)  # [T, H]
-    masked = hidden[batch.labels["masked_lm_positions"]]  # [M, H]
+    positions = batch.labels["masked_lm_positions"]
+    hidden = encode(model, batch, torch.cat([positions, batch.first_tokens]))  # [M + N, H]
+    masked, first = torch.split(hidden, [len(positions), len(batch.first_tokens)])
     return {
         "masked_lm": model.cls.predictions(masked),
-        "next_sentence": model.cls.seq_relationship(_pooled(model, hidden, batch)),
+        "next_sentence": model.cls.seq_relationship(_pooled(model, first)),
     }
 
 
 def classification_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Label logits, [N, C]."""
-    pooled = _pooled(model, encode(model, batch), batch)  # [N, H]
+    pooled = _pooled(model, encode(model, batch, batch.first_tokens))  # [N, H]
     return {"logits": model.classifier(model.dropout(pooled))}
 
 
 def choice_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Choice logits, [E, C]: a dot product of [CLS] with one learnt vector (BERT section 4.4)."""
-    pooled = _pooled(model, encode(model, batch), batch)  # [N, H]
+    pooled = _pooled(model, encode(model, batch, batch.first_tokens))  # [N, H]
     logits = model.classifier(model.dropout(pooled))[:, 0]  # [N]
     return {"logits": logits[batch.labels["choice_sequences"]]}
 
@@ -49,7 +50,7 @@ def tag_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Tag logits of each word, read off its first piece, [W, C] (BERT section 5.3)."""
     if isinstance(model, FrozenBertForTokenClassification):
         return {"logits": model(batch)}
-    hidden = encode(model, batch)[batch.labels["word_positions"]]  # [W, H]
+    hidden = encode(model, batch, batch.labels["word_positions"])  # [W, H]
     return {"logits": model.classifier(model.dropout(hidden))}
 
 
@@ -61,9 +62,9 @@ def span_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     return {"start": start, "end": end}
 
 
-def _pooled(model: PreTrainedModel, hidden: Tensor, batch: PackedBatch) -> Tensor:
+def _pooled(model: PreTrainedModel, first: Tensor) -> Tensor:
     """The pooler on [CLS] of each sequence, [N, H]."""
-    pooled: Tensor = model.base_model.pooler(hidden[batch.first_tokens][:, None])
+    pooled: Tensor = model.base_model.pooler(first[:, None])
     return pooled
 
 

@@ -58,9 +58,20 @@ AttentionInterface.register(PACKED, packed_attention)
 AttentionMaskInterface.register(PACKED, _no_mask)
 
 
-def encode(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
-    """Run the encoder of a model over a packed batch; return the last hidden states, [T, H]."""
-    hidden: Tensor = _run(model, batch).last_hidden_state[0]
+def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
+    """Run the encoder of a model over a packed batch; return the last hidden states, [T, H], or the rows read, [R, H].
+
+    After its attention, the last layer is run for those rows only: nothing else reads the others.
+    """
+    last: Any = getattr(model.base_model.encoder.layer[-1], "attention", None)
+    if rows is None or not hasattr(last, "output"):
+        hidden: Tensor = _run(model, batch).last_hidden_state[0]
+        return hidden if rows is None else hidden[rows]
+    hook = last.output.register_forward_pre_hook(lambda _, states: tuple(state[:, rows] for state in states))
+    try:
+        hidden = _run(model, batch).last_hidden_state[0]
+    finally:
+        hook.remove()
     return hidden
 
 
