@@ -304,8 +304,9 @@ class DemoConfig(Config):
     vocab_size: int = option(4000, "Tokens of the vocabulary.", minimum=10)
     steps: int = option(1600, "Pre-training steps.", minimum=1)
     batch_size: int = option(32, "Pre-training instances a step.", minimum=1)
-    learning_rate: float = option(1e-3, "Peak learning rate of pre-training.", minimum=0)
-    epochs: float = option(4, "Passes over Banking77.", minimum=0)
+    learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
+    epochs: float = option(20, "Passes over the few questions of Banking77.", minimum=0)
+    seeds: int = option(5, "Fine-tunings from each start.", minimum=1)
     finetuning_learning_rate: float = option(1e-3, "Peak learning rate of fine-tuning.", minimum=0)
     seed: int = option(0, "Seed of everything.", minimum=0)
 

@@ -34,7 +34,7 @@ from bertcli.training.device import describe_device, make_accelerator, micro_bat
 from bertcli.training.launch import is_launched, launch
 from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
+from bertcli.training.run_folder import SHIPPED, RunFolder, find_runs, resolve_model, shipped_model
 from bertcli.training.start import begin, enter
 from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
@@ -172,7 +172,7 @@ def _prepare(config: FinetuneConfig) -> _Setup:
 
 
 def _start(config: FinetuneConfig) -> str:
-    """What to start from: as given, else the newest pre-trained run."""
+    """What to start from: as given, else the newest pre-trained run, else the model that ships."""
     if config.from_ == "scratch":
         if not config.size:
             raise UserError("--from scratch needs a size.", "Give one: --size tiny")
@@ -181,10 +181,10 @@ def _start(config: FinetuneConfig) -> str:
         return resolve_model(config.from_)
     runs = find_runs("pretrain", finished=True)
     if not runs:
-        raise UserError(
-            "There is no pre-trained model here yet.",
-            "Make one: bert pretrain --size tiny; or give --from a model, or --from scratch --size tiny.",
+        logger.info(
+            "starting from %s, the small model that ships, as no run here is pre-trained; --from gives another", SHIPPED
         )
+        return shipped_model()
     logger.info("starting from %s (the newest pre-trained run)", runs[0].path)
     return str(runs[0].model)
 

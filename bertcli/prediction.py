@@ -43,7 +43,7 @@ from bertcli.scoring import Record, load_scorer
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 from bertcli.training.progress import Progress
-from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
+from bertcli.training.run_folder import SHIPPED, RunFolder, find_runs, resolve_model, shipped_model
 
 logger = logging.getLogger("bertcli")
 # What is predicted at once, sorted by length: 2,048 rows, or fewer long ones.
@@ -306,14 +306,18 @@ def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record
 
 
 def _model(config: PredictConfig, wanted: str) -> str:
-    """The model as given, else that of the newest run that fits the input."""
+    """The model as given, else that of the newest run that fits the input; of masks and features, else the one that ships."""
     if config.model:
         return resolve_model(config.model)
     kinds, make = FITS[wanted]
-    if wanted in ("mask", "features"):
-        runs = find_runs("pretrain", finished=True)
-    else:
-        runs = [run for run in find_runs("finetune", finished=True) if run.config.get("kind") in kinds]
+    is_pretraining = wanted in ("mask", "features")
+    runs = find_runs("pretrain" if is_pretraining else "finetune", finished=True)
+    runs = [run for run in runs if is_pretraining or run.config.get("kind") in kinds]
+    if not runs and is_pretraining:
+        logger.info(
+            "model: %s, the small one that ships, as no run here is pre-trained; --model names another", SHIPPED
+        )
+        return shipped_model()
     if not runs:
         raise UserError("There is no run here that fits this input.", f"Make one: {make}; or name a --model.")
     logger.info("model: %s (the newest run that fits)", runs[0].path)

@@ -16,9 +16,11 @@ from typing import IO, Any
 import yaml
 
 from bertcli import __version__
+from bertcli.config import recipes_folder
 from bertcli.errors import UserError
 
 RUNS = Path("runs")
+SHIPPED = "bert-books"
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 
 
@@ -148,19 +150,24 @@ def find_runs(command: str | None = None, finished: bool | None = None, **wanted
     return sorted(found, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
+def shipped_model() -> str:
+    """The folder of the small BERT that ships, for who has no run."""
+    return str(recipes_folder() / SHIPPED)
+
+
 def resolve_model(source: str) -> str:
-    """The model folder of a run, or the source as it is: a model folder or a Hub name.
+    """The model folder of a run, or the source as it is: a model folder, a Hub name or that of the model that ships.
 
     Raises:
         UserError: if it looks like a folder but holds no model.
     """
-    path = Path(source)
+    path = Path(shipped_model() if source == SHIPPED else source)
     if (path / "model" / "config.json").exists():
         return str(path / "model")
     if (path / "config.json").exists() or not path.exists():
         if not path.exists() and (source.startswith((".", "/", "runs/")) or source.count("/") > 1):
             raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
-        return source
+        return str(path)
     if (path / "config.yaml").exists():
         raise UserError(
             f"The run `{source}` has no model yet.",

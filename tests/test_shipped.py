@@ -1,0 +1,41 @@
+"""The model that ships works at once, without a run and without a network."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining
+
+from bertcli.finetuning import finetune
+from bertcli.prediction import predict
+from bertcli.training.run_folder import SHIPPED, resolve_model, shipped_model
+
+NAMES = ["the king rode out\tking", "a ship at sea\tship", "the king is dead\tking", "the ship has sunk\tship"]
+
+
+def test_a_mask_is_filled_in_an_empty_folder(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    found = predict("He sat by the [MASK] and read.")
+    assert found.model == shipped_model()
+    assert f"model: {SHIPPED}, the small one that ships" in said.text
+    fills = [fill["token"] for fill in found.records[0]["fills"]]
+    assert set(fills) & {"door", "window", "fire", "table"}
+
+
+def test_finetuning_starts_from_it_where_nothing_is_pretrained(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("nouns.tsv").write_text("text\tlabel\n" + "\n".join(NAMES * 10) + "\n")
+    run = finetune("nouns.tsv", epochs=1)
+    assert f"starting from {SHIPPED}, the small model that ships" in said.text
+    assert "new: classifier" in said.text
+    assert predict("the king", model=run.run).records[0]["label"] in ("king", "ship")
+
+
+def test_it_has_a_name_and_opens_in_plain_transformers() -> None:
+    folder = resolve_model(SHIPPED)
+    weights = load_file(Path(folder) / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float16}
+    assert (Path(folder) / "model.safetensors").stat().st_size <= 12_000_000
+    _, info = AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert (Path(folder) / "README.md").read_text().startswith("---\nlicense: ")
