@@ -25,7 +25,7 @@ types: .venv/installed-dev  ## check the types, strictly
 
 check: lint types test  ## everything that CI runs
 
-bench: .venv/installed-dev  ## measure start-up and training speed (on a quiet machine)
+bench: .venv/installed-dev  ## race what people use today, and measure start-up and data (on a quiet machine)
 	@$(BIN)/python -m tests.benchmarks
 
 build: .venv/installed-dev  ## make a wheel in dist/

@@ -323,7 +323,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     result = TrainingResult(
         str(folder.path), str(folder.model), task.name, history.steps, history.tokens_per_second,
         [round(loss, 4) for loss in history.losses], best.get("metrics", {}), config.seed, "dev",
-        best.get("step", 0), history.steps < plan.steps, best.get("collapsed", False),
+        training.share_of_peak, training.peak_words, best.get("step", 0), history.steps < plan.steps, best.get("collapsed", False),
     )  # fmt: skip
     if result.stopped_early:
         logger.info("stopped early, at step %s of %s: --patience %s ran out", result.steps, plan.steps, config.patience)

@@ -192,6 +192,7 @@ def _finish(setup: _Setup, training: Training, folder: RunFolder, history: Histo
     result = TrainingResult(
         str(folder.path), str(folder.model), "pretraining", history.steps, history.tokens_per_second,
         [round(loss, 4) for loss in history.losses], history.metrics, setup.config.seed,
+        share_of_peak=training.share_of_peak, peak=training.peak_words,
     )  # fmt: skip
     if training.accelerator.is_main_process:
         part = folder.path / ".model.part"

@@ -39,7 +39,7 @@ tags:
 # {folder.path.name}
 
 Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{result.model}")`.
-{result.steps:,} steps, {result.tokens_per_second:,.0f} real tokens a second, seed {result.seed}.
+{result.steps:,} steps, {result.tokens_per_second:,.0f} real tokens a second{_share(result)}, seed {result.seed}.
 
 {tables}
 {said}
@@ -49,6 +49,10 @@ Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{re
 
 {options}
 """
+
+
+def _share(result: TrainingResult) -> str:
+    return f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
 
 
 def _page(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:

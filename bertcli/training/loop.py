@@ -28,6 +28,7 @@ from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
 from bertcli.training.schedule import learning_rate_at
+from bertcli.training.throughput import peak_flops, training_flops
 
 logger = logging.getLogger("bertcli")
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
@@ -66,6 +67,7 @@ class History:
     best: dict[str, Any] = field(default_factory=dict)
     evaluations_since_best: int = 0
     timed_tokens: int = 0
+    timed_flops: float = 0.0
     timed_seconds: float = 0.0
     steps: int = 0
 
@@ -94,6 +96,9 @@ class Training:
         )
         self.optimizer = make_optimizer(objective, plan.optimizer)
         self.objective, self.optimizer = accelerator.prepare(self.working_copy.module, self.optimizer)
+        self.peak_flops, self.peak_words = peak_flops(
+            accelerator.device, next(self.working_copy.module.parameters()).dtype
+        )
         self.history = History()
         self._pending: list[
             dict[str, torch.Tensor]
@@ -104,6 +109,12 @@ class Training:
         """The optimizer without what Accelerate wraps around it."""
         own: torch.optim.Optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
         return own
+
+    @property
+    def share_of_peak(self) -> float:
+        """The share of the FLOPs that all devices could have done, without the first steps."""
+        could = self.history.timed_seconds * self.peak_flops * self.accelerator.num_processes
+        return round(self.history.timed_flops / could, 4) if could else 0.0
 
     def resume(self) -> None:
         """Go back to the last checkpoint of the run."""
@@ -142,13 +153,15 @@ class Training:
                 micro_batches = coming.result()
                 if step + 1 < plan.steps:
                     coming = ahead.submit(self.batches.of_step, step + 1)
-                tokens, stop = self._step(step, micro_batches, interruption.asked)
+                totals = self._step(step, micro_batches, interruption.asked)
+                stop = totals["stop"] > 0
                 history.steps = step + 1
                 saves = history.steps % plan.save_steps == 0 or history.steps == plan.steps or stop
                 if saves or history.steps % plan.log_steps == 0:
                     self._log(step)
                 if step - first >= UNTIMED_STEPS or plan.steps - first <= UNTIMED_STEPS:
-                    history.timed_tokens += tokens
+                    history.timed_tokens += int(totals["tokens"])
+                    history.timed_flops += totals["flops"]
                     history.timed_seconds += time.perf_counter() - started
                 progress.advance(1, self._words(step))
                 if evaluate and (history.steps % plan.eval_steps == 0 or history.steps == plan.steps):
@@ -159,10 +172,16 @@ class Training:
                     break
         if stop or interruption.asked:
             self._stop()
+        logger.info(
+            "%s real tokens a second, %.1f %% of %s",
+            f"{history.tokens_per_second:,.0f}",
+            100 * self.share_of_peak,
+            self.peak_words,
+        )
         return history
 
-    def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> tuple[int, bool]:
-        """Make one update; return the real tokens of the global batch and whether anyone asked to stop.
+    def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
+        """Make one update; return the counts of the global batch: tokens, FLOPs, and whether anyone asked to stop.
 
         Each loss is divided by its count over the whole global batch, so that accumulation and data parallelism
         give the gradients of one large batch.
@@ -191,12 +210,13 @@ class Training:
         self.optimizer.zero_grad()
         self.working_copy.refresh()
         self._pending.append(losses)
-        return int(totals["tokens"]), totals["stop"] > 0
+        return totals
 
     def _global_counts(self, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
-        counts: dict[str, float] = {"tokens": 0, "stop": int(asked)}
+        counts: dict[str, float] = {"tokens": 0, "flops": 0.0, "stop": int(asked)}
         for batch in micro_batches:
             counts["tokens"] += len(batch.input_ids)
+            counts["flops"] += training_flops(self.model.model, batch)
             for name, count in batch.counts.items():
                 counts[name] = counts.get(name, 0) + count
         if self.accelerator.num_processes > 1:
@@ -228,6 +248,7 @@ class Training:
             "loss": loss,
             "learning_rate": rate,
             "tokens_per_second": self.history.tokens_per_second,
+            "share_of_peak": self.share_of_peak,
         }
         if len(names) > 1:
             line |= {f"{name}_loss": float(mean) for name, mean in zip(names, means, strict=True)}

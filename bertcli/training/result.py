@@ -21,6 +21,8 @@ class TrainingResult:
     metrics: dict[str, float]
     seed: int
     split: str = ""
+    share_of_peak: float = 0.0  # of the FLOPs that the devices could have done
+    peak: str = ""  # which figure that is, and where it is from
     best_step: int = 0  # the checkpoint that was kept, where there is a dev set
     stopped_early: bool = False  # patience ran out
     collapsed: bool = False  # the kept checkpoint says the same of every dev example

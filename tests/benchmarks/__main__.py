@@ -1,98 +1,98 @@
-"""Start-up, data preparation and training speed on a quiet machine: `make bench`."""
+"""Start-up, data preparation, and the race with what people use today: `make bench`, on a quiet machine.
 
+`python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md or results-gpu.md beside this file;
+with names of cases it runs those and only prints; --quick shows with a tiny model that they run.
+"""
+
+import argparse
+import datetime
 import os
-import statistics
-import subprocess
-import sys
+import platform
+import re
 import tempfile
-import time
 from pathlib import Path
+from statistics import median
 
-import pyarrow.parquet as pq
+import torch
+import transformers
 
-from bertcli.config import recipes_folder
-from bertcli.data.documents import open_binary
-from bertcli.data.tokenization import load_tokenizer
-from bertcli.pretraining import pretrain
-from bertcli.pretraining_data import make_pretraining_data
-from bertcli.vocabulary import build_vocab
-from tests.benchmarks.plain_original import make_rows
+from bertcli.errors import UserError
+from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
+from tests.benchmarks.materials import BESIDE, books
+from tests.benchmarks.original import race_the_original
+from tests.benchmarks.race import COLUMNS, race, run
 
-RUNS = 3
-
-
-def seconds_of_command(arguments: list[str]) -> float:
-    """The median time of a command as a whole process."""
-    times = []
-    for _ in range(RUNS):
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "bertcli", *arguments], check=True, capture_output=True)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+STARTS = ("--help", "tasks")
 
 
-def uncompressed(folder: Path, out: Path) -> list[Path]:
-    """The books as plain text, which the peer reads."""
-    out.mkdir()
-    books = []
-    for path in sorted(folder.glob("*.txt*")):
-        with open_binary(path) as file:
-            (out / path.name.removesuffix(path.suffix if path.suffix != ".txt" else "")).write_bytes(file.read())
-        books.append(out / path.name.removesuffix(path.suffix if path.suffix != ".txt" else ""))
-    return books
+def table(columns: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows])
 
 
-def bench_data(books: list[Path], folder: Path) -> None:
-    """Our data preparation beside the original's algorithm in plain Python: the same rows, the ratio of times."""
-    build_vocab([str(book) for book in books], vocab_size=8000, out=str(folder / "vocab"))
-    vocab = load_tokenizer(folder / "vocab").vocab
-    size = sum(book.stat().st_size for book in books) / 1e6
-    started = time.perf_counter()
-    expected = make_rows(books, vocab, dupe_factor=5, seed=12345)
-    plain = time.perf_counter() - started
-    print(f"\ndata, {size:.1f} MB, 5 passes, one core: plain Python {plain:.1f} s, {len(expected):,} rows")
-    for masking, workers in (("static", 1), ("dynamic", 1), ("static", 2), ("dynamic", 2)):
-        out = folder / f"{masking}-{workers}"
-        started = time.perf_counter()
-        make_pretraining_data(
-            [str(book) for book in books], tokenizer=str(folder / "vocab"), masking=masking, dupe_factor=5,
-            shards=workers, workers=workers, out=str(out),
-        )  # fmt: skip
-        ours = time.perf_counter() - started
-        print(f"  {masking:8} {workers} core(s)  {ours:6.1f} s  {plain / ours:5.1f} x")
-    rows = pq.read_table(folder / "static-1" / "shard-00000.parquet").to_pylist()
-    same = all(
-        row["input_ids"] == ids and row["token_type_ids"] == types and bool(row["next_sentence_label"]) == is_random
-        and row["masked_lm_positions"] == positions and row["masked_lm_ids"] == labels
-        for row, (ids, types, is_random, positions, labels) in zip(rows, expected, strict=True)
-    )  # fmt: skip
-    print(f"  the same rows: {same}")
+def machine() -> str:
+    """Where and with what it was measured."""
+    if torch.cuda.is_available():
+        chip = torch.cuda.get_device_name()
+    else:
+        info = Path("/proc/cpuinfo")
+        named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
+        abilities = {
+            "AMX": torch.cpu._is_amx_tile_supported(), "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported(),
+        }  # fmt: skip
+        units = ", ".join(name for name, there in abilities.items() if there) or "no bfloat16 units"
+        chip = f"{os.cpu_count()} cores of {named[1] if named else platform.processor()} ({units})"
+    return f"{datetime.date.today()}, {chip}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
-def bench_training(folder: Path) -> None:
-    """Real tokens a second of pre-training, by size."""
-    print()
-    for size, steps in (("tiny", 20), ("mini", 10)):
-        run = pretrain(
-            size=size, steps=steps, batch_size=64, data=str(folder / "static-1"), out=str(folder / "runs" / size)
-        )
-        print(f"pretrain --size {size:6} {run.tokens_per_second:10,.0f} tokens/s")
+def start_up() -> str:
+    """The median time of three of the commands that need no torch, as whole processes."""
+    times = [[run(["bertcli", words])["wall_seconds"] for _ in range(3)] for words in STARTS]
+    return table(
+        ["command", "seconds"], [[f"bert {w}", f"{median(t):.2f}"] for w, t in zip(STARTS, times, strict=True)]
+    )
+
+
+def preparation(folder: Path) -> str:
+    """Our data preparation beside the original's."""
+    beside = BESIDE / "text" / "standard_ebooks"
+    text = beside if beside.exists() else books(Case("", "", {}, ()), folder)
+    return table(["data", "cores", "time", "ratio"], race_the_original(sorted(text.glob("*.txt")), folder))
+
+
+def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
+    """The table of the cases; one whose data are not here is said to be left out."""
+    lines = []
+    for case in cases:
+        try:
+            lines += [line.cells() for line in race(case, folder, rounds)]
+        except UserError as error:
+            lines.append([case.what, f"left out: {error.message} {error.hint}", *[""] * (len(COLUMNS) - 2)])
+        print(*(" | ".join(cells) for cells in lines[-len(case.rows) :]), sep="\n", flush=True)
+    return table(COLUMNS, lines)
 
 
 def main() -> None:
-    """Print everything."""
-    print(f"load {os.getloadavg()[0]:.2f}, {os.cpu_count()} cores")
-    for arguments in (["--help"], ["tasks"]):
-        print(f"bert {' '.join(arguments):10} {seconds_of_command(arguments):6.2f} s")
-    beside = Path(__file__).parents[3] / "shared" / "data" / "text" / "standard_ebooks"
-    with tempfile.TemporaryDirectory() as folder:
-        books = (
-            sorted(beside.glob("*.txt"))
-            if beside.exists()
-            else uncompressed(recipes_folder() / "demo" / "books", Path(folder) / "books")
-        )
-        bench_data(books, Path(folder))
-        bench_training(Path(folder))
+    """Measure, print, and write the whole table."""
+    on_gpu = torch.cuda.is_available()
+    all_cases = {case.name: case for case in (GPU_CASES if on_gpu else CPU_CASES)}
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("cases", nargs="*", metavar="CASE", help=f"some of: {', '.join(all_cases)}")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--quick", action="store_true")
+    asked = options.parse_args()
+    if unknown := set(asked.cases) - set(all_cases):
+        options.error(f"no such case: {', '.join(sorted(unknown))}")
+    cases = [all_cases[name] for name in asked.cases or all_cases]
+    with tempfile.TemporaryDirectory() as made:
+        raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
+        if asked.cases or asked.quick:
+            return
+        head = f"{machine()}; load {os.getloadavg()[0]:.2f}; medians of {asked.rounds} rounds in turn"
+        parts = ["# Measured", head, raced, *([] if on_gpu else [start_up(), preparation(Path(made))])]
+    text = "\n\n".join(parts) + "\n"
+    (Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md").write_text(text, encoding="utf-8")
+    print("\n" + text)
 
 
 if __name__ == "__main__":

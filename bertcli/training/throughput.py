@@ -1,0 +1,57 @@
+"""How much of the arithmetic that a device can do a run makes use of."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+import torch
+from transformers import PreTrainedModel
+
+from bertcli.data.batches import PackedBatch
+
+# Dense bfloat16 peaks of the makers' data sheets, FLOP/s.
+BFLOAT16_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
+PRODUCT_SIZE, PRODUCTS = 1024, 20  # rows and columns of the matrices of a measured ceiling, and the most of them
+
+
+def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
+    """The FLOPs of forward and backward over the real tokens of a batch, two for each multiplication with an addition.
+
+    6 (T L (4 H² + 2 H I) + 2 L H Σ length² + M (H² + H V)), where M tokens are masked: padding, embeddings, pooler and
+    optimizer count nothing, and a frozen model neither.
+    """
+    config = model.config
+    if not next(model.base_model.parameters()).requires_grad:
+        return 0.0
+    hidden: int = config.hidden_size
+    layers: int = config.num_hidden_layers
+    inner: int = getattr(config, "intermediate_size", 4 * hidden)
+    masked = len(batch.labels.get("masked_lm_ids", ()))
+    encoder = len(batch.input_ids) * layers * (4 * hidden**2 + 2 * hidden * inner)
+    attention = 2 * layers * hidden * sum(length**2 for length in batch.lengths)
+    head = masked * (hidden**2 + hidden * int(config.vocab_size))
+    return 6.0 * (encoder + attention + head)
+
+
+@lru_cache
+def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
+    """The FLOP/s that a device can do, and where the figure is from: its data sheet, else large matrix products here."""
+    if device.type == "cuda" and dtype == torch.bfloat16:
+        name = torch.cuda.get_device_name(device)
+        for chip, peak in BFLOAT16_PEAKS.items():
+            if chip in name:
+                return peak, f"the bfloat16 peak of {chip}, {peak / 1e12:,.0f} TFLOP/s"
+    peak = _measured_flops(device, dtype)
+    return peak, f"the {peak / 1e12:,.2f} TFLOP/s of large matrix products here"
+
+
+def _measured_flops(device: torch.device, dtype: torch.dtype) -> float:
+    """The fastest of some products, of which the first only warms up; a slow device makes few."""
+    left, right = (torch.ones(PRODUCT_SIZE, PRODUCT_SIZE, dtype=dtype, device=device) for _ in range(2))
+    times: list[float] = []
+    while len(times) < 3 or (len(times) < PRODUCTS and sum(times) < 0.2):
+        started = time.perf_counter()
+        float((left @ right)[0, 0])  # read back, so that a GPU has finished
+        times.append(time.perf_counter() - started)
+    return 2.0 * PRODUCT_SIZE**3 / min(times[1:])

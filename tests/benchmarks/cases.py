@@ -1,0 +1,151 @@
+"""What is raced, as data: the commands of each case, the rows of the table that it gives, and the bars."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: what one run of a case measured over what another did, or on its own."""
+
+    ours: str
+    theirs: str = ""
+    at_least: str = ""
+    moonshot: str = ""
+    measure: str = "tokens_per_second"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Runs that take turns. A command is what `python -m` takes; what stands in braces is made by materials.py."""
+
+    name: str
+    what: str
+    runs: dict[str, str]
+    rows: tuple[Row, ...]
+    task: str = "pretraining"
+    size: str = "base"
+    length: int = 128
+    batch_size: int = 32
+    steps: int = 0
+    on_gpu: bool = False
+    loss_tolerance: float = 0.03  # of the mean loss of a run, which dropout and masks make differ a little
+
+    def quick(self) -> "Case":
+        """The same with a tiny model and few steps, to see that it runs."""
+        return replace(self, size="tiny", steps=min(self.steps, 5))
+
+
+# The same optimizer, rate and schedule on both sides: the Trainer's default optimizer is AdamW.
+TRAINED = "--from {model} --learning-rate 1e-4 --optimizer adamw --log-steps {steps} --out {out}/run --json --quiet --precision "
+PRETRAIN = "bertcli pretrain --data {shards} --steps {steps} --batch-size {batch_size} --warmup-steps 0 " + TRAINED
+FINETUNE = (
+    "bertcli finetune {task} --data-dir {data} --epochs 1 --batch-size {batch_size} --warmup-proportion 0 " + TRAINED
+)
+TRAINER = "tests.benchmarks.trainer {task} --model {model} --data {trained_on} --steps {steps} --learning-rate 1e-4 --out {out} "
+
+
+def training(ours: str, peer: str, *precisions: str, flags: str = "") -> dict[str, str]:
+    """Ours and the Trainer; `peer` is how the Trainer is to cut the batch."""
+    runs = {f"ours, {precision}": ours + precision for precision in precisions}
+    theirs = {"Trainer": "", "Trainer --bf16": " --bf16"} if not flags else {f"Trainer {flags}": f" {flags}"}
+    return runs | {name: TRAINER + peer + flag for name, flag in theirs.items()}
+
+
+BOTH = ("bfloat16", "float32")
+SPANS_TOLERANCE = 0.1  # the Trainer's softmax over tokens counts padding too, which new weights do not tell apart
+IN_BATCHES = "--batch-size {batch_size}"
+OVER_FLOAT32, OVER_BF16 = ("ours, bfloat16", "Trainer"), ("ours, bfloat16", "Trainer --bf16")
+
+CPU_CASES = (
+    Case(
+        "pretrain-base", "pre-train base, 128 tokens, batch 16 × accumulation 4",
+        training(PRETRAIN, "--batch-size 16 --accumulation 4", *BOTH),
+        (
+            Row(*OVER_FLOAT32, "5.0 ×", "9 ×"), Row(*OVER_BF16, "2.5 ×", "4.5 ×"),
+            Row("ours, float32", "Trainer", "1.6 ×", "2.5 ×"),
+        ),
+        batch_size=64, steps=6,
+    ),
+    Case(
+        "pretrain-mini", "pre-train mini, 128 tokens, batch 64", training(PRETRAIN, IN_BATCHES, *BOTH),
+        (
+            Row(*OVER_FLOAT32, "5 ×", "10 ×"), Row(*OVER_BF16, "4 ×", "8 ×"),
+            Row("ours, float32", "Trainer", "1.6 ×", "2.5 ×"),
+        ),
+        size="mini", batch_size=64, steps=30,
+    ),
+    Case(
+        "outside", "pre-train mini, 128 tokens, batch 64: share of a step outside forward, backward and optimizer",
+        {"ours": "tests.benchmarks.ours outside {shards} {steps} {batch_size} {model} {out}/run"},
+        (Row("ours", "", "under 3 %", "1 %", "share_outside"),),
+        size="mini", batch_size=64, steps=30,
+    ),
+    *(
+        Case(
+            f"finetune-{name}", f"fine-tune base on {task}, batch 32", training(FINETUNE, IN_BATCHES, *BOTH),
+            (Row(*OVER_FLOAT32, "5 ×", "9 ×"), Row(*OVER_BF16, "2.5 ×", "4 ×")),
+            task=f"glue/{name}", steps=steps,
+        )
+        for name, task, steps in (("sst2", "SST-2", 12), ("mrpc", "MRPC", 8))
+    ),
+    Case(
+        "finetune-squad", "fine-tune base on SQuAD, 384 tokens, batch 12, padded to the longest",
+        training(FINETUNE, IN_BATCHES, "bfloat16", flags="--bf16"), (Row(*OVER_BF16, "2.5 ×", "4 ×"),),
+        task="squad", length=384, batch_size=12, steps=6, loss_tolerance=SPANS_TOLERANCE,
+    ),
+    *(
+        Case(
+            f"predict-{name}", f"predict {what} with base, over pipeline, batch 32, float32",
+            {
+                "ours": "tests.benchmarks.ours predict {texts} {learnt} {out}/labels.jsonl",
+                "pipeline": "tests.benchmarks.peers predict {texts} {learnt} {out}/labels.jsonl",
+            },
+            (Row("ours", "pipeline", "6 ×", "12 ×", "texts_per_second"),),
+            task=task, length=length,
+        )
+        for name, what, task, length in (
+            ("sst2", "the 872 texts of SST-2's dev set", "glue/sst2", 128), ("imdb", "128 long texts of IMDB", "imdb", 512),
+        )
+    ),
+    Case(
+        "data", "text to shards of 128 tokens, two processes, over datasets.map",
+        {
+            "ours": (
+                "bertcli make-pretraining-data {books} --tokenizer {vocab} --masking dynamic --dupe-factor 1"
+                " --no-next-sentence --workers 2 --out {out}/shards --quiet"
+            ),
+            "datasets.map": "tests.benchmarks.peers tokenize {books} {model} {out}",
+        },
+        (Row("ours", "datasets.map", "1.5 ×", "4 ×", "wall_seconds"),),
+    ),
+)  # fmt: skip
+
+GPU_CASES = tuple(
+    replace(case, on_gpu=True) for case in (
+        Case(
+            "gpu-base-128", "pre-train base, 128 tokens", training(PRETRAIN, "--batch-size 512", "bfloat16", flags="--bf16 --compile"),
+            (
+                Row("ours, bfloat16", "Trainer --bf16 --compile", "2.2 ×", "3 ×"),
+                Row("ours, bfloat16", "", "36 %", "52 %", "share_of_peak"),
+            ),
+            batch_size=512, steps=60,
+        ),
+        *(
+            Case(
+                f"gpu-{size}-512", f"pre-train {size}, packed 512", {"ours, bfloat16": PRETRAIN + "bfloat16"},
+                (Row("ours, bfloat16", "", at_least, moonshot, "share_of_peak"),),
+                size=size, length=512, batch_size=256, steps=40,
+            )
+            for size, at_least, moonshot in (("base", "34 %", "51 %"), ("large", "42 %", "52 %"))
+        ),
+        Case(
+            "gpu-squad", "fine-tune base on SQuAD, 384 tokens, batch 32", training(FINETUNE, IN_BATCHES, "bfloat16", flags="--bf16"),
+            (Row(*OVER_BF16, "2.5 ×", "4 ×"),), task="squad", length=384, steps=60, loss_tolerance=SPANS_TOLERANCE,
+        ),
+        Case(
+            "gpu-sst2", "bert finetune glue/sst2, base, 3 epochs, whole command",
+            {"ours": "bertcli finetune glue/sst2 --data-dir {data} --from {model} --out {out}/run --json --quiet"},
+            (Row("ours", "", "–", "under 60 s", "wall_seconds"),), task="glue/sst2",
+        ),
+    )
+)  # fmt: skip

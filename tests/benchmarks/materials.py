@@ -1,0 +1,151 @@
+"""What the commands of the cases need, made when it is first asked for: models, shards, data."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from bertcli.config import recipes_folder
+from bertcli.data.documents import open_binary
+from bertcli.data.prepared import find_source, read_split
+from bertcli.data.tokenization import load_tokenizer
+from bertcli.errors import UserError
+from bertcli.finetuning import finetune
+from bertcli.models.loading import PROBLEM_TYPES, build_model, save_model
+from bertcli.pretraining_data import make_pretraining_data
+from bertcli.tasks import get_task
+from tests.benchmarks.cases import Case
+
+VOCAB = Path(__file__).parents[1] / "goldens" / "vocab.txt"  # of bert-base-uncased: 30,522 tokens
+BESIDE = Path(__file__).parents[3] / "shared" / "data"
+DEV_LINES = 64  # the dev set is scored when the clock has stopped: it need not be long
+
+
+class Materials(dict[str, str]):
+    """The words in braces of a case's commands. What is made stays in `folder`, for the other cases."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        super().__init__({name: str(getattr(case, name)) for name in ("task", "steps", "batch_size")}, vocab=str(VOCAB))
+        self.case, self.folder = case, folder
+
+    def __missing__(self, name: str) -> str:
+        self[name] = str(MAKERS[name](self.case, self.folder))
+        return self[name]
+
+
+def official_data() -> Path:
+    """The folder of the tasks' official files.
+
+    Raises:
+        UserError: if there is none.
+    """
+    folder = Path(os.environ.get("BERT_DATA") or BESIDE)
+    if not folder.is_dir():
+        raise UserError("There is no folder of official data.", "Set BERT_DATA.")
+    return folder
+
+
+def books(case: Case, folder: Path) -> Path:
+    """The books that ship, as plain text."""
+    made = folder / "books"
+    if not made.exists():
+        made.mkdir()
+        for path in sorted((recipes_folder() / "demo" / "books").glob("*.txt.xz")):
+            with open_binary(path) as file:
+                (made / path.stem).write_bytes(file.read())
+    return made
+
+
+def shards(case: Case, folder: Path) -> Path:
+    """Pre-training data of the books: pairs, with masks to be drawn at each step, as the Trainer's collator draws them."""
+    made = folder / f"shards-{case.length}"
+    make_pretraining_data(
+        str(books(case, folder)), tokenizer=str(VOCAB), masking="dynamic", dupe_factor=1,
+        max_seq_length=case.length, out=str(made),
+    )  # fmt: skip
+    return made
+
+
+def data(case: Case, folder: Path) -> Path:
+    """The official files of a task cut to the examples of so many steps; whole where no steps are given."""
+    source, made = official_data(), folder / f"data-{case.name}"
+    if not case.steps:
+        return source
+    task, examples = get_task(case.task), case.steps * case.batch_size
+    for split, count in (("train", examples), ("dev", DEV_LINES)):
+        name = next(path for path in source.glob(f"{task.files.splits[split]}*"))
+        out = made / name.relative_to(source)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(cut_questions(name, count) if task.kind == "span" else cut_lines(name, count + 1))
+    return made
+
+
+def cut_lines(path: Path, count: int) -> bytes:
+    """The first lines of a table, as they are."""
+    return b"".join(path.read_bytes().splitlines(keepends=True)[:count])
+
+
+def cut_questions(path: Path, count: int) -> bytes:
+    """The first questions of a file of SQuAD."""
+    kept = []
+    for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
+        for paragraph in article["paragraphs"]:
+            asked = paragraph["qas"][:count]
+            count -= len(asked)
+            if asked:
+                kept.append({**article, "paragraphs": [{**paragraph, "qas": asked}]})
+    return json.dumps({"version": "1.1", "data": kept}).encode()
+
+
+def trained_on(case: Case, folder: Path) -> Path:
+    """What the Trainer trains on: the shards, or the files of the task."""
+    return shards(case, folder) if case.task == "pretraining" else data(case, folder)
+
+
+def model(case: Case, folder: Path) -> Path:
+    """A model with new weights and the head of the task, from which both sides start."""
+    made = folder / f"model-{case.size}-{case.task.replace('/', '-')}"
+    if not made.exists():
+        kind, labels, tokenizer = "pretrain", {}, load_tokenizer(VOCAB)
+        if case.task != "pretraining":
+            task = get_task(case.task)
+            kind, names = task.kind, dict(enumerate(task.labels))
+            if names:
+                ids = {name: index for index, name in names.items()}
+                labels = {
+                    "num_labels": len(names),
+                    "id2label": names,
+                    "label2id": ids,
+                    "problem_type": PROBLEM_TYPES[kind],
+                }
+        save_model(build_model(kind, case.size, tokenizer, labels, seed=0), tokenizer, made)
+    return made
+
+
+def texts(case: Case, folder: Path) -> Path:
+    """The texts of a dev set, a line each: all of SST-2's, the first long ones of IMDB's."""
+    made = folder / f"{case.name}.txt"
+    source = find_source(case.task, str(official_data()), {})
+    read = read_split(source, "dev").texts
+    assert read is not None
+    lines = [" ".join(text.split()) for text in read.texts]
+    if case.task == "imdb":
+        lines = [line for line in lines if len(line.split()) > 250][:128]
+    made.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return made
+
+
+def learnt(case: Case, folder: Path) -> Path:
+    """A model that has learnt enough of SST-2 to tell texts apart: labels of new weights would agree by chance."""
+    run = folder / f"learnt-{case.size}"
+    if not run.exists():
+        finetune(
+            "glue/sst2", data_dir=str(official_data()), limit=1024, epochs=1, learning_rate=5e-5, out=str(run),
+            from_=str(model(Case("", "", {}, (), task="glue/sst2", size=case.size), folder)), precision="bfloat16",
+        )  # fmt: skip
+    return run / "model"
+
+
+MAKERS: dict[str, Callable[[Case, Path], object]] = {
+    made.__name__: made for made in (books, shards, data, trained_on, model, texts, learnt)
+}
