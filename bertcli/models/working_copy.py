@@ -17,20 +17,22 @@ class WorkingCopy:
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         self.module = model
-        self._pairs: list[tuple[nn.Parameter, nn.Parameter]] = []
+        # Each weight, its copy, and room for its gradient, kept from step to step: new memory costs more than the sums.
+        self._weights: list[tuple[nn.Parameter, nn.Parameter, Tensor]] = []
         if dtype != torch.float32:
             self.module = copy.deepcopy(model).to(dtype)
             _sum_embeddings_in_float32(self.module)
-            self._pairs = list(zip(model.parameters(), self.module.parameters(), strict=True))
+            pairs = zip(model.parameters(), self.module.parameters(), strict=True)
+            self._weights = [(own, working, torch.empty_like(own)) for own, working in pairs]
 
     @torch.no_grad()
     def give_gradients(self) -> None:
         """Add the copy's gradients to the model's, in float32, and forget them."""
-        for parameter, working in self._pairs:
+        for parameter, working, room in self._weights:
             if working.grad is None:
                 continue
             if parameter.grad is None:
-                parameter.grad = working.grad.to(parameter.dtype)
+                parameter.grad = room.copy_(working.grad)
             else:
                 parameter.grad += working.grad
             working.grad = None
@@ -38,7 +40,7 @@ class WorkingCopy:
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the model's weights."""
-        for parameter, working in self._pairs:
+        for parameter, working, _ in self._weights:
             working.copy_(parameter)
 
 

@@ -4,55 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 WEIGHT_DECAY = 0.01
+UNCORRECTED_STEP = 1e6  # 0.999 to this power is 0 in float64, and float32 counts on from it by ones
 NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 
-class BertAdam(torch.optim.Optimizer):
+class BertAdam(torch.optim.AdamW):
     """AdamWeightDecayOptimizer of optimization.py: no bias correction, epsilon outside the root, decay inside the step.
 
     m = 0.9 m + 0.1 g;  v = 0.999 v + 0.001 g²;  p -= lr (m / (√v + 1e-6) + 0.01 p)
+
+    This is torch's fused AdamW but for the bias correction, 1 / (1 - β^step), which is 1 from a late step on: so its
+    count of steps begins there.
     """
 
-    def __init__(
-        self, params: Any, lr: float = 0.0, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-6
-    ) -> None:
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every parameter that has a gradient."""
-        for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if parameters:
-                self._update(parameters, group)
-
-    def _update(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        averages = [self._slot(p, "exp_avg") for p in parameters]
-        squares = [self._slot(p, "exp_avg_sq") for p in parameters]
-        beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(averages, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-        roots = torch._foreach_sqrt(squares)
-        torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(averages, roots)
-        if group["weight_decay"]:
-            torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
-        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
-
-    def _slot(self, parameter: Tensor, name: str) -> Tensor:
-        state = self.state[parameter]
-        if name not in state:
-            state[name] = torch.zeros_like(parameter)
-        slot: Tensor = state[name]
-        return slot
+        for parameter in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            if not self.state[parameter]:
+                self.state[parameter] = {
+                    "step": torch.tensor(UNCORRECTED_STEP, device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
+                }
+        loss: float | None = super().step(closure)
+        return loss
 
 
 def make_optimizer(model: nn.Module, name: str) -> torch.optim.Optimizer:
@@ -62,9 +42,8 @@ def make_optimizer(model: nn.Module, name: str) -> torch.optim.Optimizer:
         {"params": [p for n, p in named if not NOT_DECAYED.search(n)], "weight_decay": WEIGHT_DECAY},
         {"params": [p for n, p in named if NOT_DECAYED.search(n)], "weight_decay": 0.0},
     ]
-    if name == "bert":
-        return BertAdam(groups)
-    return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True)
+    adam = BertAdam if name == "bert" else torch.optim.AdamW
+    return adam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True)
 
 
 @torch.no_grad()
