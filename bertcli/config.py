@@ -132,7 +132,8 @@ class TrainingConfig(Config):
     seed: int = option(0, "Seed of weights, order, masks and dropout.", minimum=0)
     resume: bool = option(False, "Go on with the newest unfinished run (or the one in --out).")
     precision: Precision = option(
-        "auto", "auto: bfloat16 on a GPU, or to pre-train on a CPU, that has it; else float32."
+        "auto",
+        "auto: bfloat16 on a GPU or CPU that has it (tiny models are fine-tuned in float32 on a CPU); else float32.",
     )
     processes: int = option(1, "Processes that share each batch, one a device.", minimum=1)
     micro_batch_tokens: int | None = option(

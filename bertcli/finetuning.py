@@ -30,7 +30,13 @@ from bertcli.reports.model_card import write_reports
 from bertcli.scoring import Record, Scorer, score
 from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
 from bertcli.tasks.task import Task
-from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens, resolve_precision
+from bertcli.training.device import (
+    describe_device,
+    make_accelerator,
+    micro_batch_tokens,
+    resolve_precision,
+    training_precision,
+)
 from bertcli.training.launch import is_launched, launch
 from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
@@ -40,6 +46,7 @@ from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
 logger = logging.getLogger("bertcli")
 FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
+BFLOAT16_HIDDEN_SIZE = 256  # from mini on
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 
@@ -60,6 +67,12 @@ class _Setup:
     def task(self) -> Task:
         """The task that is learnt."""
         return self.source.task
+
+    @property
+    def precision(self) -> str:
+        """What is trained in: float32 where a CPU would lose more by turning small products to bfloat16 than it gains."""
+        is_small = self.config.frozen or self.model.config.hidden_size < BFLOAT16_HIDDEN_SIZE
+        return resolve_precision(self.config.precision) if is_small else training_precision(self.config.precision)
 
 
 def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
@@ -87,7 +100,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
 
 def _run(setup: _Setup, folder: RunFolder) -> TrainingResult:
     config = setup.config
-    accelerator = make_accelerator(resolve_precision(config.precision), config.track, folder.path)
+    accelerator = make_accelerator(setup.precision, config.track, folder.path)
     plan = _plan(setup)
     _show_card(setup, plan, accelerator)
     if config.dry_run:
@@ -101,7 +114,7 @@ def _sweep(setup: _Setup, settings: list[Setting], folder: RunFolder) -> Trainin
     logger.info("%d runs, the best by dev %s is kept: %s", len(settings), metric, ", ".join(map(name_of, settings)))
     if config.dry_run:
         return _run(replace(setup, config=replace(config, **settings[0])), folder)
-    accelerator = make_accelerator(resolve_precision(config.precision), None, folder.path)
+    accelerator = make_accelerator(setup.precision, None, folder.path)
     enter(folder, "finetune", config, _resolved(setup), accelerator)
 
     def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
@@ -244,7 +257,7 @@ def _learning_rate(setup: _Setup) -> float:
 def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
     logger.info(
         "%s from %s, %.1f M parameters on %s", setup.task.name, setup.start, setup.model.num_parameters() / 1e6,
-        describe_device(accelerator, resolve_precision(setup.config.precision)),
+        describe_device(accelerator, setup.precision),
     )  # fmt: skip
     if setup.config.frozen:
         logger.info("%s", _frozen_words(setup))
@@ -301,7 +314,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     }  # fmt: skip
     enter(folder, "finetune", config, {**_resolved(setup), **trained_as}, accelerator)
     objective = Objective(setup.model, task.kind)
-    training = Training(objective, batches, plan, folder, accelerator, resolve_precision(config.precision))
+    training = Training(objective, batches, plan, folder, accelerator, setup.precision)
     if config.resume:
         training.resume()
     dtype = resolve_precision(config.precision)

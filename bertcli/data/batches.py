@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -34,11 +33,6 @@ class PackedBatch:
         """Where each sequence starts, [N]: the places of [CLS]."""
         starts = np.cumsum((0, *self.lengths[:-1]))
         return torch.as_tensor(starts, device=self.input_ids.device)
-
-    @property
-    def runs(self) -> tuple[tuple[int, int], ...]:
-        """Sequences of equal length in a row: (how many, length)."""
-        return tuple((len(list(same)), length) for length, same in groupby(self.lengths))
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on another device."""

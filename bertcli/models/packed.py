@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,9 +13,48 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from bertcli.data.batches import PackedBatch
 from bertcli.models.dropout import dropout as drop
 
-# T tokens of the batch, N sequences, H hidden, A heads, D size per head; S length of a run's sequences, n their number
+# T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
 
 PACKED = "packed"
+# Score elements of a head that take as long as the calls that a group of its own would cost, forward and backward.
+ELEMENTS_OF_A_GROUP = 4096
+PASSES = 8  # over the score elements; a mask is one more
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring sequences that attend at once, each within itself."""
+
+    tokens: int  # t
+    shape: tuple[int, int]  # n, S
+    places: Tensor | None = (
+        None  # [t] where each token stands among n * S places, unless all are as long as the longest
+    )
+    mask: Tensor | None = None  # [n, 1, 1, S] -inf where a sequence has no token
+
+
+def attention_groups(batch: PackedBatch) -> list[Group]:
+    """Cut a batch, whose sequences stand longest first, into groups: little padding, and not too many calls."""
+    parts: list[list[int]] = []
+    wasted = 0
+    for length in batch.lengths:
+        longest = parts[-1][0] if parts else 0
+        wasted += longest**2 - length**2
+        padding = wasted + len(parts[-1]) * longest**2 / PASSES if parts else 0.0
+        if not parts or (length != longest and padding > ELEMENTS_OF_A_GROUP):
+            parts.append([])
+            wasted = 0
+        parts[-1].append(length)
+    return [_group(part, batch.input_ids.device) for part in parts]
+
+
+def _group(lengths: list[int], device: torch.device) -> Group:
+    tokens, shape = sum(lengths), (len(lengths), lengths[0])
+    if lengths[0] == lengths[-1]:
+        return Group(tokens, shape)
+    there = torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]  # [n, S]
+    mask = torch.zeros(shape).masked_fill(~there, -torch.inf)[:, None, None]
+    return Group(tokens, shape, there.flatten().nonzero()[:, 0].to(device), mask.to(device))
 
 
 def packed_attention(
@@ -27,24 +68,53 @@ def packed_attention(
         key: see `query`.
         value: see `query`.
         attention_mask: none is needed: what is not there cannot be attended to.
-        kwargs: `runs`, sequences of equal length in a row as (n, S); `dropout`; `scaling`.
+        kwargs: `groups` of the batch; `dropout`; `scaling`.
 
     Returns:
         The context, [1, T, A, D], and no weights.
     """
-    runs: tuple[tuple[int, int], ...] = kwargs["runs"]
+    groups: list[Group] = kwargs["groups"]
     dropout, scaling = kwargs.get("dropout", 0.0), kwargs["scaling"]
-    sizes = [count * length for count, length in runs]
-    parts = zip(*(x[0].split(sizes, dim=1) for x in (query * scaling, key, value)), strict=True)
+    sizes = [group.tokens for group in groups]
+    parts = zip(*(x[0].transpose(0, 1).split(sizes) for x in (query * scaling, key, value)), strict=True)
     contexts = []
-    for shape, tensors in zip(runs, parts, strict=True):
-        q, k, v = (x.unflatten(1, shape) for x in tensors)  # [A, n, S, D]
-        contexts.append(_attend(q, k, v, dropout, module.training).flatten(1, 2))  # [A, n * S, D]
-    return torch.cat(contexts, dim=1).transpose(0, 1).unsqueeze(0), None
+    for group, tensors in zip(groups, parts, strict=True):
+        q, k, v = (_pad(x, group) for x in tensors)  # [n, A, S, D]
+        context = _attend(q, k, v, group.mask, dropout, module.training).transpose(1, 2).flatten(0, 1)
+        contexts.append(context if group.places is None else _take(context, group.places))  # [t, A, D]
+    return torch.cat(contexts).unsqueeze(0), None
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, dropout: float, training: bool) -> Tensor:
-    weights = torch.softmax(query @ key.transpose(-1, -2), dim=-1)  # [A, n, S, S]
+def _pad(rows: Tensor, group: Group) -> Tensor:
+    """[t, A, D] to [n, A, S, D]."""
+    if group.places is not None:
+        rows = rows.new_zeros(math.prod(group.shape), *rows.shape[1:]).index_copy(0, group.places, rows)
+    return rows.view(*group.shape, *rows.shape[1:]).transpose(1, 2)
+
+
+def _take(rows: Tensor, places: Tensor) -> Tensor:
+    taken: Tensor = _TakeRows.apply(rows, places)  # type: ignore[no-untyped-call]
+    return taken
+
+
+class _TakeRows(torch.autograd.Function):
+    """What index_select does for rows that are all different; its backward adds them up one by one, this one copies."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(places)
+        ctx.count = len(rows)
+        return rows.index_select(0, places)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (places,) = ctx.saved_tensors
+        return gradient.new_zeros(ctx.count, *gradient.shape[1:]).index_copy_(0, places, gradient), None
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, training: bool) -> Tensor:
+    scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
+    weights = torch.softmax(scores if mask is None else scores + mask.to(scores.dtype), dim=-1)
     # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer paper"
     # (modeling.py).
     return drop(weights, dropout, training) @ value
@@ -85,6 +155,6 @@ def _run(model: PreTrainedModel, batch: PackedBatch, **asked: bool) -> Any:
         input_ids=batch.input_ids[None],
         token_type_ids=batch.token_type_ids[None],
         position_ids=batch.position_ids[None],
-        runs=batch.runs,
+        groups=attention_groups(batch),
         **asked,
     )

@@ -5,25 +5,32 @@ import json
 import tempfile
 import time
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from datasets import Dataset, load_dataset
+from seqeval.metrics import f1_score as seqeval_f1
+from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     AutoTokenizer,
     BertForPreTraining,
     DataCollatorForLanguageModeling,
+    DataCollatorForTokenClassification,
     DataCollatorWithPadding,
     Trainer,
     TrainerCallback,
     TrainingArguments,
+    set_seed,
 )
 
 from bertcli.data.keyed import rows_of_step
-from bertcli.data.prepared import find_source, read_split
+from bertcli.data.prepared import Source, find_source, read_split
 from bertcli.data.text_features import label_ids
 from bertcli.training.loop import UNTIMED_STEPS
 
@@ -43,20 +50,34 @@ class Clock(TrainerCallback):
         self.ends.append(time.perf_counter())
 
 
-def texts(task: str, data: str, tokenizer: Any) -> Dataset:
+def texts(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Texts or pairs of GLUE, tokenized as run_glue.py does it."""
-    source = find_source(task, data, {})
-    read = read_split(source, "train", training=True).texts
+    read = read_split(source, split, training=True).texts
     assert read is not None
     columns = [column for column in (read.texts, read.pairs) if column is not None]
     encoded = tokenizer(*columns, truncation=True, max_length=source.task.max_seq_length)
     return Dataset.from_dict({**encoded, "labels": label_ids(read, source.task)})
 
 
-def questions(task: str, data: str, tokenizer: Any) -> Dataset:
+def words(source: Source, split: str, tokenizer: Any) -> Dataset:
+    """Sentences of tagged words, as run_ner.py has them: the first piece of each word has its tag, the others none."""
+    read = read_split(source, split).sentences
+    assert read is not None
+    assert read.tags is not None
+    encoded = tokenizer(read.words, is_split_into_words=True, truncation=True, max_length=source.task.max_seq_length)
+    numbers = {label: number for number, label in enumerate(source.task.labels)}
+    labels = []
+    for row, tags in enumerate(read.tags):
+        pieces = [None, *encoded.word_ids(row)]
+        labels.append(
+            [-100 if word is None or word == before else numbers[tags[word]] for before, word in pairwise(pieces)]
+        )
+    return Dataset.from_dict({**encoded, "labels": labels})
+
+
+def questions(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Windows over the contexts of SQuAD, as run_qa.py makes them."""
-    source = find_source(task, data, {})
-    read = read_split(source, "train", training=True).questions
+    read = read_split(source, split, training=True).questions
     contexts = [" ".join(example.words) for example in read]
     encoded = tokenizer(
         [example.question for example in read], contexts, truncation="only_second",
@@ -74,17 +95,18 @@ def questions(task: str, data: str, tokenizer: Any) -> Dataset:
     return Dataset.from_dict({**encoded, **sides})
 
 
-def prepared(args: argparse.Namespace, tokenizer: Any) -> tuple[Any, Dataset, Any]:
-    """The model class, all rows, and the collator of a task."""
-    if args.task == "pretraining":
-        files = sorted(map(str, Path(args.data).glob("*.parquet")))
-        rows = load_dataset("parquet", data_files=files, split="train", cache_dir=tempfile.mkdtemp(dir=args.out))
-        return BertForPreTraining, rows, DataCollatorForLanguageModeling(tokenizer)
-    if args.task == "squad":
-        rows, model_class = questions(args.task, args.data, tokenizer), AutoModelForQuestionAnswering
-    else:
-        rows, model_class = texts(args.task, args.data, tokenizer), AutoModelForSequenceClassification
-    return model_class, rows, DataCollatorWithPadding(tokenizer)
+# The rows of each kind of task, the model class and the collator.
+KINDS = {
+    "classify": (texts, AutoModelForSequenceClassification, DataCollatorWithPadding),
+    "tag": (words, AutoModelForTokenClassification, DataCollatorForTokenClassification),
+    "span": (questions, AutoModelForQuestionAnswering, DataCollatorWithPadding),
+}
+
+
+def instances(data: str, out: str) -> Dataset:
+    """The rows of pre-training shards."""
+    files = sorted(map(str, Path(data).glob("*.parquet")))
+    return load_dataset("parquet", data_files=files, split="train", cache_dir=tempfile.mkdtemp(dir=out))
 
 
 def counting(collate: Any, tokens: list[int], rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -94,20 +116,33 @@ def counting(collate: Any, tokens: list[int], rows: list[dict[str, Any]]) -> dic
     return batch
 
 
-def train(args: argparse.Namespace) -> dict[str, Any]:
+def arguments(args: argparse.Namespace, **more: Any) -> TrainingArguments:
+    """What both uses share: our defaults, where the Trainer has others."""
+    return TrainingArguments(
+        tempfile.mkdtemp(dir=args.out), per_device_train_batch_size=args.batch_size, learning_rate=args.learning_rate,
+        gradient_accumulation_steps=args.accumulation, weight_decay=0.01, adam_epsilon=1e-6, bf16=args.bf16,
+        torch_compile=args.compile, seed=args.seed, report_to="none", disable_tqdm=True, use_cpu=not CUDA, **more,
+    )  # fmt: skip
+
+
+def speed(args: argparse.Namespace) -> dict[str, Any]:
     """Train on the rows that ours takes, in its order; speed without the first steps, and the mean loss of all."""
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    model_class, rows, collate = prepared(args, tokenizer)
+    if args.task == "pretraining":
+        rows, model_class = instances(args.data, args.out), BertForPreTraining
+        collate = DataCollatorForLanguageModeling(tokenizer)
+    else:
+        source = find_source(args.task, args.data, {})
+        encode, model_class, collator = KINDS[source.task.kind]
+        rows, collate = encode(source, "train", tokenizer), collator(tokenizer)
     rows = rows.select(rows_of_step(0, 0, args.steps * args.batch_size * args.accumulation, len(rows)))
     tokens: list[int] = []
     clock = Clock(args.steps)
     trainer = Trainer(
         model_class.from_pretrained(args.model, dtype=torch.float32),
-        TrainingArguments(
-            tempfile.mkdtemp(dir=args.out), max_steps=args.steps, per_device_train_batch_size=args.batch_size,
-            gradient_accumulation_steps=args.accumulation, learning_rate=args.learning_rate, weight_decay=0.01,
-            adam_epsilon=1e-6, warmup_steps=0, bf16=args.bf16, torch_compile=args.compile, logging_steps=args.steps,
-            train_sampling_strategy="sequential", save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=not CUDA,
+        arguments(
+            args, max_steps=args.steps, warmup_steps=0, logging_steps=args.steps, save_strategy="no",
+            train_sampling_strategy="sequential",
         ),
         data_collator=partial(counting, collate, tokens), train_dataset=rows, callbacks=[clock],
     )  # fmt: skip
@@ -117,15 +152,57 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     return {"tokens_per_second": round(sum(timed) / seconds, 1), "steps": len(clock.ends), "losses": [round(loss, 4)]}
 
 
+def quality(args: argparse.Namespace) -> dict[str, Any]:
+    """Fine-tune for some epochs, score dev after each, and give the best, as ours does."""
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    source = find_source(args.task, args.data, {})
+    encode, model_class, collator = KINDS[source.task.kind]
+    train, dev = (encode(source, split, tokenizer) for split in ("train", "dev"))
+    set_seed(args.seed)
+    model = model_class.from_pretrained(args.model, dtype=torch.float32, num_labels=len(source.task.labels))
+
+    def score(found: Any) -> dict[str, float]:
+        """The first metric of the task, times 100."""
+        labels, given = found.label_ids, found.predictions.argmax(-1)
+        if source.task.kind == "tag":
+            names = np.array(source.task.labels)
+            both = [
+                [names[side[row >= 0]].tolist() for side in (row, said)]
+                for row, said in zip(labels, given, strict=True)
+            ]
+            return {"score": 100 * seqeval_f1(*zip(*both, strict=True))}
+        return {"score": 100 * {"accuracy": accuracy_score, "f1": f1_score}[source.task.metrics[0]](labels, given)}
+
+    trainer = Trainer(
+        model,
+        arguments(
+            args, num_train_epochs=args.epochs, warmup_steps=0.1, eval_strategy="epoch", save_strategy="no",
+            per_device_eval_batch_size=64, logging_strategy="no",
+        ),
+        data_collator=collator(tokenizer), train_dataset=train, eval_dataset=dev, compute_metrics=score,
+    )  # fmt: skip
+    started = time.perf_counter()
+    trainer.train()
+    scores = [line["eval_score"] for line in trainer.state.log_history if "eval_score" in line]
+    return {
+        "metric": source.task.metrics[0],
+        "best": max(scores),
+        "scores": scores,
+        "seconds": time.perf_counter() - started,
+    }
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("task", help="pretraining, a task of GLUE, or squad")
+    options.add_argument("task", help="pretraining, or a task of classification, tags or spans")
     for name in ("--model", "--data", "--out"):
         options.add_argument(name, required=True)
-    for name in ("--steps", "--batch-size"):
-        options.add_argument(name, type=int, required=True)
-    options.add_argument("--accumulation", type=int, default=1)
+    for name, default in (("--steps", 0), ("--batch-size", 32), ("--accumulation", 1), ("--seed", 0)):
+        options.add_argument(name, type=int, default=default)
+    options.add_argument(
+        "--epochs", type=float, help="score dev after each, in place of measuring the speed of --steps"
+    )
     options.add_argument("--learning-rate", type=float, required=True)
     options.add_argument("--bf16", action="store_true")
     options.add_argument("--compile", action="store_true")
@@ -133,4 +210,5 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    print(json.dumps(train(parser().parse_args())))
+    asked = parser().parse_args()
+    print(json.dumps(quality(asked) if asked.epochs else speed(asked)))
