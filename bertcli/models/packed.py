@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
@@ -19,6 +20,10 @@ PACKED = "packed"
 # Score elements of a head that take as long as the calls that a group of its own would cost, forward and backward.
 ELEMENTS_OF_A_GROUP = 4096
 PASSES = 8  # over the score elements; a mask is one more
+COLUMNS = ("input_ids", "token_type_ids", "position_ids")
+# A CPU makes a program for each new shape of a bfloat16 product. So tokens of no sequence round the number of rows up, and
+# short sequences, of which each batch has others, attend in float32.
+TOKENS_STEP, SHORT = 64, 64
 
 
 @dataclass(frozen=True)
@@ -27,9 +32,7 @@ class Group:
 
     tokens: int  # t
     shape: tuple[int, int]  # n, S
-    places: Tensor | None = (
-        None  # [t] where each token stands among n * S places, unless all are as long as the longest
-    )
+    places: Tensor | None = None  # [t] of each token among n * S; none where all sequences are as long as the longest
     mask: Tensor | None = None  # [n, 1, 1, S] -inf where a sequence has no token
 
 
@@ -76,16 +79,18 @@ def packed_attention(
     groups: list[Group] = kwargs["groups"]
     dropout, scaling = kwargs.get("dropout", 0.0), kwargs["scaling"]
     sizes = [group.tokens for group in groups]
-    parts = zip(*(x[0].transpose(0, 1).split(sizes) for x in (query * scaling, key, value)), strict=True)
+    sizes.append(query.shape[2] - sum(sizes))  # tokens of no sequence
+    *parts, (idle, _, _) = zip(*(x[0].transpose(0, 1).split(sizes) for x in (query * scaling, key, value)), strict=True)
     contexts = []
     for group, tensors in zip(groups, parts, strict=True):
-        q, k, v = (_pad(x, group) for x in tensors)  # [n, A, S, D]
-        context = _attend(q, k, v, group.mask, dropout, module.training).transpose(1, 2).flatten(0, 1)
+        dtype = torch.float32 if query.device.type == "cpu" and group.shape[1] <= SHORT else query.dtype
+        q, k, v = (_spread(x, group).to(dtype) for x in tensors)  # [n, A, S, D]
+        context = _attend(q, k, v, group.mask, dropout, module.training).transpose(1, 2).flatten(0, 1).to(query.dtype)
         contexts.append(context if group.places is None else _take(context, group.places))  # [t, A, D]
-    return torch.cat(contexts).unsqueeze(0), None
+    return torch.cat([*contexts, idle]).unsqueeze(0), None
 
 
-def _pad(rows: Tensor, group: Group) -> Tensor:
+def _spread(rows: Tensor, group: Group) -> Tensor:
     """[t, A, D] to [n, A, S, D]."""
     if group.places is not None:
         rows = rows.new_zeros(math.prod(group.shape), *rows.shape[1:]).index_copy(0, group.places, rows)
@@ -136,7 +141,7 @@ def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = Non
     last: Any = getattr(model.base_model.encoder.layer[-1], "attention", None)
     if rows is None or not hasattr(last, "output"):
         hidden: Tensor = _run(model, batch).last_hidden_state[0]
-        return hidden if rows is None else hidden[rows]
+        return hidden[: len(batch.input_ids)] if rows is None else hidden[rows]
     hook = last.output.register_forward_pre_hook(lambda _, states: tuple(state[:, rows] for state in states))
     try:
         hidden = _run(model, batch).last_hidden_state[0]
@@ -147,14 +152,11 @@ def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = Non
 
 def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
     """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
-    return [states[0] for states in _run(model, batch, output_hidden_states=True).hidden_states]
+    states = _run(model, batch, output_hidden_states=True).hidden_states
+    return [state[0, : len(batch.input_ids)] for state in states]
 
 
 def _run(model: PreTrainedModel, batch: PackedBatch, **asked: bool) -> Any:
-    return model.base_model(
-        input_ids=batch.input_ids[None],
-        token_type_ids=batch.token_type_ids[None],
-        position_ids=batch.position_ids[None],
-        groups=attention_groups(batch),
-        **asked,
-    )
+    idle = -len(batch.input_ids) % TOKENS_STEP if model.dtype == torch.bfloat16 else 0
+    columns = {name: pad(getattr(batch, name), (0, idle))[None] for name in COLUMNS}
+    return model.base_model(**columns, groups=attention_groups(batch), **asked)
