@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy, mse_loss
 from transformers import (
     BertConfig,
@@ -18,6 +20,7 @@ from bertcli.data.choice_features import ChoiceFeatures
 from bertcli.data.ragged import Ragged
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures
+from bertcli.models import packed as packed_module
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 
@@ -200,3 +203,64 @@ def test_micro_batches_hold_every_row_once_and_no_more_tokens_than_asked() -> No
     assert sorted(int(row) for part in parts for row in part) == list(range(8))
     assert all(lengths[part].sum() <= 140 for part in parts)
     assert split(np.array([1]), lengths, 100)[0].tolist() == [1]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(1, 24), min_size=1, max_size=12), st.sampled_from([0, 300, packed_module.ELEMENTS_OF_A_GROUP])
+)
+def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequence(
+    lengths: list[int], elements: int
+) -> None:
+    packed_model, padded_model = make_models("tag")
+    lengths = sorted(lengths, reverse=True)
+    ids = np.random.default_rng(len(lengths)).integers(1, 50, sum(lengths))
+    batch = pack(ids, np.zeros_like(ids), np.array(lengths), np.arange(len(lengths)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_module, "ELEMENTS_OF_A_GROUP", elements)
+        groups = packed_module.attention_groups(batch)
+        hidden = packed_module.encode(packed_model, batch)
+    assert sum(group.tokens for group in groups) == len(ids)
+    assert sum(group.shape[0] for group in groups) == len(lengths)
+    if elements == 0:
+        assert all(group.places is None for group in groups)
+    hidden.square().sum().backward()
+    for row, (start, length) in enumerate(zip(np.cumsum(lengths) - lengths, lengths, strict=True)):
+        alone = padded_model.base_model(torch.from_numpy(ids[None, start : start + length])).last_hidden_state[0]
+        torch.testing.assert_close(hidden[start : start + length], alone, atol=1e-5, rtol=1e-4, msg=f"row {row}")
+        alone.square().sum().backward()
+    for (name, ours), theirs in zip(packed_model.named_parameters(), padded_model.parameters(), strict=True):
+        if theirs.grad is not None:
+            torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-3, msg=f"{name} {lengths}")
+
+
+def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
+    exact = make_models("classify")[1]
+    batch, padded = make_batch({"labels": torch.tensor([0, 1, 0, 0, 1])}, {"loss": 5})
+    wanted = exact(**padded, labels=batch.labels["labels"])
+    wanted.loss.backward()
+    errors = []
+    for model in make_models("classify"):
+        model.to(torch.bfloat16)
+        if model.config._attn_implementation == PACKED:
+            logits = Objective(model, "classify").outputs(batch)["logits"]
+            loss = Objective(model, "classify")(batch)["loss"] / 5
+        else:
+            found = model(**padded, labels=batch.labels["labels"])
+            logits, loss = found.logits, found.loss
+        loss.backward()
+        of_gradients = [
+            (ours.grad.float() - theirs.grad).norm() / theirs.grad.norm()
+            for ours, theirs in zip(model.parameters(), exact.parameters(), strict=True)
+            if theirs.grad is not None and theirs.grad.norm() > 1e-4
+        ]
+        errors.append(
+            (
+                float((logits.detach().float() - wanted.logits.detach()).abs().max()),
+                float(torch.stack(of_gradients).mean()),
+            )
+        )
+    (packed_logits, packed_gradients), (padded_logits, padded_gradients) = errors
+    assert packed_logits <= 1.5 * padded_logits + 0.004
+    assert packed_gradients <= 1.5 * padded_gradients
+    assert packed_gradients < 0.05
