@@ -9,9 +9,10 @@ from conftest import GOLDENS
 from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 
 from bertcli.data.batches import PackedBatch, pack
+from bertcli.models.encoder import encode
 from bertcli.models.heads import HEADS, Objective
 from bertcli.models.loading import with_trained_padding
-from bertcli.models.packed import PACKED, encode
+from bertcli.models.packed import PACKED
 from bertcli.models.tensorflow_names import to_parameters
 
 CLASSES = {

@@ -21,6 +21,7 @@ from bertcli.data.ragged import Ragged
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures
 from bertcli.models import packed as packed_module
+from bertcli.models.encoder import encode
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 
@@ -219,7 +220,7 @@ def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequen
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_module, "ELEMENTS_OF_A_GROUP", elements)
         groups = packed_module.attention_groups(batch)
-        hidden = packed_module.encode(packed_model, batch)
+        hidden = encode(packed_model, batch)
     assert sum(group.tokens for group in groups) == len(ids)
     assert sum(group.shape[0] for group in groups) == len(lengths)
     if elements == 0:

@@ -11,8 +11,8 @@ from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
 from bertcli.models.dropout import with_fast_dropout
+from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
-from bertcli.models.packed import encode
 
 # T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
 # E examples with choices, W words to tag, S the longest sequence
@@ -27,22 +27,18 @@ def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     positions = batch.labels["masked_lm_positions"]
     hidden = encode(model, batch, torch.cat([positions, batch.first_tokens]))  # [M + N, H]
     masked, first = torch.split(hidden, [len(positions), len(batch.first_tokens)])
-    return {
-        "masked_lm": model.cls.predictions(masked),
-        "next_sentence": model.cls.seq_relationship(_pooled(model, first)),
-    }
+    pooled = model.base_model.pooler(first[:, None])  # [N, H]
+    return {"masked_lm": model.cls.predictions(masked), "next_sentence": model.cls.seq_relationship(pooled)}
 
 
 def classification_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Label logits, [N, C]."""
-    pooled = _pooled(model, encode(model, batch, batch.first_tokens))  # [N, H]
-    return {"logits": model.classifier(model.dropout(pooled))}
+    return {"logits": run_head(model, batch, batch.first_tokens, pooled=True)["logits"]}
 
 
 def choice_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Choice logits, [E, C]: a dot product of [CLS] with one learnt vector (BERT section 4.4)."""
-    pooled = _pooled(model, encode(model, batch, batch.first_tokens))  # [N, H]
-    logits = model.classifier(model.dropout(pooled))[:, 0]  # [N]
+    logits = run_head(model, batch, batch.first_tokens, pooled=True)["logits"][:, 0]  # [N]
     return {"logits": logits[batch.labels["choice_sequences"]]}
 
 
@@ -50,22 +46,13 @@ def tag_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Tag logits of each word, read off its first piece, [W, C] (BERT section 5.3)."""
     if isinstance(model, FrozenBertForTokenClassification):
         return {"logits": model(batch)}
-    hidden = encode(model, batch, batch.labels["word_positions"])  # [W, H]
-    return {"logits": model.classifier(model.dropout(hidden))}
+    return {"logits": run_head(model, batch, batch.labels["word_positions"])["logits"]}
 
 
 def span_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Start and end logits of every token, a row a sequence, [N, S]; what lies beyond a sequence is -inf."""
-    hidden = encode(model, batch)
-    logits = model.qa_outputs(hidden).float()  # [T, 2]
-    start, end = (_unpack(logits[:, side], batch) for side in (0, 1))
-    return {"start": start, "end": end}
-
-
-def _pooled(model: PreTrainedModel, first: Tensor) -> Tensor:
-    """The pooler on [CLS] of each sequence, [N, H]."""
-    pooled: Tensor = model.base_model.pooler(first[:, None])
-    return pooled
+    found = run_head(model, batch)  # of [T]
+    return {side: _unpack(found[f"{side}_logits"].float(), batch) for side in ("start", "end")}
 
 
 def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
-from bertcli.models.packed import encode_layers
+from bertcli.models.encoder import encode_layers
 
 # T tokens of the batch, K chosen layers, H hidden, D features
 

@@ -24,6 +24,7 @@ from transformers import logging as transformers_logging
 
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, unknown
+from bertcli.models.encoder import PACKED_FAMILIES, first_position
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 from bertcli.models.sizes import SIZES
@@ -112,8 +113,9 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     try:
         others = labels is not None and _has_other_head(kind, source, labels)
         model_class = _model_class(kind, source, labels)
+        family = AutoConfig.from_pretrained(source).model_type
         model, info = model_class.from_pretrained(
-            source, attn_implementation=PACKED, output_loading_info=True, dtype=torch.float32,
+            source, attn_implementation=PACKED if family in PACKED_FAMILIES else None, output_loading_info=True, dtype=torch.float32,
             ignore_mismatched_sizes=True, **(labels or {}),
         )  # fmt: skip
     except (OSError, ValueError) as error:
@@ -131,6 +133,8 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
     replaced = head - missing if others else other_shape
     initialize(model, missing | replaced)
+    if family not in PACKED_FAMILIES:
+        logger.info("%s is a %s: its batches are padded, as its attention is its own", source, family)
     logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     return with_trained_padding(cast(PreTrainedModel, model))
 
@@ -227,7 +231,7 @@ def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
     Raises:
         UserError: naming both lengths.
     """
-    positions = model.config.max_position_embeddings
+    positions = model.config.max_position_embeddings - first_position(model)
     if max_seq_length > positions:
         raise UserError(
             f"--max-seq-length {max_seq_length} is beyond the model's {positions} positions.",

@@ -1,4 +1,4 @@
-"""The encoder run on real tokens only, through transformers' attention interface."""
+"""Attention within the sequences of a packed batch, through transformers' attention interface."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface
 
 from bertcli.data.batches import PackedBatch
 from bertcli.models.dropout import dropout as drop
@@ -20,10 +19,7 @@ PACKED = "packed"
 # Score elements of a head that take as long as the calls that a group of its own would cost, forward and backward.
 ELEMENTS_OF_A_GROUP = 4096
 PASSES = 8  # over the score elements; a mask is one more
-COLUMNS = ("input_ids", "token_type_ids", "position_ids")
-# A CPU makes a program for each new shape of a bfloat16 product. So tokens of no sequence round the number of rows up, and
-# short sequences, of which each batch has others, attend in float32.
-TOKENS_STEP, SHORT = 64, 64
+SHORT = 64  # a CPU makes a program for each new shape of a bfloat16 product: shorter sequences attend in float32
 
 
 @dataclass(frozen=True)
@@ -131,32 +127,3 @@ def _no_mask(*args: Any, **kwargs: Any) -> None:
 
 AttentionInterface.register(PACKED, packed_attention)
 AttentionMaskInterface.register(PACKED, _no_mask)
-
-
-def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
-    """Run the encoder of a model over a packed batch; return the last hidden states, [T, H], or the rows read, [R, H].
-
-    After its attention, the last layer is run for those rows only: nothing else reads the others.
-    """
-    last: Any = getattr(model.base_model.encoder.layer[-1], "attention", None)
-    if rows is None or not hasattr(last, "output"):
-        hidden: Tensor = _run(model, batch).last_hidden_state[0]
-        return hidden[: len(batch.input_ids)] if rows is None else hidden[rows]
-    hook = last.output.register_forward_pre_hook(lambda _, states: tuple(state[:, rows] for state in states))
-    try:
-        hidden = _run(model, batch).last_hidden_state[0]
-    finally:
-        hook.remove()
-    return hidden
-
-
-def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
-    """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
-    states = _run(model, batch, output_hidden_states=True).hidden_states
-    return [state[0, : len(batch.input_ids)] for state in states]
-
-
-def _run(model: PreTrainedModel, batch: PackedBatch, **asked: bool) -> Any:
-    idle = -len(batch.input_ids) % TOKENS_STEP if model.dtype == torch.bfloat16 else 0
-    columns = {name: pad(getattr(batch, name), (0, idle))[None] for name in COLUMNS}
-    return model.base_model(**columns, groups=attention_groups(batch), **asked)

@@ -1,0 +1,133 @@
+"""A model of any family run over a packed batch: on real tokens only where its attention is ours, else padded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
+
+from bertcli.data.batches import PackedBatch
+from bertcli.models.packed import PACKED, attention_groups
+
+# T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
+
+# The families whose layers ask transformers' interface for plain attention over the whole sequence.
+PACKED_FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "ernie")
+TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
+
+
+def first_position(model: PreTrainedModel) -> int:
+    """The position id of the first token: RoBERTa and its kin keep those up to the padding's for themselves."""
+    embeddings = model.base_model.embeddings
+    return embeddings.padding_idx + 1 if hasattr(embeddings, "create_position_ids_from_input_ids") else 0
+
+
+def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
+    """Run the encoder of a model over a packed batch; return the last hidden states, [T, H], or the rows read, [R, H]."""
+    if not _is_packed(model):
+        hidden: Tensor = model.base_model(**_padded(model, batch)).last_hidden_state[_there(batch)]
+        return hidden if rows is None else hidden[rows]
+    with _reading(model, batch, rows):
+        hidden = model.base_model(**_packed(model, batch)).last_hidden_state[0]
+    return hidden
+
+
+def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
+    """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
+    if not _is_packed(model):
+        states = model.base_model(**_padded(model, batch), output_hidden_states=True).hidden_states
+        return [state[_there(batch)] for state in states]
+    states = model.base_model(**_packed(model, batch), output_hidden_states=True).hidden_states
+    return [state[0, : len(batch.input_ids)] for state in states]
+
+
+def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None, pooled: bool = False) -> Any:
+    """Run a model with its own head over the tokens in `rows`, or over all.
+
+    Returns:
+        What the head gives, such as `logits`: [R, ...] of each token, or [N, ...] where `pooled`, the rows being [CLS].
+    """
+    columns = _packed(model, batch) if _is_packed(model) else _padded(model, batch)
+    if "MultipleChoice" in type(model).__name__:  # takes choices as an axis: one a sequence here
+        columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "groups"}}
+    if _is_packed(model):
+        with _reading(model, batch, rows, pooled):
+            outputs = model(**columns)
+        return outputs if pooled else {name: value[0] for name, value in outputs.items()}
+    outputs = model(**columns)
+    if pooled:
+        return outputs
+    of_tokens = {name: value[_there(batch)] for name, value in outputs.items()}
+    return of_tokens if rows is None else {name: value[rows] for name, value in of_tokens.items()}
+
+
+@contextmanager
+def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, pooled: bool = False) -> Iterator[None]:
+    """Within it, the encoder gives the hidden states of the rows only, [1, R, H], or [N, 1, H] where `pooled`.
+
+    After its attention, the last layer is run for those rows only where it can be told to: nothing else reads the others.
+    """
+    base = model.base_model
+    last: Any = getattr(getattr(base, "encoder", None), "layer", [None])[-1]
+    is_early = rows is not None and hasattr(last, "attention") and hasattr(last.attention, "output")
+    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
+
+    def read(_: Any, __: Any, output: Any) -> Any:
+        hidden = output.last_hidden_state[0, chosen]
+        output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
+        if output.get("pooler_output") is not None:
+            activation = getattr(base, "pooler_activation", None)  # ALBERT's pooler is the product alone
+            first = output.last_hidden_state
+            output.pooler_output = base.pooler(first) if activation is None else activation(base.pooler(first[:, 0]))
+        return output
+
+    hooks = [base.register_forward_hook(read)]
+    if is_early:
+        hooks.append(
+            last.attention.output.register_forward_pre_hook(lambda _, states: tuple(s[:, rows] for s in states))
+        )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _is_packed(model: PreTrainedModel) -> bool:
+    return bool(model.config._attn_implementation == PACKED)
+
+
+def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
+    """The sequences end to end, each column [1, T], and how they attend."""
+    idle = -len(batch.input_ids) % TOKENS_STEP if model.dtype == torch.bfloat16 else 0
+    columns = {name: pad(column, (0, idle))[None] for name, column in _columns(model, batch).items()}
+    return {**columns, "groups": attention_groups(batch)}
+
+
+def _padded(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
+    """A sequence a row, each column [N, S], and where there are tokens."""
+    columns = {
+        name: pad_sequence(list(torch.split(column, list(batch.lengths))), batch_first=True)
+        for name, column in _columns(model, batch).items()
+        if name != "position_ids"  # which such families make themselves, where they have any
+    }
+    return {**columns, "attention_mask": _there(batch).long()}
+
+
+def _columns(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
+    columns = {"input_ids": batch.input_ids, "position_ids": batch.position_ids + first_position(model)}
+    if getattr(model.config, "type_vocab_size", 0) > 1:
+        columns["token_type_ids"] = batch.token_type_ids
+    return columns
+
+
+def _there(batch: PackedBatch) -> Tensor:
+    """Where a padded batch has tokens, [N, S]."""
+    lengths = torch.tensor(batch.lengths, device=batch.input_ids.device)
+    return torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]

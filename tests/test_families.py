@@ -1,0 +1,111 @@
+"""Relatives of BERT are run too: packed where their attention is transformers' own, else padded, which is said."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from test_packed import pad
+
+from bertcli.data.batches import PackedBatch, pack
+from bertcli.finetuning import finetune
+from bertcli.models.encoder import encode, encode_layers
+from bertcli.models.heads import Objective
+from bertcli.models.loading import load_model
+from bertcli.models.packed import PACKED
+from bertcli.prediction import predict
+from bertcli.vocabulary import build_vocab
+
+SIZES = {
+    "vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "max_position_embeddings": 32, "num_labels": 2, "pad_token_id": 0,
+}  # fmt: skip
+CONFIGS = {
+    "Bert": SIZES, "Roberta": {**SIZES, "type_vocab_size": 1, "pad_token_id": 1}, "XLMRoberta": {**SIZES, "type_vocab_size": 1},
+    "Electra": {**SIZES, "embedding_size": 16}, "Albert": {**SIZES, "embedding_size": 16}, "Ernie": SIZES,
+    "DistilBert": {"vocab_size": 50, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 32},
+    "ConvBert": {**SIZES, "embedding_size": 16}, "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
+}  # fmt: skip
+IS_PADDED = ("ConvBert", "MobileBert")
+HEADS = {
+    "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification", "span": "QuestionAnswering",
+}  # fmt: skip
+LENGTHS = [17, 9, 9, 5, 2]
+
+
+def save(family: str, kind: str, folder: Path) -> torch.nn.Module:
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**CONFIGS[family])
+    model = getattr(transformers, f"{family}For{HEADS[kind]}")(config).eval()
+    model.save_pretrained(folder)
+    return model
+
+
+def make_batch(labels: dict[str, torch.Tensor], has_types: bool) -> tuple[PackedBatch, dict[str, torch.Tensor]]:
+    generator = np.random.default_rng(1)
+    ids = [generator.integers(5, 50, length) for length in LENGTHS]
+    types = [(np.arange(length) > length // 2).astype(np.int64) for length in LENGTHS]
+    packed = pack(np.concatenate(ids), np.concatenate(types), np.array(LENGTHS), np.arange(5))
+    packed = PackedBatch(**{**packed.__dict__, "labels": labels})
+    padded = {"input_ids": pad(ids), "attention_mask": pad([np.ones_like(row) for row in ids])}
+    return packed, {**padded, **({"token_type_ids": pad(types)} if has_types else {})}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("family", CONFIGS)
+def test_outputs_equal_those_of_the_familys_own_padded_model(
+    family: str, kind: str, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    theirs = save(family, kind, tmp_path)
+    ours = load_model(kind, str(tmp_path))
+    assert (ours.config._attn_implementation == PACKED) == (family not in IS_PADDED)
+    assert ("batches are padded" in said.text) == (family in IS_PADDED)
+    objective = Objective(ours, kind).eval()
+    words = [(0, 1), (0, 5), (1, 2), (2, 1), (2, 7), (4, 1)]  # (sequence, position)
+    starts = np.cumsum(LENGTHS) - LENGTHS
+    labels = {
+        "choice_sequences": torch.tensor([[1, 2]]),
+        "word_positions": torch.tensor([starts[sequence] + place for sequence, place in words]),
+    }
+    batch, padded = make_batch(labels, getattr(ours.config, "type_vocab_size", 0) > 1)
+    if theirs.config.pad_token_id == 1:  # what fills a row up, and is not to be taken for a token
+        padded["input_ids"] = padded["input_ids"].masked_fill(padded["attention_mask"] == 0, 1)
+    outputs = objective.outputs(batch)
+    with torch.no_grad():
+        if kind == "choose":
+            padded = {name: value[[1, 2]][None] for name, value in padded.items()}
+        wanted = theirs(**padded)
+    if kind == "span":
+        for side, logits in (("start", wanted.start_logits), ("end", wanted.end_logits)):
+            expected = logits.masked_fill(padded["attention_mask"] == 0, -torch.inf)
+            torch.testing.assert_close(outputs[side], expected, atol=1e-5, rtol=1e-4)
+        return
+    expected = torch.stack([wanted.logits[row, place] for row, place in words]) if kind == "tag" else wanted.logits
+    torch.testing.assert_close(outputs["logits"], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["DistilBert", "ConvBert"])
+def test_every_hidden_state_of_every_token_is_there(family: str, tmp_path: Path) -> None:
+    theirs = save(family, "classify", tmp_path)
+    ours = load_model("classify", str(tmp_path)).eval()
+    batch, padded = make_batch({}, family == "ConvBert")
+    with torch.no_grad():
+        states = encode_layers(ours, batch)
+        wanted = theirs.base_model(**padded, output_hidden_states=True).hidden_states
+        last = encode(ours, batch, batch.first_tokens)
+    there = padded["attention_mask"].bool()
+    for state, expected in zip(states, wanted, strict=True):
+        torch.testing.assert_close(state, expected[there], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(last, wanted[-1][:, 0], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["Electra", "DistilBert", "ConvBert"])
+def test_a_relative_is_finetuned_and_predicts(family: str, workspace: Path) -> None:
+    Path("words.txt").write_text("the king rode out\nthe ship sank\n" * 50)
+    build_vocab("words.txt", vocab_size=40, out="start")
+    save(family, "classify", Path("start"))
+    Path("nouns.tsv").write_text("text\tlabel\n" + "the king rode out\tking\nthe ship sank\tship\n" * 20)
+    run = finetune("nouns.tsv", from_="start", epochs=20, learning_rate=3e-3, max_seq_length=30)
+    assert run.metrics["accuracy"] == 100
+    assert [row["label"] for row in predict("the king", model=run.run).records] == ["king"]
