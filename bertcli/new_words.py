@@ -15,7 +15,7 @@ from typing import Any
 from bertcli.config import BuildVocabConfig, default_of, flag
 from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
-from bertcli.data.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_tokenizer
+from bertcli.data.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
 from bertcli.errors import UserError
 from bertcli.models.embeddings import add_rows
 from bertcli.models.loading import check_vocabulary, load_model, save_model
@@ -63,7 +63,7 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     started = time.perf_counter()
     out = _checked_out(config)
     source = resolve_model(str(config.to))
-    old = load_tokenizer(source)
+    old = load_wordpiece(source)
     words, skipped = _sort_out(_lines([str(config.add_words)]), old)
     if not words:
         raise UserError(

@@ -50,7 +50,7 @@ class Predictor:
         tokenizer = load_tokenizer(model)
         if kind == "fill":
             device = inference_device()
-            objective = Objective(load_model("pretrain", model), "pretrain").to(device).eval()
+            objective = Objective(load_model(None, model), "fill").to(device).eval()
             scorer = Scorer(_task("classify", {}), objective, tokenizer, WindowRules(max_query_length=0), device)
         else:
             run = RunFolder(Path(model).parent)
@@ -84,7 +84,8 @@ def _entities(predictor: Predictor, rows: list[Record]) -> list[Record]:
     from bertcli.metrics.entities import entities
 
     texts = [row["text"] for row in rows]
-    places = [_words(encoding) for encoding in predictor.scorer.tokenizer.encode(texts)]
+    encodings = predictor.scorer.tokenizer.encode(texts)
+    places = [_words(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
     words = [[text[start:end] for start, end in spans] for text, spans in zip(texts, places, strict=True)]
     prepared = Prepared("input", sentences=Sentences(words, None, "the input"))
     records = predictor.scorer.predict(_encode_quietly(predictor, prepared))
@@ -99,12 +100,12 @@ def _entities(predictor: Predictor, rows: list[Record]) -> list[Record]:
     return found
 
 
-def _words(encoding: Encoding) -> list[tuple[int, int]]:
-    """Start and end of each word, in characters."""
+def _words(encoding: Encoding, text: str) -> list[tuple[int, int]]:
+    """Start and end of each word, in characters; a space before it, which some tokenizers count in, is not of it."""
     spans: dict[int | None, tuple[int, int]] = {}
     for word, (start, end) in zip(encoding.word_ids, encoding.offsets, strict=True):
         spans[word] = (spans[word][0] if word in spans else start, end)
-    return list(spans.values())
+    return [(end - len(text[start:end].lstrip()), end) for start, end in spans.values()]
 
 
 def _answers(predictor: Predictor, rows: list[Record]) -> list[Record]:

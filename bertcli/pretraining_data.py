@@ -22,7 +22,7 @@ from bertcli.data.draws import Draws
 from bertcli.data.instances import Instances, Rows
 from bertcli.data.masking import MaskingRules
 from bertcli.data.next_sentence import InstanceRules, make_instances
-from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.data.tokenization import WordPiece, load_wordpiece
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
@@ -63,7 +63,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
     files = find_text_files(config.text)
-    tokenizer = load_tokenizer(config.tokenizer or newest_vocabulary(), config.cased)
+    tokenizer = load_wordpiece(config.tokenizer or newest_vocabulary(), config.cased)
     logger.info(
         "vocabulary: %s, %s tokens%s",
         tokenizer.source,

@@ -1,5 +1,6 @@
 """Relatives of BERT are run too: packed where their attention is transformers' own, else padded, which is said."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +8,17 @@ import pytest
 import torch
 import transformers
 from test_packed import pad
+from tokenizers import ByteLevelBPETokenizer, SentencePieceUnigramTokenizer
+from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
 from bertcli.data.batches import PackedBatch, pack
+from bertcli.data.span_answers import TextFinder
+from bertcli.data.span_features import WindowRules, encode_spans
+from bertcli.data.squad import SpanExample
+from bertcli.data.task_files import TextExamples
+from bertcli.data.text_features import encode_texts
+from bertcli.data.tokenization import load_tokenizer, load_wordpiece
+from bertcli.errors import UserError
 from bertcli.finetuning import finetune
 from bertcli.models.encoder import encode, encode_layers
 from bertcli.models.heads import Objective
@@ -98,6 +108,81 @@ def test_every_hidden_state_of_every_token_is_there(family: str, tmp_path: Path)
     for state, expected in zip(states, wanted, strict=True):
         torch.testing.assert_close(state, expected[there], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(last, wanted[-1][:, 0], atol=1e-5, rtol=1e-4)
+
+
+def save_bytes(folder: Path) -> None:
+    """RoBERTa's kind of tokenizer, learnt from the words below."""
+    names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    backend = ByteLevelBPETokenizer()
+    backend.train_from_iterator(SENTENCES * 20, vocab_size=300, special_tokens=names)
+    backend._tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend._tokenizer, cls_token="<s>", sep_token="</s>", pad_token="<pad>", unk_token="<unk>",
+        mask_token="<mask>",
+    ).save_pretrained(folder)  # fmt: skip
+
+
+def save_sentence_pieces(folder: Path) -> None:
+    """ALBERT's kind of tokenizer."""
+    names = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    backend = SentencePieceUnigramTokenizer()
+    backend.train_from_iterator(SENTENCES * 20, vocab_size=60, special_tokens=names, unk_token="<unk>")
+    backend._tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend._tokenizer, cls_token="[CLS]", sep_token="[SEP]", pad_token="<pad>", unk_token="<unk>",
+        mask_token="[MASK]",
+    ).save_pretrained(folder)  # fmt: skip
+
+
+SENTENCES = ["the king rode out", "the ship sank", "The Queen, in Rome, saw it."]
+OTHER_TOKENIZERS = {"Roberta": save_bytes, "Albert": save_sentence_pieces}
+
+
+@pytest.mark.parametrize("family", OTHER_TOKENIZERS)
+def test_inputs_are_those_of_the_relatives_own_tokenizer(family: str, tmp_path: Path) -> None:
+    OTHER_TOKENIZERS[family](tmp_path)
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(tmp_path)
+    texts = TextExamples(SENTENCES, SENTENCES[::-1], None, "here")
+    for examples in (texts, replace(texts, pairs=None)):
+        features = encode_texts(examples, ours, 512, None)
+        wanted = theirs(examples.texts, examples.pairs)["input_ids"]
+        assert [features.input_ids.take(np.array([row]))[0].tolist() for row in range(3)] == wanted
+    ours.save(tmp_path / "again")
+    assert load_tokenizer(tmp_path / "again").digest == ours.digest
+    with pytest.raises(UserError, match="not a WordPiece tokenizer"):
+        load_wordpiece(tmp_path)
+
+
+@pytest.mark.parametrize("family", OTHER_TOKENIZERS)
+def test_an_answer_is_spelt_as_in_its_context(family: str, tmp_path: Path) -> None:
+    OTHER_TOKENIZERS[family](tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    example = SpanExample("q", "who rode", ["The", "Queen,", "in", "Rome,", "saw", "it."], "Rome", 3, 3)
+    (window,) = encode_spans([example], tokenizer, WindowRules(), training=True).windows
+    finder = TextFinder(tokenizer)
+    said = finder.find(window.tokens[window.start_position : window.end_position + 1], "Rome,")
+    assert said in ("Rome", "Rome,")
+    assert finder.find(["x"], "Rome,") == "Rome,"
+
+
+@pytest.mark.parametrize("family", OTHER_TOKENIZERS)
+def test_such_a_relative_is_finetuned_and_predicts(family: str, workspace: Path) -> None:
+    OTHER_TOKENIZERS[family](Path("start"))
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(**{**CONFIGS[family], "vocab_size": 300})
+    getattr(transformers, f"{family}ForMaskedLM")(config).save_pretrained("start")
+    assert len(predict("the [MASK] sank", model="start").records[0]["fills"]) == 5
+    Path("nouns.tsv").write_text("text\tlabel\n" + "the king rode out\tking\nthe ship sank\tship\n" * 20)
+    run = finetune("nouns.tsv", from_="start", epochs=20, learning_rate=3e-3, max_seq_length=30)
+    assert run.metrics["accuracy"] == 100
+    assert [row["label"] for row in predict("the king rode out", model=run.run).records] == ["king"]
+    Path("tags.txt").write_text("the O\nking B-PER\nrode O\n\nthe O\nship B-MISC\nsank O\n\n" * 20)
+    run = finetune("tags.txt", from_="start", epochs=20, learning_rate=3e-3, max_seq_length=30)
+    assert run.metrics["f1"] == 100
+    (record,) = predict("the ship sank", model=run.run).records
+    assert [(entity["text"], entity["label"]) for entity in record["entities"]] == [("ship", "MISC")]
 
 
 @pytest.mark.parametrize("family", ["Electra", "DistilBert", "ConvBert"])

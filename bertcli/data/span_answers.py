@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.span_features import Window
 from bertcli.data.squad import SpanExample
-from bertcli.data.tokenization import WordPiece
+from bertcli.data.tokenization import Subwords, WordPiece
 
 Logits = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -142,9 +142,8 @@ def _n_best(
 
 
 def _text(example: SpanExample, window: Window, span: _Span, finder: TextFinder) -> str:
-    pieces = " ".join(window.tokens[span.start : span.end + 1]).replace(" ##", "").replace("##", "")
     first, last = window.words[span.start - window.offset], window.words[span.end - window.offset]
-    return finder.final_text(" ".join(pieces.split()), " ".join(example.words[first : last + 1]))
+    return finder.find(window.tokens[span.start : span.end + 1], " ".join(example.words[first : last + 1]))
 
 
 def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
@@ -158,7 +157,16 @@ class TextFinder:
     """Finds the original spelling of an answer whose pieces were lower-cased and split."""
 
     def __init__(self, tokenizer: WordPiece) -> None:
+        self.tokenizer = tokenizer
         self.normalizer, self.pre_tokenizer = tokenizer.backend.normalizer, tokenizer.backend.pre_tokenizer
+
+    def find(self, tokens: list[str], original: str) -> str:
+        """The text of tokens, spelt as in the words that they are of."""
+        if isinstance(self.tokenizer, Subwords):
+            said = self.tokenizer.spell(tokens)
+            return said if said in original else original
+        pieces = " ".join(tokens).replace(" ##", "").replace("##", "")
+        return self.final_text(" ".join(pieces.split()), original)
 
     def basic_tokens(self, text: str) -> str:
         """The basic tokens of a text with a space between them."""

@@ -97,11 +97,12 @@ class _WordPieces:
     def __init__(self, tokenizer: WordPiece) -> None:
         self.tokenizer = tokenizer
         self.cls_id, self.sep_id = tokenizer.special("cls"), tokenizer.special("sep")
+        self.between = tokenizer.pair_separators
         self._known: dict[str, tuple[list[str], list[int]]] = {}
 
     def __call__(self, words: list[str]) -> list[tuple[list[str], list[int]]]:
         new = list({word for word in words if word not in self._known})
-        for word, encoding in zip(new, self.tokenizer.encode(new), strict=True):
+        for word, encoding in zip(new, self.tokenizer.encode_words(new), strict=True):
             self._known[word] = (encoding.tokens, encoding.ids)
         return [self._known[word] for word in words]
 
@@ -124,8 +125,8 @@ def _windows(
         ids += word_ids
         words += [word] * len(word_ids)
     answer = _answer_pieces(example, tokens, first_piece, pieces) if training and not example.is_impossible else None
-    room = rules.max_seq_length - len(query[1]) - 3
-    offset = len(query[1]) + 2
+    room = rules.max_seq_length - len(query[1]) - 2 - pieces.between
+    offset = len(query[1]) + 1 + pieces.between
     spans = window_spans(len(ids), room, rules.doc_stride)
     best = max_context_windows(len(ids), spans)
     made = []
@@ -133,8 +134,8 @@ def _windows(
         here = slice(start, start + length)
         window = Window(
             index,
-            ["[CLS]", *query[0], "[SEP]", *tokens[here], "[SEP]"],
-            [pieces.cls_id, *query[1], pieces.sep_id, *ids[here], pieces.sep_id],
+            ["[CLS]", *query[0], *["[SEP]"] * pieces.between, *tokens[here], "[SEP]"],
+            [pieces.cls_id, *query[1], *[pieces.sep_id] * pieces.between, *ids[here], pieces.sep_id],
             offset,
             words[here],
             [chosen == number for chosen in best[here]],

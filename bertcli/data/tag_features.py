@@ -60,7 +60,8 @@ def encode_sentences(
     tags = _tag_ids(sentences, labels)
     words = sorted({word for sentence in sentences.words for word in sentence})
     unknown = [tokenizer.special("unk")]
-    pieces = {word: ids or unknown for word, ids in zip(words, tokenizer.encode_ids(words), strict=True)}
+    encoded = [encoding.ids for encoding in tokenizer.encode_words(words)]
+    pieces = {word: ids or unknown for word, ids in zip(words, encoded, strict=True)}
     room = rules.max_seq_length - 2
     stride = min(rules.doc_stride, max(1, room // 2))
     windows, places, read = [], [], []

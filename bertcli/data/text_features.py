@@ -72,11 +72,12 @@ def encode_texts(
     first = tokenizer.encode_ids(examples.texts)
     second = tokenizer.encode_ids(examples.pairs) if examples.pairs is not None else [[]] * len(first)
     cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
+    between = [sep_id] * tokenizer.pair_separators
     input_ids, types, truncated = [], [], 0
     for tokens_a, tokens_b in zip(first, second, strict=True):
-        kept_a, kept_b = cut_pair(len(tokens_a), len(tokens_b), max_seq_length - (3 if tokens_b else 2))
+        kept_a, kept_b = cut_pair(len(tokens_a), len(tokens_b), max_seq_length - 2 - (len(between) if tokens_b else 0))
         truncated += kept_a + kept_b < len(tokens_a) + len(tokens_b)
-        ids = [cls_id, *tokens_a[:kept_a], sep_id]
+        ids = [cls_id, *tokens_a[:kept_a], *(between if tokens_b else [sep_id])]
         types.append([0] * len(ids) + [1] * (kept_b + 1 if tokens_b else 0))
         input_ids.append([*ids, *tokens_b[:kept_b], sep_id] if tokens_b else ids)
     return TextFeatures(Ragged.from_lists(input_ids), Ragged.from_lists(types), labels, truncated)

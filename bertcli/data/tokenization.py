@@ -1,4 +1,4 @@
-"""WordPiece tokenization as the original does it, in Rust."""
+"""WordPiece tokenization as the original does it, in Rust, and the other tokenizers of BERT's relatives."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -28,6 +29,7 @@ class WordPiece:
     cased: bool
     source: str
     backend: Tokenizer = field(init=False, repr=False)
+    pair_separators: ClassVar[int] = 1  # tokens between two texts
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "backend", plain_backend(self.vocab, self.cased))
@@ -66,6 +68,10 @@ class WordPiece:
         """Tokenize plain texts to ids only, which is the faster way."""
         return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def encode_words(self, words: Sequence[str]) -> list[Encoding]:
+        """Tokenize words as they stand within a text."""
+        return self.encode(words)
+
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` opens."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -91,6 +97,43 @@ class WordPiece:
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
 
 
+@dataclass(frozen=True)
+class Subwords(WordPiece):
+    """The tokenizer of a relative, such as RoBERTa's bytes or ALBERT's sentence pieces: to fine-tune and use it, not to pre-train."""
+
+    fast: Any = None  # a fast tokenizer of transformers
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "backend", self.fast.backend_tokenizer)
+        object.__setattr__(self, "pair_separators", self.fast.num_special_tokens_to_add(pair=True) - 2)
+        ids = self.backend.encode("a").ids
+        if (ids[0], ids[-1]) != (self.special("cls"), self.special("sep")):
+            raise UserError(
+                f"The tokenizer `{self.source}` does not begin and end as BERT's.", "Take a relative of BERT."
+            )
+
+    @property
+    def digest(self) -> str:
+        """What two tokenizers share when they give the same ids for every text."""
+        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+
+    def special(self, name: str) -> int:
+        """The id of a special token, by its name such as `cls`."""
+        return int(getattr(self.fast, f"{name}_token_id"))
+
+    def encode_words(self, words: Sequence[str]) -> list[Encoding]:
+        """Tokenize words as they stand within a text: after a space."""
+        return self.encode([f" {word}" for word in words])
+
+    def spell(self, tokens: list[str]) -> str:
+        """The text of tokens."""
+        return str(self.backend.decoder.decode(tokens)).strip()
+
+    def save(self, folder: Path, model_max_length: int = 512) -> None:
+        """Write it as it was."""
+        self.fast.save_pretrained(folder)
+
+
 def plain_backend(vocab: dict[str, int], cased: bool) -> Tokenizer:
     """Make the Rust tokenizer of BasicTokenizer and WordpieceTokenizer, without special tokens."""
     model = models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
@@ -106,7 +149,7 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
     """Load a vocabulary: a folder, a vocab.txt (uncased unless `cased`) or a Hub name.
 
     Raises:
-        UserError: if there is none, or if it is not a WordPiece vocabulary.
+        UserError: if there is none, or if it is none of BERT or a relative.
     """
     path = Path(source)
     if path.is_file():
@@ -123,6 +166,18 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
         if (path / "vocab.txt").exists():
             return WordPiece(_read_vocab(path / "vocab.txt"), cased, str(source))
     return _load_from_transformers(str(source))
+
+
+def load_wordpiece(source: str | Path, cased: bool = False) -> WordPiece:
+    """As `load_tokenizer`, for what is made for BERT alone.
+
+    Raises:
+        UserError: if it is a tokenizer of another kind.
+    """
+    tokenizer = load_tokenizer(source, cased)
+    if isinstance(tokenizer, Subwords):
+        raise UserError(f"`{source}` is not a WordPiece tokenizer.", "Use a BERT vocabulary.")
+    return tokenizer
 
 
 def _read_vocab(path: Path) -> dict[str, int]:
@@ -151,7 +206,7 @@ def _load_from_transformers(source: str) -> WordPiece:
         ) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if state["model"].get("type") != "WordPiece":
-        raise UserError(f"`{source}` is not a WordPiece tokenizer.", "Use a BERT vocabulary.")
+        return Subwords(tokenizer.get_vocab(), True, source, tokenizer)
     normalizer = state.get("normalizer") or {}
     return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source)
 

@@ -31,6 +31,12 @@ def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     return {"masked_lm": model.cls.predictions(masked), "next_sentence": model.cls.seq_relationship(pooled)}
 
 
+def fill_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Vocabulary logits at the masked positions only, [M, V], of any family's masked-LM head."""
+    found = run_head(model, batch, batch.labels["masked_lm_positions"])
+    return {"masked_lm": found["prediction_logits" if "prediction_logits" in found else "logits"]}
+
+
 def classification_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Label logits, [N, C]."""
     return {"logits": run_head(model, batch, batch.first_tokens, pooled=True)["logits"]}
@@ -109,6 +115,7 @@ def span_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
 HEADS: dict[str, tuple[Head, Losses]] = {
     "pretrain": (pretraining_outputs, pretraining_losses),
     "masked_lm": (pretraining_outputs, masked_lm_losses),
+    "fill": (fill_outputs, masked_lm_losses),
     "classify": (classification_outputs, classification_losses),
     "regress": (classification_outputs, regression_losses),
     "multilabel": (classification_outputs, multilabel_losses),
