@@ -28,6 +28,7 @@ from bertcli.prediction_files import files_of_split
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports
 from bertcli.scoring import Record, Scorer, score
+from bertcli.tasks import get_task, is_task
 from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training.device import (
@@ -86,6 +87,8 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         Interrupted: after Ctrl-C, the checkpoint saved.
     """
     asked = FinetuneConfig.build(task, options)
+    if is_task(asked.task):
+        asked = replace(asked, task=get_task(asked.task).name)  # one name of a run, however the task was spelled
     config, folder = begin("finetune", asked, _run_name(asked.task))
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert finetune glue/sst2; `bert tasks` lists them.")

@@ -152,6 +152,56 @@ def test_predictions_of_every_task_are_scored_and_the_wrong_one_is_listed(worksp
     assert mistake.get("example", 3) == 3
 
 
+def write_sentiment(gold: str) -> None:
+    Path("glue/SST-2").mkdir(parents=True)
+    Path("glue/SST-2/dev.tsv").write_text("sentence\tlabel\n" + "".join(f"x\t{label}\n" for label in gold))
+
+
+def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_truth(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    write_sentiment("0110")
+    rows = [(0, 0, 0), (1, 1, 1), (2, 1, 0), (3, 0, 0)]
+    for name, order in (("a.tsv", rows), ("b.tsv", rows[::-1])):
+        Path(name).write_text("index\tlabel\tprediction\n" + "".join("{}\t{}\t{}\n".format(*row) for row in order))
+        assert evaluate("sst2", data_dir=".", predictions=name).metrics == {"accuracy": 75}
+    assert "the column `prediction` is scored, not `label`" in said.text
+    assert "b.tsv: its rows are taken in the order of `index`" in said.text
+    assert "a.tsv: its rows" not in said.text
+    Path("c.tsv").write_text("index\tprediction\n0\t1\n1\t1\n2\t0\n2\t0\n")
+    with pytest.raises(UserError, match=r"`c.tsv` line 5 has the index 2 again"):
+        evaluate("sst2", data_dir=".", predictions="c.tsv")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "text", "message"),
+    [
+        ("sst2", "p.csv", "prediction\n1\nfine\n", "`p.csv` line 3 has the label `fine`, which glue/sst2 has not"),
+        (
+            "conll2003",
+            "p.conll",
+            "Ann B-PER\n\nwalks O\n",
+            "Sentence 2 of `p.conll` has other words than the dev split",
+        ),
+        ("squad", "p.json", '{"blue": null}', "is not a JSON object of question ids and texts"),
+        ("squad", "p.json", '{"blue": ["blue"]}', "is not a JSON object of question ids and texts"),
+    ],
+)
+def test_predictions_that_are_not_of_the_split_are_refused(
+    workspace: Path, name: str, file: str, text: str, message: str
+) -> None:
+    write_sentiment("01")
+    for folder, split, data in (
+        ("conll2003", "valid.txt", "Ann B-PER\n\nruns O\n"),
+        ("squad", "dev-v1.1.json", json.dumps(QUESTIONS)),
+    ):
+        Path(folder).mkdir()
+        Path(folder, split).write_text(data)
+    Path(file).write_text(text)
+    with pytest.raises(UserError, match=message):
+        evaluate(name, data_dir=".", predictions=file)
+
+
 def test_lists_of_labels_are_scored_as_such_without_a_model(workspace: Path) -> None:
     true = [["a"], [], ["a", "b"], ["b"]]
     given_ = [["a"], [], ["b"], ["a"]]

@@ -416,7 +416,17 @@ def test_the_hub_gives_what_the_official_files_give(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [("CoNLL-2003", "conll2003"), ("Swag", "swag"), ("AX", "glue/ax"), ("SQuAD-v2", "squad_v2")]
+    ("name", "task"),
+    [
+        ("CoNLL-2003", "conll2003"),
+        ("Swag", "swag"),
+        ("AX", "glue/ax"),
+        ("SQuAD-v2", "squad_v2"),
+        ("squad2", "squad_v2"),
+        ("SQuAD 1.1", "squad"),
+        ("squad_v1.1", "squad"),
+        ("SQuAD 2.0", "squad_v2"),
+    ],
 )
 def test_names_of_tasks_are_forgiving(name: str, task: str) -> None:
     assert get_task(name) is TASKS[task]

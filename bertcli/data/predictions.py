@@ -7,12 +7,13 @@ import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bertcli.data.conll import read_conll
 from bertcli.data.prepared import Prepared
-from bertcli.data.tables import DELIMITERS, ending_of, read_rows
+from bertcli.data.tables import DELIMITERS, Rows, ending_of, read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
@@ -20,7 +21,14 @@ from bertcli.tasks.task import Task
 logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Value = TypeVar("Value")
-PREDICTION_COLUMNS = ("label", "labels", "choice", "prediction", "pred", "value")
+PREDICTION_COLUMNS = (
+    "prediction",
+    "pred",
+    "choice",
+    "value",
+    "labels",
+    "label",
+)  # beside the others, `label` is the truth
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 
@@ -69,7 +77,7 @@ def existing_file(name: str, option: str) -> Path:
 def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
     """Read a JSON object of question ids and values."""
     try:
-        return {str(key): convert(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
+        return {key: convert(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
     except (ValueError, TypeError, AttributeError):
         raise UserError(
             f"`{path}` is not a JSON object of question ids and {form}s.", f"Give the official form: {{id: {form}}}."
@@ -99,9 +107,15 @@ def _finite(value: Any) -> float:
     return float(value)
 
 
+def _answer(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
 def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read {question: answer}; a question without one scores 0, and is counted."""
-    answers = _by_question(path, str, "text")
+    answers = _by_question(path, _answer, "text")
     known = {question.id for question in prepared.questions}
     given = set(answers)
     if known and not known & given:
@@ -116,7 +130,15 @@ def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record
 def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
     if ".jsonl" not in path.suffixes:
-        return [{"tags": tags} for tags in read_conll(path).tags or []]
+        read, asked = read_conll(path), prepared.sentences.words if prepared.sentences else []
+        pairs = enumerate(zip(read.words, asked, strict=False), 1)
+        other = next((number for number, (given, words) in pairs if given != words), None)
+        if other and len(read) == len(asked):
+            raise UserError(
+                f"Sentence {other} of `{path}` has other words than the {prepared.split} split of {task.name}.",
+                "Give the sentences of the split, in its order.",
+            )
+        return [{"tags": tags} for tags in read.tags or []]
     rows = read_rows(path)
     if "tags" not in rows.names:
         raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(rows.names)}.")
@@ -129,24 +151,27 @@ def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
 def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read a column of predictions, a row an example, and how probable they are, where that is there."""
     rows = read_rows(path)
-    column = next((name for name in PREDICTION_COLUMNS if name in rows.names), None)
-    if column is None:
+    columns = [name for name in PREDICTION_COLUMNS if name in rows.names]
+    if not columns:
         raise UserError(
-            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(rows.names)}."
+            f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(rows.names[:20])}."
         )
-    values = rows.column(column)
+    if len(columns) > 1:
+        logger.info("%s: the column `%s` is scored, not `%s`", path, columns[0], "`, `".join(columns[1:]))
+    if "index" in rows.names and task.hub[0]:
+        rows = _in_order(rows)
+    values = rows.column(columns[0])
     if task.kind == "regress":
         return [{"value": value} for value in _numbers(values, "values", path)]
     if task.kind == "multilabel":
-        separator = task.files.label_separator
-        several = (split_labels(value, separator, f"`{path}`") for value in values)
+        several = (split_labels(value, task.files.label_separator, f"`{path}`") for value in values)
         return [
-            {"labels": _known_labels(labels, task, path), **_scores(row, task, path)}
-            for labels, row in zip(several, rows.cells, strict=True)
+            {"labels": [_known(label, task, rows, row) for label in labels], **_scores(rows.cells[row], task, path)}
+            for row, labels in enumerate(several)
         ]
-    if column == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
+    if columns[0] == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
         task = replace(task, file_labels=())
-    labels = _known_labels(values, task, path)
+    labels = [_known(value, task, rows, row) for row, value in enumerate(values)]
     records: list[Record] = [
         {"choice": task.labels.index(label)} if task.kind == "choose" else {"label": label} for label in labels
     ]
@@ -154,6 +179,20 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
         return records
     shares = _numbers(rows.column("score"), "probabilities", path)
     return [{**record, "score": share} for record, share in zip(records, shares, strict=True)]
+
+
+def _in_order(rows: Rows) -> Rows:
+    """The rows in the order of their `index`, which the official files number them by."""
+    index = rows.column("index")
+    if not all(map(str.isdecimal, index)):
+        return rows
+    order = sorted(range(len(rows)), key=lambda row: int(index[row]))
+    twice = next((after for before, after in pairwise(order) if int(index[before]) == int(index[after])), None)
+    if twice is not None:
+        raise UserError(f"{rows.place(twice)} has the index {index[twice]} again.", "Give one prediction an example.")
+    if order != sorted(order):
+        logger.info("%s: its rows are taken in the order of `index`", rows.path)
+    return replace(rows, cells=[rows.cells[row] for row in order], numbers=[rows.numbers[row] for row in order])
 
 
 def _scores(row: Record, task: Task, path: Path) -> Record:
@@ -172,17 +211,15 @@ def _numbers(values: Iterable[Any], what: str, path: Path) -> list[float]:
         raise UserError(f"`{path}` holds {what} that are not numbers.", "Give a number a row.") from None
 
 
-def _known_labels(given: list[str], task: Task, path: Path) -> list[str]:
-    """Labels as the task has them, which files may spell otherwise."""
-    spelled = dict(zip(task.file_labels, task.labels, strict=False))
-    labels = [spelled.get(label, label) for label in given]
-    strange = next((label for label in labels if label not in task.labels), None)
-    if strange is not None:
+def _known(label: str, task: Task, rows: Rows, row: int) -> str:
+    """A label as the task has it, which files may spell otherwise."""
+    named = dict(zip(task.file_labels, task.labels, strict=False)).get(label, label)
+    if named not in task.labels:
         raise UserError(
-            f"`{path}` has the label `{strange}`, which {task.name} has not.",
+            f"{rows.place(row)} has the label `{label}`, which {task.name} has not.",
             f"Its labels: {', '.join(task.labels[:20])}.",
         )
-    return labels
+    return named
 
 
 READ_PREDICTIONS = {"tag": _tag_predictions, "span": _span_predictions}

@@ -117,7 +117,7 @@ def stream_rows(path: Path) -> Read:
         read_text(path)  # says what it is where it is no text
         raise UserError(
             f"`{path}` is not CSV, TSV, JSONL or Parquet.",
-            "Rename it to its kind, such as reviews.csv; or for words with tags: --kind tag",
+            "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll.",
         )
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:

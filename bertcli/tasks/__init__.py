@@ -9,6 +9,7 @@ from bertcli.tasks.swag import SWAG
 from bertcli.tasks.task import Task
 
 TASKS: dict[str, Task] = {task.name: task for task in (*GLUE, SQUAD, SQUAD_V2, SWAG, CONLL2003, IMDB)}
+SQUAD_VERSIONS = {"1": SQUAD, "11": SQUAD, "2": SQUAD_V2, "20": SQUAD_V2}  # as people write them: SQuAD 1.1, squad-v2.0
 
 
 def get_task(name: str) -> Task:
@@ -28,7 +29,8 @@ def is_task(name: str) -> bool:
 
 
 def _by_plain_name() -> dict[str, Task]:
-    return {_plain(spelling): task for name, task in TASKS.items() for spelling in (name, _short(name))}
+    named = {_plain(spelling): task for name, task in TASKS.items() for spelling in (name, _short(name))}
+    return named | {f"squad{v}{number}": task for v in ("", "v") for number, task in SQUAD_VERSIONS.items()}
 
 
 def _short(name: str) -> str:
@@ -36,4 +38,4 @@ def _short(name: str) -> str:
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "").replace(".", "")
+    return "".join(character for character in name.lower() if character not in "-_. ")
