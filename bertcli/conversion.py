@@ -7,6 +7,7 @@ import logging
 import shutil
 import tempfile
 import zipfile
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from transformers import AutoConfig, BertConfig, PreTrainedModel
 
 from bertcli.config import ConvertConfig
 from bertcli.data.tokenization import load_tokenizer
-from bertcli.errors import UserError
-from bertcli.models.loading import MODEL_CLASSES, load_model
+from bertcli.errors import UserError, check_vacant
+from bertcli.models.loading import MODEL_CLASSES, kind_of, load_model
 from bertcli.models.tensor_bundle import read_bundle, write_bundle
 from bertcli.models.tensorflow_names import Arrays, to_parameters, to_variables
 from bertcli.training.run_folder import resolve_model
@@ -28,6 +29,11 @@ CHECKPOINT = "bert_model.ckpt"
 CONFIG = "bert_config.json"
 # The original calls the tanh approximation "gelu"; transformers means the exact function by that.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh"}
+ORIGINAL_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu", "relu": "relu", "tanh": "tanh"}
+# The heads that the original has, by what a model does; one without a head gets new ones of pre-training, which is said.
+HEADS = {"fill": "pretrain", "": "pretrain", "span": "span"} | dict.fromkeys(
+    ("classify", "regress", "multilabel"), "classify"
+)
 
 
 @dataclass(frozen=True)
@@ -54,23 +60,35 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
         UserError: if the source is neither, or is damaged.
     """
     config = ConvertConfig.build(source, options)
-    out = Path(config.out)
     if not config.source:
         raise UserError(
             "Which checkpoint? None was given.", "Name one: bert convert uncased_L-12_H-768_A-12.zip --out bert-base"
         )
-    if out.exists() and any(out.iterdir()):
-        raise UserError(f"`{out}` already holds something.", "Give another: --out NEW-FOLDER")
-    path = Path(config.source)
+    check_vacant(Path(config.out))
     with tempfile.TemporaryDirectory() as scratch:
-        if zipfile.is_zipfile(path):
+        prefix = _checkpoint(Path(config.source), Path(scratch))
+        return _from_tensorflow(prefix, config) if prefix else _to_tensorflow(config)
+
+
+def _checkpoint(path: Path, scratch: Path) -> Path | None:
+    """The checkpoint, without its endings, that a name means: of its files, its folder or a zip of it."""
+    if zipfile.is_zipfile(path):
+        try:
             with zipfile.ZipFile(path) as archive:
                 archive.extractall(scratch)
-            path = Path(scratch)
-        found = sorted(path.rglob("*.index")) if path.is_dir() else []
-        if found:
-            return _from_tensorflow(found[0].with_suffix(""), config)
-    return _to_tensorflow(config)
+        except (zipfile.BadZipFile, zlib.error, EOFError):
+            raise UserError(f"The zip `{path}` is damaged.", "Download or copy it again.") from None
+        path = scratch
+    if not path.is_dir():
+        prefix = path.with_suffix("") if path.suffix == ".index" else path
+        return prefix if Path(f"{prefix}.index").exists() else None
+    found = sorted(path.rglob("*.index"))
+    if len(found) > 1:
+        raise UserError(
+            f"`{path}` holds {len(found)} checkpoints: {', '.join(file.stem for file in found[:5])}.",
+            f"Name one: bert convert {found[-1].with_suffix('')}",
+        )
+    return found[0].with_suffix("") if found else None
 
 
 def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
@@ -86,46 +104,42 @@ def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
         "span" if "qa_outputs.weight" in parameters else "classify" if "classifier.weight" in parameters else "pretrain"
     )
     model = _build(kind, folder / CONFIG, parameters)
-    missing, unexpected = _load(model, parameters)
-    logger.info(
-        "read %d tensors of %s%s",
-        len(variables),
-        config.source,
-        f"; left out: {', '.join(left_out[:5])}" if left_out else "",
-    )
-    if missing or unexpected:
-        raise UserError(
-            f"The checkpoint does not fit its configuration: {', '.join([*missing, *unexpected][:4])}.",
-            "Check bert_config.json.",
-        )
-    if config.dry_run:
-        return Conversion(config.source, config.out, "transformers", len(parameters), left_out)
-    model.save_pretrained(out)
-    if (folder / "vocab.txt").exists():
-        load_tokenizer(folder / "vocab.txt", config.cased).save(out, model.config.max_position_embeddings)
-    logger.info("wrote %s: a %s", out, type(model).__name__)
+    strange = _load(model, parameters)
+    said = f"; left out: {', '.join(left_out[:5])}" if left_out else ""
+    logger.info("read %d tensors of %s%s", len(variables), config.source, said)
+    if strange:
+        raise UserError(f"The checkpoint does not fit its configuration: {', '.join(strange[:4])}.", f"Check {CONFIG}.")
+    if not config.dry_run:
+        model.save_pretrained(out)
+        if (folder / "vocab.txt").exists():
+            load_tokenizer(folder / "vocab.txt", config.cased).save(out, model.config.max_position_embeddings)
+        logger.info("wrote %s: a %s", out, type(model).__name__)
     return Conversion(config.source, config.out, "transformers", len(parameters), left_out)
 
 
 def _build(kind: str, path: Path, parameters: Arrays) -> PreTrainedModel:
-    original = json.loads(path.read_text(encoding="utf-8"))
-    known = {key: value for key, value in original.items() if key in BertConfig().to_dict()}
-    known["hidden_act"] = ACTIVATIONS.get(original["hidden_act"], original["hidden_act"])
     labels = {"num_labels": len(parameters["classifier.weight"])} if kind == "classify" else {}
-    model: PreTrainedModel = MODEL_CLASSES[kind].from_config(BertConfig(**known, layer_norm_eps=1e-12, **labels))
+    try:
+        original = json.loads(path.read_text(encoding="utf-8"))
+        known = {key: value for key, value in original.items() if key in BertConfig().to_dict()}
+        known["hidden_act"] = ACTIVATIONS.get(original["hidden_act"], original["hidden_act"])
+        model: PreTrainedModel = MODEL_CLASSES[kind].from_config(BertConfig(**known, layer_norm_eps=1e-12, **labels))
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UserError(
+            f"`{path.name}` is not the configuration of a BERT: {error}.", "Take it from the same checkpoint."
+        ) from error
     return model
 
 
-def _load(model: PreTrainedModel, parameters: Arrays) -> tuple[list[str], list[str]]:
-    """Put the weights in; return the names that the checkpoint lacks, and those that the model has no place for."""
+def _load(model: PreTrainedModel, parameters: Arrays) -> list[str]:
+    """Put the weights in; return the names that the checkpoint lacks, or that the model has no such place for."""
     named = dict(model.named_parameters())
-    with torch.no_grad():
-        for name, value in parameters.items():
-            if name in named and tuple(named[name].shape) == value.shape:
-                named[name].copy_(torch.from_numpy(np.array(value)))
     fits = {name for name, value in parameters.items() if name in named and tuple(named[name].shape) == value.shape}
-    heads_without_pooler = {name for name in parameters if name.startswith("bert.pooler.") and name not in named}
-    return sorted(set(named) - fits), sorted(set(parameters) - fits - heads_without_pooler)
+    with torch.no_grad():
+        for name in fits:
+            named[name].copy_(torch.from_numpy(np.array(parameters[name])))
+    without_pooler = {name for name in parameters if name.startswith("bert.pooler.") and name not in named}
+    return [*sorted(named.keys() - fits), *sorted(parameters.keys() - fits - without_pooler)]
 
 
 def _to_tensorflow(config: ConvertConfig) -> Conversion:
@@ -135,18 +149,24 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
             f"`{config.source}` is neither a checkpoint nor a model folder.",
             "Give a folder with bert_model.ckpt.index or config.json.",
         )
-    architecture = (AutoConfig.from_pretrained(source).architectures or [""])[0]
-    kind = "span" if "Question" in architecture else "classify" if "Sequence" in architecture else "pretrain"
-    model = load_model(kind, source)
+    saved = AutoConfig.from_pretrained(source)
+    kind = kind_of(saved)
+    if saved.model_type != "bert" or kind not in HEADS:
+        what = f"of the kind `{kind}`" if saved.model_type == "bert" else f"a {saved.model_type}"
+        raise UserError(
+            f"`{config.source}` is {what}, which the original has not.",
+            "Give a pre-trained BERT, or one that classifies or answers questions.",
+        )
+    model = load_model(HEADS[kind], source)
+    original = _original_config(model)
     variables = to_variables({name: value.detach().numpy() for name, value in model.named_parameters()})
-    if config.dry_run:
-        return Conversion(config.source, config.out, "tensorflow", len(variables), [])
-    out.mkdir(parents=True, exist_ok=True)
-    write_bundle(variables, out / CHECKPOINT)
-    (out / CONFIG).write_text(json.dumps(_original_config(model), indent=2) + "\n", encoding="utf-8")
-    if (Path(source) / "vocab.txt").exists():
-        shutil.copyfile(Path(source) / "vocab.txt", out / "vocab.txt")
-    logger.info("wrote %s: %d variables", out / CHECKPOINT, len(variables))
+    if not config.dry_run:
+        out.mkdir(parents=True, exist_ok=True)
+        write_bundle(variables, out / CHECKPOINT)
+        (out / CONFIG).write_text(json.dumps(original, indent=2) + "\n", encoding="utf-8")
+        if (Path(source) / "vocab.txt").exists():
+            shutil.copyfile(Path(source) / "vocab.txt", out / "vocab.txt")
+        logger.info("wrote %s: %d variables", out / CHECKPOINT, len(variables))
     return Conversion(config.source, config.out, "tensorflow", len(variables), [])
 
 
@@ -156,13 +176,8 @@ def _original_config(model: PreTrainedModel) -> dict[str, Any]:
     Raises:
         UserError: if the model's activation is one that the original has not.
     """
-    names = {ours: theirs for theirs, ours in ACTIVATIONS.items()} | {
-        "gelu_new": "gelu",
-        "relu": "relu",
-        "tanh": "tanh",
-    }
     config = model.config
-    if config.hidden_act not in names:
+    if config.hidden_act not in ORIGINAL_ACTIVATIONS:
         raise UserError(
             f"The original has no activation `{config.hidden_act}`.",
             "Only models with tanh GELU, ReLU or tanh convert.",
@@ -171,4 +186,4 @@ def _original_config(model: PreTrainedModel) -> dict[str, Any]:
         "attention_probs_dropout_prob", "hidden_dropout_prob", "hidden_size", "initializer_range", "intermediate_size",
         "max_position_embeddings", "num_attention_heads", "num_hidden_layers", "type_vocab_size", "vocab_size",
     )  # fmt: skip
-    return {"hidden_act": names[config.hidden_act], **{key: getattr(config, key) for key in keys}}
+    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **{key: getattr(config, key) for key in keys}}

@@ -85,7 +85,7 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
 
 
 def _clear(out: Path) -> None:
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         if not (out / MARK).exists():
             raise UserError(f"`{out}` holds something else.", "Give another: --out NEW-FOLDER")
         shutil.rmtree(out)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class UserError(Exception):
@@ -36,3 +37,13 @@ def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> Use
     nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
     hint = f"Did you mean `{nearest[0]}`?" if nearest else f"Known: {', '.join(names)}."
     return UserError(f"Unknown {kind} `{name}`.", f"{hint} {see}".rstrip())
+
+
+def check_vacant(out: Path) -> None:
+    """Check that a folder to write is not there yet, or empty.
+
+    Raises:
+        UserError: if it holds something, or is a file.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"`{out}` already holds something.", "Give another: --out NEW-FOLDER")

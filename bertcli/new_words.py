@@ -16,7 +16,7 @@ from bertcli.config import BuildVocabConfig, default_of, flag
 from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
 from bertcli.data.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_vacant
 from bertcli.models.embeddings import add_rows
 from bertcli.models.loading import check_vocabulary, load_model, save_model
 from bertcli.training.run_folder import resolve_model
@@ -102,8 +102,7 @@ def _checked_out(config: BuildVocabConfig) -> Path:
         if declared.name in OF_LEARNING and getattr(config, declared.name) != default_of(declared):
             raise UserError(f"{flag(declared)} does not go with --add-words.", "Leave it out.")
     out = Path(config.out or f"{Path(config.to).resolve().name}-words")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"`{out}` already holds something.", "Give another: --out NEW-FOLDER")
+    check_vacant(out)
     return out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDENS
-from transformers import AutoModelForPreTraining
+from transformers import AutoModelForPreTraining, BertConfig, BertForTokenClassification
 
 from bertcli.conversion import convert
 from bertcli.errors import UserError
@@ -67,10 +67,63 @@ def test_a_damaged_checkpoint_is_refused(workspace: Path) -> None:
     data.write_bytes(data.read_bytes()[:1000] + b"\x01" + data.read_bytes()[1001:])
     with pytest.raises(UserError, match="checksum"):
         convert("damaged", out="model")
+    data.write_bytes(b"")
+    with pytest.raises(UserError, match="damaged"):
+        convert("damaged", out="model")
     assert not Path("model").exists()
+
+
+@pytest.mark.parametrize("place", [0, 200, 1000, -48])
+def test_a_damaged_index_is_refused(workspace: Path, place: int) -> None:
+    shutil.copytree(CHECKPOINT, "damaged")
+    index = Path("damaged/bert_model.ckpt.index")
+    content = bytearray(index.read_bytes())
+    content[place] ^= 0xFF
+    index.write_bytes(content)
+    with pytest.raises(UserError, match="damaged"):
+        convert("damaged", out="model")
+
+
+def test_a_damaged_zip_is_refused(workspace: Path) -> None:
+    archive = Path(shutil.make_archive("uncased", "zip", CHECKPOINT))
+    content = archive.read_bytes()
+    archive.write_bytes(content[:300] + bytes(50) + content[350:])
+    with pytest.raises(UserError, match="is damaged"):
+        convert("uncased.zip", out="model")
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"hidden_act": "swish9"}'])
+def test_a_configuration_that_is_none_is_refused(workspace: Path, text: str) -> None:
+    shutil.copytree(CHECKPOINT, "strange")
+    Path("strange/bert_config.json").write_text(text)
+    with pytest.raises(UserError, match="is not the configuration of a BERT"):
+        convert("strange", out="model")
+
+
+def test_one_checkpoint_of_several_is_named(workspace: Path) -> None:
+    for step in (10, 2000):
+        for file in CHECKPOINT.iterdir():
+            Path("steps").mkdir(exist_ok=True)
+            shutil.copyfile(file, Path("steps") / file.name.replace("bert_model.ckpt", f"model.ckpt-{step}"))
+    with pytest.raises(UserError, match="holds 2 checkpoints") as refused:
+        convert("steps", out="model")
+    assert refused.value.hint == "Name one: bert convert steps/model.ckpt-2000"
+    assert (
+        convert("steps/model.ckpt-2000", out="one").tensors == convert("steps/model.ckpt-10.index", out="two").tensors
+    )
+
+
+def test_a_head_that_the_original_has_not_is_refused(workspace: Path) -> None:
+    config = BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
+    BertForTokenClassification(config).save_pretrained("tagger")
+    with pytest.raises(UserError, match="of the kind `tag`, which the original has not"):
+        convert("tagger", out="there")
 
 
 def test_what_is_no_checkpoint_is_refused(workspace: Path) -> None:
     Path("folder").mkdir()
     with pytest.raises(UserError, match="holds no model"):
         convert("folder", out="model")
+    Path("file").touch()
+    with pytest.raises(UserError, match="`file` already holds something"):
+        convert(str(CHECKPOINT), out="file")

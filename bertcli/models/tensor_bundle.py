@@ -40,15 +40,20 @@ def read_bundle(prefix: Path) -> dict[str, NDArray[np.generic]]:
         UserError: if it is not such a checkpoint, or a checksum is wrong.
     """
     index = prefix.with_name(prefix.name + ".index")
-    entries = dict(_table_entries(index.read_bytes(), index))
-    header = _fields(entries.pop(b"", b""))
-    shards = _number(header, 1, 1)
-    files = [prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{shards:05}") for shard in range(shards)]
-    for file in files:
-        if not file.exists():
-            raise UserError(f"The checkpoint lacks `{file}`.", "Put all its files into one folder.")
-    data: list[NDArray[np.uint8]] = [np.memmap(file, dtype=np.uint8, mode="r") for file in files]
-    return {name.decode(): _tensor(name.decode(), _fields(value), data) for name, value in entries.items()}
+    try:
+        entries = dict(_table_entries(index.read_bytes(), index))
+        shards = _number(_fields(entries.pop(b"", b"")), 1, 1)
+        files = [prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{shards:05}") for shard in range(shards)]
+        data: list[NDArray[np.uint8]] = [np.memmap(file, dtype=np.uint8, mode="r") for file in files]
+        return {name.decode(): _tensor(name.decode(), _fields(value), data) for name, value in entries.items()}
+    except FileNotFoundError as error:
+        raise UserError(f"The checkpoint lacks `{error.filename}`.", "Put all its files into one folder.") from None
+    except (IndexError, ValueError, struct.error):
+        raise _damaged(prefix) from None
+
+
+def _damaged(path: Path) -> UserError:
+    return UserError(f"A checksum of `{path}` is wrong: the checkpoint is damaged.", "Download or copy it again.")
 
 
 def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[np.generic]:
@@ -59,7 +64,7 @@ def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[
     offset, size = _number(entry, 4), _number(entry, 5)
     raw = data[_number(entry, 3)][offset : offset + size].tobytes()
     if _masked_crc(raw) != _number(entry, 6):
-        raise UserError(f"The checksum of `{name}` is wrong: the checkpoint is damaged.", "Download or copy it again.")
+        raise _damaged(Path(name))
     tensor: NDArray[np.generic] = np.frombuffer(raw, dtype=dtype).reshape(shape)
     return tensor
 
@@ -76,6 +81,8 @@ def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
 
 def _block(table: bytes, handle: tuple[int, int], path: Path) -> bytes:
     offset, size = handle
+    if _masked_crc(table[offset : offset + size + 1]) != struct.unpack_from("<I", table, offset + size + 1)[0]:
+        raise _damaged(path)
     if table[offset + size] != 0:
         raise UserError(
             f"`{path}` is compressed, which is not read.", "Save the checkpoint with TensorFlow 1 or 2 again."
