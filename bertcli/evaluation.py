@@ -13,7 +13,8 @@ from bertcli.data.predictions import existing_file, kind_of_predictions, read_pr
 from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.metrics.bootstrap import Array, confidence_interval, resampled_scores
+from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
+from bertcli.metrics.metric import Array
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.mistakes import worst_mistakes
 from bertcli.scoring import Record, compare, load_scorer, measure, metric_of, score_labels

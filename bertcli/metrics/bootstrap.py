@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-# Scores [resamples], from 0 to 1, of how often each example counts [resamples, examples].
-Weighted = Callable[[Array], dict[str, Array]]
+from bertcli.metrics.metric import Array, Weighted
+
 RESAMPLES = 1000
 CONFIDENCE = 95  # per cent
 NUMBERS_AT_ONCE = 4_000_000  # of weights that are held in memory
-
-
-def plain_scores(weighted: Weighted, examples: int) -> dict[str, float]:
-    """The scores, times 100, of every example counted once."""
-    return {name: 100 * float(values[0]) for name, values in weighted(np.ones((1, examples))).items()}
 
 
 def resampled_scores(weighted: Weighted, examples: int, seed: int = 0) -> dict[str, Array]:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import datasets
-import evaluate
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bertcli.metrics.bootstrap import Weighted, plain_scores
 from bertcli.metrics.counts import add_up, count_labels, f1_of
+from bertcli.metrics.metric import Metric, Weighted
 
 
-class Classification(evaluate.Metric):  # type: ignore[misc]
+class Classification(Metric):
     """Scores of predicted label numbers; `f1` is of label 1 and only given for two labels."""
 
-    def _info(self) -> evaluate.MetricInfo:
-        number = datasets.Value("int64")
-        return evaluate.MetricInfo(
-            description=str(self.__doc__),
-            citation="",
-            inputs_description="Label numbers, predicted and true.",
-            features=datasets.Features({"predictions": number, "references": number}),
-        )
-
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return plain_scores(self.weighted(predictions, references), len(references))
+    takes = ("number", "number")
 
     def counts(self, predictions: Any, references: Any, labels: int = 0) -> csr_array:
         """How often each label is right, predicted and true in each example, [examples, 3 x labels]."""

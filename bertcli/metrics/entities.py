@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import datasets
-import evaluate
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bertcli.errors import UserError
-from bertcli.metrics.bootstrap import Weighted, plain_scores
 from bertcli.metrics.counts import add_up, count_labels, f1_of, precision_of
+from bertcli.metrics.metric import Metric, Weighted
 
 Entity = tuple[str, int, int]  # type, first word, last word
 Word = tuple[str, str]  # prefix, type
@@ -22,23 +20,13 @@ PREFIXES = {"default": set("OBIES"), "IOB1": set("OBI"), "IOB2": set("OBI"), "IO
 ENDS = {"IOB2": {"BB", "BI"}, "IOBES": {"BE", "SS"}}
 
 
-class Entities(evaluate.Metric):  # type: ignore[misc]
+class Entities(Metric):
     """Scores over all entities and of each type; IOB1, IOB2 and IOBES are read leniently, as conlleval.pl does.
 
     `Entities("IOB2")` (or "IOB1", "IOBES") is strict, as seqeval's: an entity that breaks the scheme is none.
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        tags = datasets.Sequence(datasets.Value("string"))
-        return evaluate.MetricInfo(
-            description=str(self.__doc__),
-            citation="",
-            inputs_description="The tags of each sentence, predicted and true: O, B-PER, I-PER, ...",
-            features=datasets.Features({"predictions": tags, "references": tags}),
-        )
-
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return plain_scores(self.weighted(predictions, references), len(references))
+    takes = ("texts", "texts")
 
     def counts(self, predictions: Any, references: Any) -> tuple[csr_array, list[str]]:
         """How often each type of entity is right, predicted and true in each sentence, [sentences, 3 x types]; the types."""

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import datasets
-import evaluate
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bertcli.metrics.bootstrap import Weighted, plain_scores
 from bertcli.metrics.counts import add_up, f1_of
+from bertcli.metrics.metric import Metric, Weighted
 
 
-class MultiLabel(evaluate.Metric):  # type: ignore[misc]
+class MultiLabel(Metric):
     """F1 over all decisions, its mean over labels, and the share of examples with all labels right."""
 
-    def _info(self) -> evaluate.MetricInfo:
-        numbers = datasets.Sequence(datasets.Value("int64"))
-        return evaluate.MetricInfo(
-            description=str(self.__doc__),
-            citation="",
-            inputs_description="For each example 0 or 1 a label, predicted and true.",
-            features=datasets.Features({"predictions": numbers, "references": numbers}),
-        )
-
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return plain_scores(self.weighted(predictions, references), len(references))
+    takes = ("numbers", "numbers")
 
     def counts(self, predictions: Any, references: Any) -> csr_array:
         """How often each label is right, predicted and true in each example, [examples, 3 x labels]."""

@@ -5,28 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import datasets
-import evaluate
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.metrics.bootstrap import Weighted, plain_scores
+from bertcli.metrics.metric import Metric, Weighted
 
 
-class Regression(evaluate.Metric):  # type: ignore[misc]
+class Regression(Metric):
     """Correlations of predicted and true values; 0 where one side is constant and there is none."""
 
-    def _info(self) -> evaluate.MetricInfo:
-        number = datasets.Value("float64")
-        return evaluate.MetricInfo(
-            description=str(self.__doc__),
-            citation="",
-            inputs_description="Values, predicted and true.",
-            features=datasets.Features({"predictions": number, "references": number}),
-        )
-
-    def _compute(self, predictions: Any, references: Any) -> dict[str, float]:
-        return plain_scores(self.weighted(predictions, references), len(references))
+    takes = ("value", "value")
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
         """The scores as a function of how often each example counts."""

@@ -8,41 +8,34 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
-import datasets
-import evaluate
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.metrics.bootstrap import Weighted, plain_scores
+from bertcli.metrics.metric import Metric, Weighted
 
 PUNCTUATION = frozenset(string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 NO_ANSWER_ABOVE = 1.0  # evaluate-v2.0.py: an answer whose no-answer score is above this is scored as none
 
 
-class Squad(evaluate.Metric):  # type: ignore[misc]
+class Squad(Metric):
     """Exact match and F1, times 100; a question without an answer has the answer "" (SQuAD 2.0).
 
     `na_probs`, a no-answer score for each prediction (higher: rather none), adds the best scores that a threshold
     on it can give, and the thresholds. `Squad("squad")` compares with true answers of mere punctuation too, as 1.1 does.
     """
 
-    def _info(self) -> evaluate.MetricInfo:
-        text = datasets.Value("string")
-        return evaluate.MetricInfo(
-            description=str(self.__doc__),
-            citation="",
-            inputs_description="Answers, predicted, and the lists of true ones.",
-            features=datasets.Features({"predictions": text, "references": datasets.Sequence(text)}),
-        )
+    takes = ("text", "texts")
 
-    def _compute(self, predictions: Any, references: Any, na_probs: list[float] | None = None) -> dict[str, float]:
+    def _compute(
+        self, predictions: Any, references: Any, na_probs: list[float] | None = None, **more: Any
+    ) -> dict[str, float]:
         exact, f1 = self.answer_scores(predictions, references)
         best: dict[str, float] = {}
         for name, raw in (("exact", exact), ("f1", f1)) if na_probs is not None else ():
             found = best_threshold(predictions, raw, [any(truths) for truths in references], na_probs or [])
             best[f"best_{name}"], best[f"best_{name}_thresh"] = found
-        return plain_scores(self.weighted(predictions, references, na_probs), len(references)) | best
+        return super()._compute(predictions, references, na_probs=na_probs) | best
 
     def answer_scores(
         self, predictions: Any, references: Any, na_probs: list[float] | None = None

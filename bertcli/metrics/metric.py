@@ -1,0 +1,40 @@
+"""What all metrics are: modules of `evaluate`, with scores of examples that count more or less often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import datasets
+import evaluate
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+# Scores [resamples], from 0 to 1, of how often each example counts [resamples, examples].
+Weighted = Callable[[Array], dict[str, Array]]
+FEATURES = {
+    "number": datasets.Value("int64"), "value": datasets.Value("float64"), "text": datasets.Value("string"),
+    "numbers": datasets.Sequence(datasets.Value("int64")), "texts": datasets.Sequence(datasets.Value("string")),
+}  # fmt: skip
+
+
+class Metric(evaluate.Metric):  # type: ignore[misc]
+    """Scores of predictions and references, times 100."""
+
+    takes: ClassVar[tuple[str, str]]  # what a prediction is and what a reference, by FEATURES
+
+    def _info(self) -> evaluate.MetricInfo:
+        prediction, reference = (FEATURES[name] for name in self.takes)
+        return evaluate.MetricInfo(
+            description=str(self.__doc__), citation="", inputs_description=f"Predictions and references: {self.takes}.",
+            features=datasets.Features({"predictions": prediction, "references": reference}),
+        )  # fmt: skip
+
+    def _compute(self, predictions: Any, references: Any, **more: Any) -> dict[str, float]:
+        scores = self.weighted(predictions, references, **more)(np.ones((1, len(references))))
+        return {name: 100 * float(values[0]) for name, values in scores.items()}
+
+    def weighted(self, predictions: Any, references: Any) -> Weighted:
+        """The scores as a function of how often each example counts."""
+        raise NotImplementedError
