@@ -17,7 +17,7 @@ from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
 from bertcli.metrics.metric import Array
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.mistakes import worst_mistakes
-from bertcli.scoring import Record, compare, load_scorer, measure, metric_of, score_labels
+from bertcli.scoring import Record, check_labelled, compare, load_scorer, measure, metric_of, score_labels
 from bertcli.tasks import TASKS, get_task
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
@@ -66,6 +66,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
     read = read_split(source, config.split)
     if not len(read):
         raise UserError(f"The {config.split} split of {source.task.name} has no examples.", "Check the file.")
+    check_labelled(source.task, read)
     if path:
         records = read_predictions(source.task, read, path, config.na_probs)
         return _scored(source, config, str(path), read, records)

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from itertools import chain
-from typing import Any, TypeVar
+from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.metrics import confusion_matrix
 
@@ -31,7 +32,6 @@ from bertcli.training.device import inference_device, micro_batch_tokens, resolv
 logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Compared = dict[str, list[Any]]  # what a metric takes: `predictions` and `references`, an entry an example
-Known = TypeVar("Known")
 CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}
 THRESHOLD = 0.5  # of the probability from which on a label is given, where an example may have several
 
@@ -51,7 +51,7 @@ class Scorer:
         """One record an example, in input order."""
         assert prepared.features is not None
         outputs = run_model(self.objective, prepared.features, self.device, micro_batch_tokens(None), self.dtype)
-        return DECODE[self.task.kind](self.task, prepared, outputs, self.tokenizer)
+        return decode(self.task, prepared, outputs, self.tokenizer)
 
 
 def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, Any], precision: str) -> Scorer:
@@ -95,54 +95,57 @@ def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str
     )
 
 
-def _decode_labels(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
-    """The most probable label of each example, with the probabilities of all."""
-    records = []
-    for row in outputs.get("logits", []):
-        shares = softmax(row.astype(np.float64))
-        best = int(shares.argmax())
-        scores = {name: round(float(share), 6) for name, share in zip(task.labels, shares, strict=True)}
-        records.append({"label": task.labels[best], "score": scores[task.labels[best]], "scores": scores})
-    return records
+def decode(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+    """A record an example of what a model gave for all rows."""
+    if task.kind == "span":
+        return _answers(task, prepared, outputs, tokenizer)
+    rows = (row.astype(np.float64) for row in outputs.get("logits", []))
+    if task.kind == "tag":
+        assert prepared.sentences is not None
+        return [_tags(task.labels, list(islice(rows, len(words)))) for words in prepared.sentences.words]
+    return [DECODE[task.kind](task.labels, row) for row in rows]
 
 
-def _decode_values(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
-    return [{"value": float(row[0])} for row in outputs.get("logits", [])]
+def _label(labels: tuple[str, ...], logits: NDArray[np.float64]) -> Record:
+    """The most probable label, with the probabilities of all."""
+    shares = _rounded(softmax(logits))
+    best = int(logits.argmax())
+    return {"label": labels[best], "score": shares[best], "scores": dict(zip(labels, shares, strict=True))}
 
 
-def _decode_label_sets(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+def _value(labels: tuple[str, ...], logits: NDArray[np.float64]) -> Record:
+    return {"value": float(logits[0])}
+
+
+def _label_set(labels: tuple[str, ...], logits: NDArray[np.float64]) -> Record:
     """The labels that are more probable than not, with the probabilities of all."""
-    records = []
-    for row in outputs.get("logits", []):
-        shares = dict(zip(task.labels, expit(row.astype(np.float64)).tolist(), strict=True))
-        scores = {name: round(share, 6) for name, share in shares.items()}
-        records.append({"labels": [name for name, share in shares.items() if share >= THRESHOLD], "scores": scores})
-    return records
+    shares = expit(logits)
+    given = [name for name, share in zip(labels, shares, strict=True) if share >= THRESHOLD]
+    return {"labels": given, "scores": dict(zip(labels, _rounded(shares), strict=True))}
 
 
-def _decode_choices(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+def _choice(labels: tuple[str, ...], logits: NDArray[np.float64]) -> Record:
     """The number of the most probable choice, from 0, with the probabilities of all."""
-    records = []
-    for row in outputs.get("logits", []):
-        shares = [round(share, 6) for share in softmax(row.astype(np.float64)).tolist()]
-        best = int(row.argmax())
-        records.append({"choice": best, "score": shares[best], "scores": shares})
-    return records
+    shares, best = _rounded(softmax(logits)), int(logits.argmax())
+    return {"choice": best, "score": shares[best], "scores": shares}
 
 
-def _decode_tags(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+DECODE: dict[str, Callable[[tuple[str, ...], NDArray[np.float64]], Record]] = {
+    "classify": _label, "regress": _value, "multilabel": _label_set, "choose": _choice,
+}  # fmt: skip
+
+
+def _tags(labels: tuple[str, ...], words: list[NDArray[np.float64]]) -> Record:
     """The most probable tag of each word of a sentence, with its probability."""
-    assert prepared.sentences is not None
-    rows = iter(outputs.get("logits", []))  # the words of all sentences, in order
-    records = []
-    for sentence in prepared.sentences.words:
-        shares = [softmax(next(rows).astype(np.float64)) for _ in sentence]
-        tags = [task.labels[int(row.argmax())] for row in shares]
-        records.append({"tags": tags, "scores": [round(float(row.max()), 6) for row in shares]})
-    return records
+    tags = [labels[int(logits.argmax())] for logits in words]
+    return {"tags": tags, "scores": [round(float(softmax(logits).max()), 6) for logits in words]}
 
 
-def _decode_answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+def _rounded(shares: NDArray[np.float64]) -> list[float]:
+    return [round(share, 6) for share in shares.tolist()]
+
+
+def _answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
     assert isinstance(prepared.features, SpanFeatures)
     windows = prepared.features.windows
     sides = (outputs.get("start", []), outputs.get("end", []))
@@ -157,24 +160,12 @@ def _decode_answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: Wo
         logger.info("%d questions have no valid span; their answer is empty", without)
     return [
         {
-            "id": answer.id,
-            "answer": answer.text,
+            "id": answer.id, "answer": answer.text,
             "score": next((round(c.probability, 6) for c in answer.n_best if c.text == answer.text), 0.0),
-            "null_odds": answer.null_odds,
-            "answer_object": answer,
+            "null_odds": answer.null_odds, "answer_object": answer,
         }
         for answer in answers
-    ]
-
-
-DECODE: dict[str, Callable[[Task, Prepared, Rows, WordPiece], list[Record]]] = {
-    "classify": _decode_labels,
-    "regress": _decode_values,
-    "multilabel": _decode_label_sets,
-    "choose": _decode_choices,
-    "tag": _decode_tags,
-    "span": _decode_answers,
-}
+    ]  # fmt: skip
 
 
 def score(task: Task, prepared: Prepared, records: list[Record]) -> dict[str, float]:
@@ -192,9 +183,22 @@ def compare(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
     Raises:
         UserError: if the split has no labels.
     """
-    compared = COMPARE[task.kind][0](task, prepared, records)
+    check_labelled(task, prepared)
+    compared = _compare_answers(prepared, records) if task.kind == "span" else _compare(task, prepared, records)
     _say_degenerate(task, compared["predictions"], compared["references"])
     return compared
+
+
+def check_labelled(task: Task, prepared: Prepared) -> None:
+    """Check that a split can be scored.
+
+    Raises:
+        UserError: if it has no labels.
+    """
+    if (prepared.texts and prepared.texts.labels is None) or (prepared.sentences and prepared.sentences.tags is None):
+        raise UserError(
+            f"The split `{prepared.split}` of {task.name} has no labels.", "Score the dev split: --split dev"
+        )
 
 
 def measure(task: Task, compared: Compared) -> dict[str, float]:
@@ -207,9 +211,15 @@ def measure(task: Task, compared: Compared) -> dict[str, float]:
 
 def metric_of(task: Task) -> Any:
     """The metric that scores tasks of the kind; one of `evaluate`'s modules."""
-    module, name = COMPARE[task.kind][1].split(".")
+    module, name = METRICS[task.kind].split(".")
     version = ("squad_v2" if task.with_impossible else "squad") if task.kind == "span" else None
     return getattr(import_module(f"bertcli.metrics.{module}"), name)(version, keep_in_memory=True)
+
+
+METRICS = {
+    "classify": "classification.Classification", "regress": "regression.Regression", "multilabel": "multilabel.MultiLabel",
+    "choose": "classification.Classification", "tag": "entities.Entities", "span": "squad.Squad",
+}  # fmt: skip
 
 
 def score_labels(
@@ -240,7 +250,7 @@ def _say_degenerate(task: Task, predicted: list[Any], true: list[Any]) -> None:
             logger.info("%s correlation is 0 because every %s is the same", " and ".join(named), what)
     if task.kind == "classify" and "f1" in task.metrics and 1 not in {*predicted, *true}:
         logger.info("F1 is 0 because no prediction and no label is `%s`", task.labels[1])
-    if len({str(prediction) for prediction in predicted}) == 1:
+    if len(predicted) > 1 and len({str(prediction) for prediction in predicted}) == 1:
         logger.info(
             "every prediction is the same: the model has not learnt the task (another seed or a lower --learning-rate may)"
         )
@@ -252,75 +262,40 @@ def _label_names(task: Task, records: list[Record]) -> list[str]:
     return list(dict.fromkeys([*task.labels, *given]))
 
 
-def _compare_labels(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    number = {name: index for index, name in enumerate(_label_names(task, records))}
-    return {
-        "predictions": [number[record["label"]] for record in records], "references": _true_labels(task, prepared)
-    }  # fmt: skip
-
-
-def _compare_values(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    return {"predictions": [record["value"] for record in records], "references": _true_labels(task, prepared)}
-
-
-def _compare_label_sets(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+def _compare(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+    if task.kind == "tag":
+        assert prepared.sentences is not None
+        return {
+            "predictions": [record["tags"] for record in records],
+            "references": list(prepared.sentences.tags or []),
+        }
+    assert prepared.texts is not None
+    true: list[Any] = list(LABELS[task.kind](prepared.texts, task))  # type: ignore[arg-type]
+    if task.kind in ("regress", "choose"):
+        return {"predictions": [record.get("value", record.get("choice")) for record in records], "references": true}
     names = _label_names(task, records)
-    known = [[*row, *[0] * (len(names) - len(row))] for row in _true_labels(task, prepared)]
+    if task.kind == "classify":
+        number = {name: index for index, name in enumerate(names)}
+        return {"predictions": [number[record["label"]] for record in records], "references": true}
+    true = [[*row, *[0] * (len(names) - len(row))] for row in true]
     return {
         "predictions": [[int(name in record["labels"]) for name in names] for record in records],
-        "references": known,
+        "references": true,
     }
 
 
-def _compare_choices(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    return {"predictions": [record["choice"] for record in records], "references": _true_labels(task, prepared)}
-
-
-def _compare_tags(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
-    assert prepared.sentences is not None
-    true = _known(task, prepared, prepared.sentences.tags)
-    return {"predictions": [record["tags"] for record in records], "references": true}
-
-
-def _compare_answers(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
+def _compare_answers(prepared: Prepared, records: list[Record]) -> Compared:
     from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
     compared: Compared = {
         "predictions": [record["answer"] for record in records],
         "references": [prepared.answers[record["id"]] or [""] for record in records],
     }
-    odds = [record.get("null_odds") for record in records]
-    if any(value is not None for value in odds):
-        compared["na_probs"] = [
-            -math.inf if value is None else value for value in odds
-        ]  # without odds the answer stands
-        none = sum(
-            odd > NO_ANSWER_ABOVE and row["answer"] != ""
-            for odd, row in zip(compared["na_probs"], records, strict=True)
-        )
+    given = [record.get("null_odds") for record in records]
+    if any(value is not None for value in given):
+        odds = [-math.inf if value is None else value for value in given]  # without odds the answer stands
+        none = sum(odd > NO_ANSWER_ABOVE and row["answer"] != "" for odd, row in zip(odds, records, strict=True))
         if none:
             logger.info("%d answers count as none: their no-answer score is above %g", none, NO_ANSWER_ABOVE)
+        compared["na_probs"] = odds
     return compared
-
-
-def _true_labels(task: Task, prepared: Prepared) -> list[Any]:
-    assert prepared.texts is not None
-    return list(_known(task, prepared, LABELS[task.kind](prepared.texts, task)))
-
-
-def _known(task: Task, prepared: Prepared, truth: Known | None) -> Known:
-    if truth is None:
-        raise UserError(
-            f"The split `{prepared.split}` of {task.name} has no labels.", "Score the dev split: --split dev"
-        )
-    return truth
-
-
-COMPARE: dict[str, tuple[Callable[[Task, Prepared, list[Record]], Compared], str]] = {
-    "classify": (_compare_labels, "classification.Classification"),
-    "regress": (_compare_values, "regression.Regression"),
-    "multilabel": (_compare_label_sets, "multilabel.MultiLabel"),
-    "choose": (_compare_choices, "classification.Classification"),
-    "tag": (_compare_tags, "entities.Entities"),
-    "span": (_compare_answers, "squad.Squad"),
-}
