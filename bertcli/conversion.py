@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,6 @@ class Conversion:
     to: str  # "transformers" or "tensorflow"
     tensors: int
     left_out: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
 
 
 def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conversion:

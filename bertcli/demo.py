@@ -46,10 +46,6 @@ class Demonstration:
     measures: list[dict[str, Any]] = field(default_factory=list)
     predictions: list[dict[str, Any]] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
-
 
 def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     """Build a vocabulary, make data, pre-train, fine-tune, evaluate and predict, on text that ships with the project."""
@@ -80,7 +76,7 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     ]
     measures = [*_pretraining_measures(RunFolder(Path(pretrained.run))), _task_measure(shipped, scores)]
     result = Demonstration(str(out), round(time.perf_counter() - started, 1), measures, predictions)
-    (out / "demo.json").write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
+    (out / "demo.json").write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     return result
 
 

@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -43,10 +43,6 @@ class NewWords:
     before: Coverage | None  # of the text, if any was given
     after: Coverage | None
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
 
 
 def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options: Any) -> NewWords:

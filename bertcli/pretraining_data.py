@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,6 @@ class PretrainingData:
     masked_tokens: int
     shards: int
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
 
 
 def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **options: Any) -> PretrainingData:

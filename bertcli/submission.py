@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +59,6 @@ class Submission:
 
     output: str
     files: list[dict[str, Any]]
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
 
 
 def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submission:

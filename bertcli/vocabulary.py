@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -37,10 +37,6 @@ class Vocabulary:
     lines: int
     coverage: Coverage | None  # of the held-out lines, if there are any
     seconds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
 
 
 def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Vocabulary:

@@ -20,12 +20,9 @@ def build_vocab_command(config: BuildVocabConfig, output: Output) -> None:
     --add-words, TEXT is what coverage is measured on, before and after.
     """
     if config.add_words or config.to:
-        from bertcli.new_words import add_words
-
-        result = add_words(config).to_json()
+        from bertcli.new_words import add_words as core
     else:
-        from bertcli.vocabulary import build_vocab
-
-        result = build_vocab(config).to_json()
+        from bertcli.vocabulary import build_vocab as core  # type: ignore[assignment]
+    result = core(config)
     if output.json:
         output.emit(result)

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 logger = logging.getLogger("bertcli")
@@ -31,8 +31,11 @@ class Output:
         logger.setLevel(logging.ERROR if self.quiet or not _is_first() else logging.INFO)
         logger.propagate = False
 
-    def emit(self, values: dict[str, Any]) -> None:
-        """Print one JSON object, on one line, alone on stdout."""
+    def emit(self, result: Any) -> None:
+        """Print a result, or plain values, as one JSON object, on one line, alone on stdout."""
+        values = (
+            result if isinstance(result, dict) else result.to_json() if hasattr(result, "to_json") else asdict(result)
+        )
         print(json.dumps(values, ensure_ascii=False), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:

@@ -18,4 +18,4 @@ def convert_command(config: ConvertConfig, output: Output) -> None:
 
     result = convert(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)

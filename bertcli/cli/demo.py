@@ -19,7 +19,7 @@ def demo_command(config: DemoConfig, output: Output) -> None:
 
     result = demo(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)
     elif result.measures:
         output.table(["question", "label", "probability"], [list(row.values()) for row in result.predictions])
         columns = [name for name in COLUMNS if any(name in row for row in result.measures)]

@@ -24,7 +24,7 @@ def evaluate_command(config: EvaluateConfig, output: Output) -> None:
 
     result = evaluate(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)
     elif result.metrics:
         for table in evaluation_tables(result):
             output.table(

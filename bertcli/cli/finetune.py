@@ -22,7 +22,7 @@ def finetune_command(config: FinetuneConfig, output: Output) -> None:
 
     result = finetune(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)
     elif result.metrics:
         for table in result_tables(result):
             output.table(table.columns, table.rows, title=table.title or result.run)

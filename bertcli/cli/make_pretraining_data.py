@@ -21,4 +21,4 @@ def make_pretraining_data_command(config: MakePretrainingDataConfig, output: Out
 
     result = make_pretraining_data(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)

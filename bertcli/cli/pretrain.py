@@ -19,6 +19,6 @@ def pretrain_command(config: PretrainConfig, output: Output) -> None:
 
     result = pretrain(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)
     elif result.metrics:
         output.table(["measure", "value"], result.metrics.items(), title=result.run)

@@ -18,7 +18,7 @@ def submit_command(config: SubmitConfig, output: Output) -> None:
 
     result = submit(config)
     if output.json:
-        output.emit(result.to_json())
+        output.emit(result)
     else:
         rows = [[row["file"], row["rows"], row["run"] or f"filled with {row['filled_with']}"] for row in result.files]
         output.table(["file", "rows", "by"], rows, title=result.output)

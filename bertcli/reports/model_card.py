@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+from dataclasses import asdict
 
 from bertcli.reports.plots import plot_run
 from bertcli.reports.tables import Table, result_tables
@@ -19,7 +20,7 @@ def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | 
     plot_run(folder.metrics(), folder.path / "loss.png")
     folder.write("README.md", _card(folder, result, notes or []))
     folder.write("report.html", _page(folder, result, notes or []))
-    folder.write("result.json", json.dumps(result.to_json(), indent=2) + "\n")
+    folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
 
 
 def _card(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
@@ -58,7 +59,7 @@ def _share(result: TrainingResult) -> str:
 def _page(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
     picture = base64.b64encode((folder.path / "loss.png").read_bytes()).decode()
     tables = "".join(_html_table(table) for table in result_tables(result))
-    facts = {**folder.config, **{key: value for key, value in result.to_json().items() if key not in NOT_SHOWN}}
+    facts = {**folder.config, **{key: value for key, value in asdict(result).items() if key not in NOT_SHOWN}}
     listed = "".join(
         f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
         for key, value in facts.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,6 @@ class TrainingResult:
     collapsed: bool = False  # the kept checkpoint says the same of every dev example
     runs: list[dict[str, Any]] = field(default_factory=list)  # of --seeds and --grid; the other values are of the best
     spread: list[dict[str, Any]] = field(default_factory=list)  # over the seeds of each setting
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as `--json` prints it."""
-        return asdict(self)
 
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:
