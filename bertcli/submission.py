@@ -36,6 +36,11 @@ class TestSet:
     examples: int
     filler: str  # the most frequent label of the training data (QNLI has as many of each), for STS-B their mean
 
+    @property
+    def learnt_as(self) -> str:
+        """The task whose model predicts it: that of MNLI the diagnostic one."""
+        return TASKS[self.task].learnt_as or self.task
+
 
 # The counts of the official test files; the leaderboard takes a zip with all of these and nothing else.
 TEST_SETS = (
@@ -74,15 +79,18 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
     if out.is_dir() or not out.parent.exists():
         raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
     runs = _runs(config.runs or _newest())
-    read = {test.file: _read(test, run, config.data_dir) for test in TEST_SETS if (run := _run_of(test, runs))}
-    files = [
-        {
-            "file": test.file, "rows": test.examples, "run": str(runs[_learnt_as(test)].path) if test.file in read else None,
-            "filled_with": None if test.file in read else test.filler,
-        }
-        for test in TEST_SETS
-    ]  # fmt: skip
-    _say_filled(runs)
+    read, files, filled = {}, [], 0
+    for test in TEST_SETS:
+        run = runs.get(test.learnt_as)
+        if run:
+            read[test.file] = _read(test, run, config.data_dir)
+        else:
+            filled += 1
+            logger.info("%s: no run of %s; filled with `%s`", test.file, test.learnt_as, test.filler)
+        by = {"run": str(run.path), "filled_with": None} if run else {"run": None, "filled_with": test.filler}
+        files.append({"file": test.file, "rows": test.examples, **by})
+    if filled:
+        logger.info("%d of %d files hold one value only; their scores say nothing", filled, len(TEST_SETS))
     if not config.dry_run:
         _write(out, _predictions(runs, read))
     return Submission(str(out), files)
@@ -114,15 +122,6 @@ def _runs(names: list[str]) -> dict[str, RunFolder]:
     return runs
 
 
-def _learnt_as(test: TestSet) -> str:
-    """The task whose model predicts a test set: that of MNLI the diagnostic one."""
-    return TASKS[test.task].learnt_as or test.task
-
-
-def _run_of(test: TestSet, runs: dict[str, RunFolder]) -> RunFolder | None:
-    return runs.get(_learnt_as(test))
-
-
 def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Prepared:
     """Read a test set, and check that it is whole and in the order of its index."""
     source = find_source(test.task, data_dir or run.config.get("data_dir"), {})
@@ -151,14 +150,6 @@ def _check_index(path: Path) -> None:
         )
 
 
-def _say_filled(runs: dict[str, RunFolder]) -> None:
-    filled = [test for test in TEST_SETS if not _run_of(test, runs)]
-    for test in filled:
-        logger.info("%s: no run of %s; filled with `%s`", test.file, _learnt_as(test), test.filler)
-    if filled:
-        logger.info("%d of %d files hold one value only; their scores say nothing", len(filled), len(TEST_SETS))
-
-
 def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[str, list[str]]:
     """The predictions of each file, in the leaderboard's spelling."""
     texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
@@ -166,7 +157,7 @@ def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[
         tokenizer = load_tokenizer(run.model)
         scorer = load_scorer(TASKS[name], str(run.model), tokenizer, run.config, "auto")
         for test in TEST_SETS:
-            if _learnt_as(test) == name:
+            if test.learnt_as == name:
                 texts[test.file] = _predict(scorer, test, read[test.file])
     return texts
 
@@ -227,7 +218,7 @@ def check_zip(path: Path) -> None:
             if place != str(index) or not _is_valid(TASKS[test.task], prediction):
                 raise UserError(
                     f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not take.",
-                    f"Give a run that was made by: bert finetune {_learnt_as(test)}",
+                    f"Give a run that was made by: bert finetune {test.learnt_as}",
                 )
 
 

@@ -6,13 +6,13 @@ import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from tokenizers import trainers
+from tokenizers import Tokenizer, trainers
 
 from bertcli.config import BuildVocabConfig
 from bertcli.data.coverage import Coverage, measure_coverage
@@ -63,10 +63,12 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
 
     with Progress("reading characters", total=sum(path.stat().st_size for path in files), unit="B") as progress:
         characters, held_out, lines = _count_characters(files, progress)
-    alphabet = _alphabet(characters, config)
-    special = _reserved_tokens(alphabet, config)
-    with Progress("learning pieces", total=None, unit="") as progress:
-        tokens = _learn((line for line in _lines(files) if line not in held_out), special, config)
+    backend = plain_backend({"[UNK]": 0}, config.cased)
+    alphabet = _alphabet(characters, backend, config.limit_alphabet)
+    reserved = _reserved_tokens(alphabet, backend, config)
+    lines_to_learn = (line for path in files for line in read_lines(path) if line and line not in held_out)
+    with Progress("learning pieces", total=None, unit=""):
+        tokens = _learn(lines_to_learn, reserved, backend, config)
     if len(tokens) < config.vocab_size:
         logger.info("the text gives only %s tokens of the %s asked for", f"{len(tokens):,}", f"{config.vocab_size:,}")
     vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
@@ -109,42 +111,29 @@ def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counte
     return +characters, held_out, lines
 
 
-def _alphabet(characters: Counter[str], config: BuildVocabConfig) -> list[str]:
+def _alphabet(characters: Counter[str], backend: Tokenizer, limit: int) -> list[str]:
     """The most frequent characters after normalisation, in code-point order."""
-    normalize = _normalizer(config.cased)
     counts: Counter[str] = Counter()
     for character, count in characters.items():
-        for normal in normalize(character).strip():
+        for normal in backend.normalizer.normalize_str(character).strip():
             counts[normal] += count
-    kept = sorted(counts, key=lambda character: (-counts[character], character))[: config.limit_alphabet]
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[:limit]
     dropped = len(counts) - len(kept)
     if dropped:
         share = sum(counts[c] for c in kept) / counts.total()
-        logger.info(
-            "kept %s characters (%.4f %% of the text), left out the %s rarest",
-            f"{len(kept):,}",
-            100 * share,
-            f"{dropped:,}",
-        )
+        words = "kept %s characters (%.4f %% of the text), left out the %s rarest"
+        logger.info(words, f"{len(kept):,}", 100 * share, f"{dropped:,}")
     return sorted(kept)
 
 
-def _normalizer(cased: bool) -> Any:
-    return plain_backend({"[UNK]": 0}, cased).normalizer.normalize_str
-
-
-def _reserved_tokens(alphabet: list[str], config: BuildVocabConfig) -> list[str]:
+def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
     """Special and unused tokens, the alphabet, and the alphabet inside words: ids fixed before the trainer hashes anything.
 
     The trainer numbers `##x` pieces in the order of a hash map and breaks ties between pairs by number; left to
     itself it gives another vocabulary on every run.
     """
-    backend = plain_backend({"[UNK]": 0}, config.cased)
-    joins = [
-        c
-        for c in alphabet
-        if len(backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(f"a{c}"))) == 1
-    ]
+    split, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
+    joins = [character for character in alphabet if len(split(normalize(f"a{character}"))) == 1]
     unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
     reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
     if len(reserved) > config.vocab_size:
@@ -155,23 +144,14 @@ def _reserved_tokens(alphabet: list[str], config: BuildVocabConfig) -> list[str]
     return reserved
 
 
-def _learn(lines: Iterable[str], reserved: list[str], config: BuildVocabConfig) -> list[str]:
-    backend = plain_backend({"[UNK]": 0}, config.cased)
+def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
     trainer = trainers.WordPieceTrainer(
-        vocab_size=config.vocab_size,
-        min_frequency=config.min_frequency,
-        special_tokens=reserved,
-        limit_alphabet=0,
-        show_progress=False,
-        continuing_subword_prefix="##",
-    )
+        vocab_size=config.vocab_size, min_frequency=config.min_frequency, special_tokens=reserved, limit_alphabet=0,
+        show_progress=False, continuing_subword_prefix="##",
+    )  # fmt: skip
     backend.train_from_iterator(lines, trainer)
     vocab = backend.get_vocab(with_added_tokens=True)
-    return sorted(vocab, key=lambda token: vocab[token])
-
-
-def _lines(files: Iterable[Path]) -> Iterator[str]:
-    return (line for path in files for line in read_lines(path) if line)
+    return sorted(vocab, key=vocab.__getitem__)
 
 
 def _write(vocabulary: WordPiece, out: Path) -> None:
