@@ -21,20 +21,17 @@ FeatureLayers = Literal["last", "second-to-last", "sum-last-four", "concat-last-
 Pooling = Literal["tokens", "cls", "mean"]
 
 
-def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None) -> Any:
+def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None, **more: str) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key."""
-    return _declare(default, {"help": text, "minimum": minimum, "maximum": maximum})
+    metadata = {"help": text, "minimum": minimum, "maximum": maximum, **more}
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def argument(default: Any, text: str, metavar: str) -> Any:
     """Declare the positional argument of a command."""
-    return _declare(default, {"help": text, "minimum": None, "maximum": None, "metavar": metavar})
-
-
-def _declare(default: Any, metadata: dict[str, Any]) -> Any:
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata=metadata)
-    return field(default=default, metadata=metadata)
+    return option(default, text, metavar=metavar)
 
 
 @dataclass(kw_only=True)

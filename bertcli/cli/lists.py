@@ -22,21 +22,14 @@ def list_tasks(json: AsJson = False) -> None:
     from bertcli.tasks import TASKS
 
     if json:
-        Output().emit(
-            {
-                name: {"kind": task.kind, "metrics": task.metrics, "labels": task.labels, "paper": task.paper}
-                for name, task in TASKS.items()
-            }
-        )
+        shown = ("kind", "metrics", "labels", "paper", "warning")
+        Output().emit({name: {key: getattr(task, key) for key in shown} for name, task in TASKS.items()})
         return
     scored = [("test", "base"), ("test", "large"), ("dev", "base"), ("dev", "large")]
-    rows = [
-        [
-            task.name, task.kind, metric, *(task.paper.get(split, {}).get(f"{size} {metric}") for split, size in scored),
-            task.max_seq_length,
-        ]
-        for task in TASKS.values() for metric in task.metrics[:1]
-    ]  # fmt: skip
+    rows = []
+    for task in TASKS.values():
+        paper = [task.paper.get(split, {}).get(f"{size} {task.metrics[0]}") for split, size in scored]
+        rows.append([task.name, task.kind, task.metrics[0], *paper, task.max_seq_length])
     columns = [f"paper {size}, {split}" for split, size in scored]
     Output().table(["task", "kind", "metric", *columns, "length"], rows)
     for task in TASKS.values():

@@ -53,30 +53,18 @@ INITIALIZER_RANGE = 0.02
 
 
 def build_model(
-    kind: str,
-    size: str,
-    tokenizer: WordPiece,
-    labels: dict[str, Any],
-    seed: int,
-    initializer_range: float = INITIALIZER_RANGE,
-) -> PreTrainedModel:
+    kind: str, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int, initializer_range: float = INITIALIZER_RANGE,
+) -> PreTrainedModel:  # fmt: skip
     """Build a BERT with new weights: tanh GELU, LayerNorm eps 1e-12, truncated normal, as modeling.py has them."""
     if size not in SIZES:
         raise unknown("size", size, SIZES, "`bert sizes` lists them.")
     chosen = SIZES[size]
     config = BertConfig(
-        vocab_size=tokenizer.size,
-        hidden_size=chosen.hidden,
-        num_hidden_layers=chosen.layers,
-        num_attention_heads=chosen.heads,
-        intermediate_size=4 * chosen.hidden,
-        hidden_act="gelu_pytorch_tanh",
-        layer_norm_eps=1e-12,
-        initializer_range=initializer_range,
-        pad_token_id=tokenizer.special("pad"),
-        attn_implementation=PACKED,
-        **labels,
-    )
+        vocab_size=tokenizer.size, hidden_size=chosen.hidden, num_hidden_layers=chosen.layers,
+        num_attention_heads=chosen.heads, intermediate_size=4 * chosen.hidden, hidden_act="gelu_pytorch_tanh",
+        layer_norm_eps=1e-12, initializer_range=initializer_range, pad_token_id=tokenizer.special("pad"),
+        attn_implementation=PACKED, **labels,
+    )  # fmt: skip
     torch.manual_seed(seed)
     if labels.get("frozen_layers"):
         model: PreTrainedModel = FrozenBertForTokenClassification(config)
@@ -214,11 +202,8 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
     own = Path(source) / "vocab.txt"
     differs = own.exists() and load_tokenizer(source).digest != tokenizer.digest
     if tokenizer.size > rows or differs:
-        why = (
-            f"has {tokenizer.size:,} tokens, the model {rows:,}"
-            if tokenizer.size != rows
-            else "is another than the model's"
-        )
+        counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
+        why = counts if tokenizer.size != rows else "is another than the model's"
         raise UserError(
             f"The vocabulary `{tokenizer.source}` {why}: it does not fit.",
             f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny",

@@ -17,11 +17,7 @@ from numpy.typing import NDArray
 from bertcli.errors import UserError
 
 DTYPES: dict[int, np.dtype[Any]] = {
-    1: np.dtype("<f4"),
-    2: np.dtype("<f8"),
-    3: np.dtype("<i4"),
-    9: np.dtype("<i8"),
-    19: np.dtype("<f2"),
+    number: np.dtype(name) for number, name in ((1, "<f4"), (2, "<f8"), (3, "<i4"), (9, "<i8"), (19, "<f2"))
 }
 TYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
 MAGIC = 0xDB4775248B80FB57
@@ -170,14 +166,12 @@ def _table(entries: dict[bytes, bytes]) -> bytes:
     """A LevelDB table: blocks of entries, an empty meta index, an index of the blocks, a footer."""
     table, index = b"", {}
     pending: dict[bytes, bytes] = {}
-    keys = sorted(entries)
-    for number, key in enumerate(keys):
+    last = max(entries)
+    for key in sorted(entries):
         pending[key] = entries[key]
-        full = sum(len(k) + len(v) for k, v in pending.items()) >= BLOCK_BYTES
-        if full or number == len(keys) - 1:
-            separator = bytes([key[0] + 1]) if number == len(keys) - 1 else key
+        if key == last or sum(len(k) + len(v) for k, v in pending.items()) >= BLOCK_BYTES:
             block = _entries_block(pending, RESTART_INTERVAL)
-            index[separator] = _encode(len(table)) + _encode(len(block))
+            index[bytes([key[0] + 1]) if key == last else key] = _encode(len(table)) + _encode(len(block))
             table += _sealed(block)
             pending = {}
     handles = b""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from bertcli.data.predictions import NO_PREDICTION
@@ -14,6 +14,7 @@ logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Compared = dict[str, list[Any]]
 Found = Iterator[tuple[Any, Record]]  # how bad a mistake is, greater is worse, and the mistake
+Wrong = tuple[float | None, Record]  # how bad a prediction is, nothing for a right one, and what is said of it
 
 
 def worst_mistakes(
@@ -25,58 +26,56 @@ def worst_mistakes(
     """
     if not count:
         return []
-    found = sorted(FIND[task.kind](task, prepared, records, compared), key=lambda pair: pair[0], reverse=True)
+    find = {"tag": _tags, "span": _answers}.get(task.kind, _texts)
+    found = sorted(find(task, prepared, records, compared), key=lambda pair: pair[0], reverse=True)
     has_scores = any("score" in record or "scores" in record for record in records)
     if found and task.kind not in ("regress", "tag") and not has_scores:
         logger.info("no probabilities are given: mistakes that are equally wrong are in the order of the split")
     return [mistake for _, mistake in found[:count]]
 
 
-def _text(prepared: Prepared, row: int) -> Record:
-    """An example of texts, by its number from 1; in the user's own file also by its line."""
+def _texts(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+    """Examples of texts, by their numbers from 1; in the user's own file also by their lines."""
     texts = prepared.texts
     assert texts is not None
-    place = {"place": texts.places[row]} if texts.places is not None else {}
-    pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
-    return {"example": row + 1, **place, "text": texts.texts[row], **pair}
+    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
+        badness, said = WRONG[task.kind](task, (texts.choices or [[]] * len(texts))[row], record, true)
+        if badness is not None:
+            place = {"place": texts.places[row]} if texts.places is not None else {}
+            pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
+            yield badness, {"example": row + 1, **place, "text": texts.texts[row], **pair, **said}
 
 
 def _said(record: Record, gold: Any, predicted: Any) -> Record:
     return {"gold": gold, "predicted": predicted, "probability": record.get("score")}
 
 
-def _labels(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
-    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
-        if record["label"] != task.labels[true]:
-            yield record.get("score", 0.0), _text(prepared, row) | _said(record, task.labels[true], record["label"])
+def _label(task: Task, choices: list[str], record: Record, true: Any) -> Wrong:
+    is_wrong = record["label"] != task.labels[true]
+    return record.get("score", 0.0) if is_wrong else None, _said(record, task.labels[true], record["label"])
 
 
-def _choices(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
-    assert prepared.texts is not None
-    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
-        if record["choice"] != true:
-            choices = (prepared.texts.choices or [])[row]
-            said = _said(record, choices[true], choices[record["choice"]])
-            yield record.get("score", 0.0), _text(prepared, row) | said
+def _choice(task: Task, choices: list[str], record: Record, true: Any) -> Wrong:
+    is_wrong = record["choice"] != true
+    return record.get("score", 0.0) if is_wrong else None, _said(record, choices[true], choices[record["choice"]])
 
 
-def _values(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
-    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
-        error = record["value"] - float(true)
-        if error:
-            said = {"gold": round(float(true), 6), "predicted": round(record["value"], 6), "error": round(error, 6)}
-            yield abs(error), _text(prepared, row) | said
+def _value(task: Task, choices: list[str], record: Record, true: Any) -> Wrong:
+    error = record["value"] - float(true)
+    said = {"gold": round(float(true), 6), "predicted": round(record["value"], 6), "error": round(error, 6)}
+    return abs(error) or None, said
 
 
-def _label_sets(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
+def _label_set(task: Task, choices: list[str], record: Record, true: Any) -> Wrong:
     """The probability is that of the surest of an example's wrong decisions."""
-    for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
-        gold = [name for name, has in zip(task.labels, true, strict=False) if has]
-        scores, wrong = record.get("scores"), set(gold) ^ set(record["labels"])
-        if wrong:
-            sure = max(abs((name in gold) - scores.get(name, 0.0)) for name in wrong) if scores else None
-            said = {"gold": gold, "predicted": record["labels"], "probability": sure}
-            yield sure if scores else len(wrong), _text(prepared, row) | said
+    gold = [name for name, has in zip(task.labels, true, strict=False) if has]
+    scores, wrong = record.get("scores"), set(gold) ^ set(record["labels"])
+    sure = max(abs((name in gold) - scores.get(name, 0.0)) for name in wrong) if scores and wrong else None
+    said = {"gold": gold, "predicted": record["labels"], "probability": sure}
+    return (sure if scores else len(wrong)) if wrong else None, said
+
+
+WRONG = {"classify": _label, "choose": _choice, "regress": _value, "multilabel": _label_set}
 
 
 def _tags(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
@@ -104,13 +103,3 @@ def _answers(task: Task, prepared: Prepared, records: list[Record], compared: Co
             given = None if record["answer"] == NO_PREDICTION else record["answer"]
             asked = {"id": record["id"], "question": questions[record["id"]], "f1": round(100 * share, 6)}
             yield (-share, record.get("score", 0.0)), asked | _said(record, list(dict.fromkeys(truths)), given)
-
-
-FIND: dict[str, Callable[[Task, Prepared, list[Record], Compared], Found]] = {
-    "classify": _labels,
-    "choose": _choices,
-    "regress": _values,
-    "multilabel": _label_sets,
-    "tag": _tags,
-    "span": _answers,
-}
