@@ -10,16 +10,15 @@ from typing import Any
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.predictions import existing_file, kind_of_predictions, read_predictions
-from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
-from bertcli.data.tokenization import load_tokenizer
+from bertcli.data.prepared import Prepared, Source, find_source, read_split
 from bertcli.errors import UserError
 from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
 from bertcli.metrics.metric import Array
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.mistakes import worst_mistakes
 from bertcli.scoring import Record, check_labelled, compare, load_scorer, measure, metric_of, score_labels
-from bertcli.tasks import TASKS, get_task
-from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
+from bertcli.tasks import get_task, is_task
+from bertcli.training.run_folder import RunFolder, find_runs, newest_run_of, resolve_model
 
 logger = logging.getLogger("bertcli")
 
@@ -53,7 +52,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
     run = None if (config.predictions or config.na_probs) and not model else _run_for(config, model)
-    source, saved = _source(config, run)
+    source = _source(config, run)
     if config.na_probs and not (config.predictions and source.task.kind == "span"):
         raise UserError(
             "--na-probs belongs to --predictions of questions.",
@@ -71,14 +70,11 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
         records = read_predictions(source.task, read, path, config.na_probs)
         return _scored(source, config, str(path), read, records)
     found = str(run.model) if run else resolve_model(str(model))
-    tokenizer = load_tokenizer(found)
-    scorer = load_scorer(source.task, found, tokenizer, saved, config.precision)
-    records = scorer.predict(encode_split(scorer.task, read, tokenizer, scorer.rules))
-    return _scored(source, config, found, read, records)
+    return _scored(source, config, found, read, load_scorer(source.task, found, config.precision).predict(read))
 
 
-def _source(config: EvaluateConfig, run: RunFolder | None) -> tuple[Source, dict[str, Any]]:
-    """The data to score on, and the configuration of the run, which knows the columns of own data."""
+def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
+    """The data to score on; the run knows the columns of own data."""
     saved = run.config if run else {}
     columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
@@ -89,7 +85,7 @@ def _source(config: EvaluateConfig, run: RunFolder | None) -> tuple[Source, dict
     if config.predictions and looks_like_file(config.task):
         kind = kind or kind_of_predictions(config.predictions)
     own = {"scored": config.split, "learnt": same and not config.predictions}
-    return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own), saved
+    return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
 
 
 def _run_for(config: EvaluateConfig, model: str | None) -> RunFolder | None:
@@ -97,17 +93,16 @@ def _run_for(config: EvaluateConfig, model: str | None) -> RunFolder | None:
     if model:
         path = Path(model)
         return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
-    task = None if looks_like_file(config.task) else get_task(config.task)
-    name = str(Path(config.task)) if task is None else task.learnt_as or task.name
-    runs = find_runs("finetune", finished=True, task=name)
-    if not runs and name not in TASKS:
-        runs = [run for run in find_runs("finetune", finished=True) if run.config["task"] not in TASKS]
-    if not runs:
-        raise UserError(
-            f"There is no finished run of {name} here.", f"Make one: bert finetune {name}; or name a --model."
+    if not looks_like_file(config.task):
+        task = get_task(config.task)
+        return newest_run_of(task.learnt_as or task.name)
+    name = str(Path(config.task))
+    if not find_runs("finetune", finished=True, task=name):  # the newest of any own file
+        name = next(
+            (run.config["task"] for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])),
+            name,
         )
-    logger.info("model: %s (the newest run of %s)", runs[0].path, runs[0].config["task"])
-    return runs[0]
+    return newest_run_of(name)
 
 
 def _scored(source: Source, config: EvaluateConfig, model: str, read: Prepared, records: list[Record]) -> _Scored:

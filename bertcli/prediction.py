@@ -18,7 +18,7 @@ from bertcli.config import PredictConfig
 from bertcli.data.documents import lines_of
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
 from bertcli.data.own_splits import looks_like_file
-from bertcli.data.prepared import encode_split, find_source, read_split
+from bertcli.data.prepared import find_source, read_split
 from bertcli.data.tables import (
     TABLE_ENDINGS,
     Read,
@@ -33,7 +33,6 @@ from bertcli.data.tables import (
     stream_rows,
 )
 from bertcli.data.task_files import text_examples
-from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError, unknown
 from bertcli.hidden_states import write_hidden_states
 from bertcli.models.loading import kind_of
@@ -41,9 +40,16 @@ from bertcli.prediction_files import check_output, write_answers, write_records
 from bertcli.predictor import MASK, Predictor
 from bertcli.scoring import Record, load_scorer
 from bertcli.tasks import get_task
-from bertcli.tasks.task import Task
 from bertcli.training.progress import Progress
-from bertcli.training.run_folder import SHIPPED, RunFolder, find_runs, resolve_model, shipped_model
+from bertcli.training.run_folder import (
+    SHIPPED,
+    RunFolder,
+    find_runs,
+    newest_run_of,
+    resolve_model,
+    saved_config,
+    shipped_model,
+)
 
 logger = logging.getLogger("bertcli")
 # What is predicted at once, sorted by length: 2,048 rows, or fewer long ones.
@@ -148,17 +154,14 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
             f"Give it alone: bert predict {config.task} --split {config.split}",
         )
     task = get_task(config.task)
-    model = resolve_model(config.model) if config.model else _model_of(task)
-    run = RunFolder(Path(model).parent)
-    saved = run.config if (run.path / "config.yaml").exists() else {}
-    read = read_split(find_source(config.task, config.data_dir or saved.get("data_dir"), {}), config.split)
+    model = resolve_model(config.model or str(newest_run_of(task.learnt_as or task.name).path))
+    data_dir = config.data_dir or saved_config(model).get("data_dir")
+    read = read_split(find_source(config.task, data_dir, {}), config.split)
     if task.kind == "span" and config.output is None:
         output = Path("predictions.json")
     if config.dry_run:
         return Predictions(model, task.kind, 0)
-    tokenizer = load_tokenizer(model)
-    scorer = load_scorer(task, model, tokenizer, saved, config.precision)
-    records = scorer.predict(encode_split(scorer.task, read, tokenizer, scorer.rules))
+    records = load_scorer(task, model, config.precision).predict(read)
     if output and output.suffix == ".json" and task.kind == "span":
         return Predictions(model, task.kind, write_answers(task, records, output), str(output))
     for record in records:
@@ -166,18 +169,6 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     if output:
         return Predictions(model, task.kind, write_records(records, output), str(output))
     return Predictions(model, task.kind, len(records), None, records)
-
-
-def _model_of(task: Task) -> str:
-    """The model of the newest run of a task."""
-    name = task.learnt_as or task.name
-    runs = find_runs("finetune", finished=True, task=name)
-    if not runs:
-        raise UserError(
-            f"There is no finished run of {name} here.", f"Make one: bert finetune {name}; or name a --model."
-        )
-    logger.info("model: %s (the newest run of %s)", runs[0].path, name)
-    return str(runs[0].model)
 
 
 def _features(config: PredictConfig, rows: Iterator[Record], given: str) -> Predictions:

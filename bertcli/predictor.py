@@ -28,7 +28,7 @@ from bertcli.models.loading import load_model
 from bertcli.scoring import Record, Scorer, load_scorer
 from bertcli.tasks.task import Files, Task
 from bertcli.training.device import inference_device
-from bertcli.training.run_folder import RunFolder
+from bertcli.training.run_folder import saved_config
 
 logger = logging.getLogger("bertcli")
 MASK = "[MASK]"
@@ -47,15 +47,13 @@ class Predictor:
     @classmethod
     def load(cls, model: str, kind: str, config: PredictConfig) -> Predictor:
         """Load a model folder or a Hub name for its kind."""
-        tokenizer = load_tokenizer(model)
         if kind == "fill":
+            tokenizer = load_tokenizer(model)
             device = inference_device()
             objective = Objective(load_model(None, model), "fill").to(device).eval()
             scorer = Scorer(_task("classify", {}), objective, tokenizer, WindowRules(max_query_length=0), device)
         else:
-            run = RunFolder(Path(model).parent)
-            saved = run.config if (run.path / "config.yaml").exists() else {}
-            scorer = load_scorer(_task(kind, saved), model, tokenizer, saved, config.precision)
+            scorer = load_scorer(_task(kind, saved_config(model)), model, config.precision)
         return cls(scorer, kind, config.top_k, config.file)
 
     def __call__(self, rows: list[Record]) -> list[Record]:

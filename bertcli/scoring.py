@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.metrics import confusion_matrix
 
-from bertcli.data.prepared import Prepared
+from bertcli.data.prepared import Prepared, encode_split
 from bertcli.data.span_answers import AnswerRules, choose_answers
 from bertcli.data.span_features import SpanFeatures, WindowRules
 from bertcli.data.text_features import LABELS
-from bertcli.data.tokenization import WordPiece
+from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.metrics.counts import label_scores
 from bertcli.models.heads import Objective
@@ -28,6 +28,7 @@ from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
 from bertcli.tasks.task import Task
 from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision
+from bertcli.training.run_folder import saved_config
 
 logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
@@ -48,14 +49,16 @@ class Scorer:
     dtype: str = "float32"
 
     def predict(self, prepared: Prepared) -> list[Record]:
-        """One record an example, in input order."""
+        """One record an example, in input order; a split that is not encoded is."""
+        if prepared.features is None:
+            prepared = encode_split(self.task, prepared, self.tokenizer, self.rules)
         assert prepared.features is not None
         outputs = run_model(self.objective, prepared.features, self.device, micro_batch_tokens(None), self.dtype)
         return decode(self.task, prepared, outputs, self.tokenizer)
 
 
-def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, Any], precision: str) -> Scorer:
-    """Load a fine-tuned model for a task; its labels, by name and order, are the model's.
+def load_scorer(task: Task, model: str, precision: str) -> Scorer:
+    """Load a fine-tuned model for a task; its labels, by name and order, are the model's, its lengths those of its run.
 
     Raises:
         UserError: if the model is of another kind, or has other labels.
@@ -68,6 +71,7 @@ def load_scorer(task: Task, model: str, tokenizer: WordPiece, saved: dict[str, A
         )
     if task.names_outputs:
         task = replace(task, labels=_model_labels(loaded.config.id2label, task, model))
+    tokenizer, saved = load_tokenizer(model), saved_config(model)
     rules = WindowRules(
         saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
         saved.get("doc_stride") or 128, (saved.get("max_query_length") or 64) if task.kind == "span" else 0,

@@ -12,9 +12,8 @@ import numpy as np
 
 from bertcli.config import SubmitConfig
 from bertcli.data.documents import read_text
-from bertcli.data.prepared import Prepared, encode_split, find_source, read_split
+from bertcli.data.prepared import Prepared, find_source, read_split
 from bertcli.data.task_files import split_file
-from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.scoring import Record, Scorer, load_scorer
 from bertcli.tasks import TASKS
@@ -154,8 +153,7 @@ def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[
     """The predictions of each file, in the leaderboard's spelling."""
     texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
     for name, run in runs.items():
-        tokenizer = load_tokenizer(run.model)
-        scorer = load_scorer(TASKS[name], str(run.model), tokenizer, run.config, "auto")
+        scorer = load_scorer(TASKS[name], str(run.model), "auto")
         for test in TEST_SETS:
             if test.learnt_as == name:
                 texts[test.file] = _predict(scorer, test, read[test.file])
@@ -164,7 +162,7 @@ def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[
 
 def _predict(scorer: Scorer, test: TestSet, read: Prepared) -> list[str]:
     task = TASKS[test.task]
-    records = scorer.predict(encode_split(scorer.task, read, scorer.tokenizer, scorer.rules))
+    records = scorer.predict(read)
     if task.kind == "regress":
         return _in_range(records, test.file)
     spelled = dict(zip(task.labels, task.file_labels, strict=False))

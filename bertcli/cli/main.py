@@ -26,9 +26,7 @@ CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 @app.callback()
-def version(
-    show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
-) -> None:
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     """The whole life of a BERT: vocabulary, pre-training data, pre-training, fine-tuning, evaluation, prediction."""
     if show:
         print(__version__)

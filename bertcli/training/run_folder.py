@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import platform
 import shutil
@@ -19,6 +20,7 @@ from bertcli import __version__
 from bertcli.config import recipes_folder
 from bertcli.errors import UserError
 
+logger = logging.getLogger("bertcli")
 RUNS = Path("runs")
 SHIPPED = "bert-books"
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
@@ -148,6 +150,27 @@ def find_runs(command: str | None = None, finished: bool | None = None, **wanted
         if all(config.get(key) == value for key, value in wanted.items()):
             found.append(run)
     return sorted(found, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
+
+
+def newest_run_of(task: str) -> RunFolder:
+    """The newest finished run of a task.
+
+    Raises:
+        UserError: if there is none.
+    """
+    runs = find_runs("finetune", finished=True, task=task)
+    if not runs:
+        raise UserError(
+            f"There is no finished run of {task} here.", f"Make one: bert finetune {task}; or name a --model."
+        )
+    logger.info("model: %s (the newest run of %s)", runs[0].path, task)
+    return runs[0]
+
+
+def saved_config(model: str) -> dict[str, Any]:
+    """The configuration of the run that a model folder is of; nothing for another model."""
+    run = RunFolder(Path(model).parent)
+    return run.config if (run.path / "config.yaml").exists() else {}
 
 
 def shipped_model() -> str:
