@@ -432,6 +432,29 @@ def test_names_of_tasks_are_forgiving(name: str, task: str) -> None:
     assert get_task(name) is TASKS[task]
 
 
+def test_a_run_has_one_name_however_its_task_was_spelled(
+    at_home: Path, swag_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="is finished"):  # and not: was begun with another task
+        finetune("SWAG", resume=True, out=str(swag_run))
+    named = []
+    monkeypatch.setattr("bertcli.finetuning.begin", lambda command, config, name: named.append(name) or 1 / 0)
+    for spelled in ("sst-2", "SST2", "glue/sst2"):
+        with pytest.raises(ZeroDivisionError):
+            finetune(spelled)
+    assert named == ["glue-sst2"] * 3
+
+
+def test_a_split_without_labels_is_refused_before_the_model_runs(
+    at_home: Path, swag_run: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "swag").mkdir()
+    (tmp_path / "swag" / "test.csv").write_text("sent1,sent2,ending0,ending1,ending2,ending3\nx,He,a,b,c,d\n")
+    with pytest.raises(UserError, match="The split `test` of swag has no labels"):
+        evaluate("swag", split="test", model=[str(swag_run)], data_dir=str(tmp_path))
+    assert "loaded" not in said.text
+
+
 def test_the_papers_scores_say_their_split() -> None:
     rows = score_table("glue/mnli", "dev", {"accuracy": 80.0, "dev_mismatched_accuracy": 81.0}).rows
     assert [row[1:] for row in rows] == [
