@@ -45,6 +45,11 @@ def test_iobes_marks_ends_and_single_words() -> None:
     assert list(entities(tags))[2:] == [("LOC", 3, 3), ("LOC", 5, 5)]
 
 
+def test_bilou_and_bmes_are_read_as_iobes() -> None:
+    tags = ["B-PER", "I-PER", "L-PER", "U-LOC", "B-PER", "M-PER", "E-PER"]
+    assert list(entities(tags)) == [("PER", 0, 2), ("LOC", 3, 3), ("PER", 4, 6)]
+
+
 def test_no_entity_at_all_scores_0() -> None:
     assert compute([["O", "O"]], [["O", "O"]]) == {"f1": 0, "precision": 0, "recall": 0}
 

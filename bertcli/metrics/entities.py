@@ -16,12 +16,13 @@ Entity = tuple[str, int, int]  # type, first word, last word
 Word = tuple[str, str]  # prefix, type
 OUTSIDE = ("O", "_")
 PREFIXES = {"default": set("OBIES"), "IOB1": set("OBI"), "IOB2": set("OBI"), "IOBES": set("OBIES")}
+ALIASES = {"L": "E", "U": "S", "M": "I"}  # BILOU and BMES
 # How an entity begins and ends where the scheme is strict.
 ENDS = {"IOB2": {"BB", "BI"}, "IOBES": {"BE", "SS"}}
 
 
 class Entities(Metric):
-    """Scores over all entities and of each type; IOB1, IOB2 and IOBES are read leniently, as conlleval.pl does.
+    """Scores over all entities and of each type; IOB1, IOB2, IOBES, BILOU and BMES are read leniently, as conlleval.pl does.
 
     `Entities("IOB2")` (or "IOB1", "IOBES") is strict, as seqeval's: an entity that breaks the scheme is none.
     """
@@ -78,6 +79,7 @@ def entities(tags: list[str], scheme: str = "default") -> Iterator[Entity]:
 
 def _word(tag: str, scheme: str) -> Word:
     prefix, _, kind = tag.partition("-")
+    prefix = ALIASES.get(prefix, prefix) if scheme == "default" else prefix
     if prefix not in PREFIXES[scheme]:
         known = ", ".join(f"{known}-TYPE" for known in sorted(PREFIXES[scheme] - {"O"}))
         raise UserError(f"`{tag}` is not a tag of an entity.", f"Tags are O, {known}.")
