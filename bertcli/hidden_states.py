@@ -19,7 +19,6 @@ from bertcli.data.batches import evaluation_batches
 from bertcli.data.task_files import TextExamples
 from bertcli.data.text_features import TextFeatures, encode_texts
 from bertcli.data.tokenization import load_tokenizer
-from bertcli.errors import UserError
 from bertcli.models.layers import combine, layer_states, say_if_fewer
 from bertcli.models.loading import check_vocabulary, load_model
 from bertcli.scoring import Record
@@ -37,19 +36,15 @@ def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfi
     """Write what the chosen layers say of each text or pair, in input order; return how many there are.
 
     A chunk is in memory at a time, but for .npz, which is written at the end.
-
-    Raises:
-        UserError: if the file cannot be of that name.
     """
     path = Path(str(config.features))
-    if path.suffix not in WRITERS:
-        raise UserError(f"`{path}` is not Parquet, .npz or JSONL.", "Give --features a name such as features.parquet.")
-    if path.is_dir() or not path.parent.exists():
-        raise UserError(f"`{path}` cannot be written.", "Give --features a file in a folder that exists.")
     part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
-        count = WRITERS[path.suffix](_chunks(model, rows, config), file)
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            count = WRITERS[path.suffix](_chunks(model, rows, config), file)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
     logger.info("wrote %s: %s of %s texts, %s", path, config.layers, f"{count:,}", config.pooling)
     return count
 

@@ -17,8 +17,8 @@ from transformers import AutoConfig
 from bertcli.config import PredictConfig
 from bertcli.data.documents import lines_of
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
-from bertcli.data.own_splits import looks_like_file
-from bertcli.data.prepared import find_source, read_split
+from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
+from bertcli.data.prepared import encode_split, find_source, read_split
 from bertcli.data.tables import (
     TABLE_ENDINGS,
     Read,
@@ -105,8 +105,9 @@ def stream(config: PredictConfig) -> Predictions:
         UserError: as `predict`; where a line of a file is wrong, after the records of those before it.
     """
     output = Path(config.output) if config.output not in (None, "-") else None
-    if output:
-        check_output(output, config.file)
+    for option, path in (("--output", output), ("--features", config.features)):
+        if path:
+            check_output(option, Path(path), config.file)
     if config.task:
         return _predict_split(config, output)
     rows, wanted, run = _inputs(config)
@@ -189,6 +190,8 @@ def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str, RunFolder | N
     if len(given) != 1:
         what = "Nothing to predict for." if not given else f"--{given[0]} and --{given[1]} do not go together."
         raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
+    if config.text_pair is not None and config.text is None:
+        raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
     if config.choice and (config.text is None or config.text_pair is not None or len(config.choice) < 2):
         raise UserError(
             "--choice goes with --text alone, and there are two at least.",
@@ -222,6 +225,9 @@ def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str,
     path = Path(name)
     lines: Iterator[str] = iter(())
     table: Read | None = None
+    if ending_of(path) in TAG_ENDINGS:
+        hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
+        raise UserError(f"`{name}` has words with tags in columns.", hint)
     if ending_of(path) in TABLE_ENDINGS:
         table = stream_rows(path)
     else:

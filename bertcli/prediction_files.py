@@ -15,6 +15,10 @@ from bertcli.scoring import Record
 from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
+FORMS = {
+    "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),
+    "--features": ("Parquet, .npz or JSONL", (".parquet", ".npz", ".jsonl")),
+}
 
 
 def files_of_split(task: Task, records: list[Record]) -> dict[str, str]:
@@ -45,18 +49,19 @@ def write_answers(task: Task, records: list[Record], path: Path) -> int:
     return len(records)
 
 
-def check_output(path: Path, source: str | None = None) -> None:
-    """Check that predictions can be written to a file.
+def check_output(option: str, path: Path, source: str | None) -> None:
+    """Check that an option can write its file.
 
     Raises:
         UserError: if its ending is of no known kind, it cannot be written, or it is the file of the inputs.
     """
-    if path.suffix not in (".jsonl", ".json", ".csv", ".tsv"):
-        raise UserError(f"`{path}` is not CSV, TSV or JSONL.", "Give --output a name such as predictions.csv.")
+    forms, endings = FORMS[option]
+    if path.suffix not in endings:
+        raise UserError(f"`{path}` is not {forms}.", f"Give {option} a name such as {option[2:]}{endings[0]}.")
     if path.is_dir() or not path.parent.exists():
-        raise UserError(f"`{path}` cannot be written.", "Give --output a file in a folder that exists.")
+        raise UserError(f"`{path}` cannot be written.", f"Give {option} a file in a folder that exists.")
     if source and path.exists() and Path(source).exists() and path.samefile(source):
-        raise UserError(f"`{path}` holds the inputs.", "Give --output another name.")
+        raise UserError(f"`{path}` holds the inputs.", f"Give {option} another name.")
 
 
 def write_records(records: Iterable[Record], path: Path) -> int:

@@ -150,9 +150,9 @@ def _placed(answer: Answer, context: str, record: Record) -> Record:
     if answer.text and word >= 0:
         start = context.find(answer.text, word_of_character.index(word))
     found = start >= 0
-    return {
-        "answer": record["answer"],
-        "score": record["score"],
+    return {  # where there is no valid span, SQuAD 1.1's script answers with the word `empty`
+        "answer": record["answer"] if answer.had_candidate else "",
+        "score": record["score"] if answer.had_candidate else 0.0,
         "start": start if found else None,
         "end": start + len(answer.text) if found else None,
     }

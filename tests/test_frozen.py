@@ -261,6 +261,16 @@ def test_inputs_that_are_cut_are_counted(at_home: Path, tmp_path: Path, caplog: 
     assert np.load(tmp_path / "out.npz")["lengths"].tolist() == [512, 4]
 
 
+def test_inputs_are_not_written_over_and_nothing_half_is_left(at_home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "in.jsonl"
+    file.write_text('{"text": "the cat"}\n{oops\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"in.jsonl` holds the inputs"):
+        predict(file=str(file), features=str(file))
+    with pytest.raises(UserError, match=r"in.jsonl` line 2 is not JSON"):
+        predict(file=str(file), features=str(tmp_path / "out.npz"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
