@@ -170,6 +170,29 @@ def test_missing_values_are_counted_and_left_out(workspace: Path, said: pytest.L
     assert "d.csv: 2 of 27 rows have no label" in said.text
 
 
+def test_lists_and_objects_of_any_kind_are_read(workspace: Path) -> None:
+    image = [{"bytes": b"\xff", "path": "a"}] * 20
+    pq.write_table(pa.table({"words": ["the cat"] * 20, "is": list("ab") * 10, "image": image}), "a.parquet")
+    assert own_task("a.parquet", {"text": "words", "label": "is"}, None)[0].labels == ("a", "b")
+    with pytest.raises(UserError, match="are words, is, image"):
+        own_task("a.parquet", NONE, None)
+    write("b.jsonl", '{"text": "x", "labels": ["a", null]}\n{"text": "y", "labels": [true]}\n' * 5)
+    assert own_task("b.jsonl", NONE, None)[0].labels == ("True", "a")
+
+
+def test_rows_without_words_are_counted_and_left_out(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    write(
+        "a.jsonl", '{"tokens": ["x"], "tags": ["B-A"]}\n{"tokens": [], "tags": []}\n{"tokens": ["y"], "tags": ["O"]}\n'
+    )
+    assert len(own_task("a.jsonl", NONE, None, scored="dev")[1]["dev"]) == 2
+    assert "a.jsonl: 1 of 3 rows have no words and are left out" in said.text
+
+
+def test_answers_that_stand_nowhere_are_no_training_data(workspace: Path) -> None:
+    with pytest.raises(UserError, match="No answer stands in its context"):
+        finetune(write("a.json", squad(*"abcdefgh", start=0)), size="tiny")
+
+
 def test_a_label_seen_once_is_trained_on(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     _, parts = own_task(write("a.csv", CSV + "one,rare\n"), NONE, None)
     assert "rare" in parts["train"].labels
@@ -178,6 +201,13 @@ def test_a_label_seen_once_is_trained_on(workspace: Path, said: pytest.LogCaptur
 
 
 # --- Errors
+
+
+def squad(*ids: str, start: float = 4) -> str:
+    """Questions with the same answer."""
+    answers = [{"text": "cat", "answer_start": start}]
+    questions = [{"id": id_, "question": "Who sat?", "answers": answers} for id_ in ids]
+    return json.dumps({"data": [{"paragraphs": [{"context": "The cat sat.", "qas": [q]} for q in questions]}]})
 
 
 def utf16(text: str) -> bytes:
@@ -216,11 +246,20 @@ def utf16(text: str) -> bytes:
         ("a.jsonl", '{"text": 1}\n7\n', "line 2 is not an object", '{"text"'),
         ("a.csv", "text,label\nx,\"['a']\"\ny,[b\n", r"line 3 has the labels `\[b`, which are no list", "--kind classify"),
         ("a.json", '[{"text": "x",\n"label": 1},\n{"text": y}]', "line 3 is not JSON", "one JSON object"),
-        ("a.json", '[\n{"text": "x", "label": 1}\n]', "one JSON value over many lines", "jq -c"),
+        ("a b.json", '[\n{"text": "x", "label": 1}\n]', "one JSON value, not an object", r"jq -c '.\[\]' 'a b.json' > 'a b.jsonl'"),
+        ("a.json", '{"rows":\n[{"text": "x", "label": 1}]}', "one JSON value, not an object", r"'.\"rows\"\[\]' a.json"),
+        ("a.json", '[{"text": "x", "label": 1}]', "one JSON value, not an object", "jq -c"),
+        ("a.json", '{\n"text": "x"}', "line 1 is not an object", "Write lines"),
+        ("a.csv.bz2", b"BZh9", "not text but compressed by bzip2", "gzip"),
         ("a.json", '{"data": [{"paragraphs": [{"context": ""}]}]}', "not in the form of SQuAD .'qas'", "official"),
         ("a.json", '{"data": [{"paragraphs": [{"context": 1, "qas": [{"id": 1, "question": "", "answers": []}]}]}]}',
          "not in the form of SQuAD .*int found", "official"),
+        ("a.json", squad("x", "x"), "two train questions with the id `x`", "its own id"),
+        ("a.json", squad("x", "y", start=4.0), "not in the form of SQuAD .*float", "official"),
         ("a.conll", "the O\ncat\n", "line 2 has 1 columns, not 2", "blank line"),
+        ("a.conll", "the\tO\t\ncat\t\n", "line 2 has 1 columns, not 2", "blank line"),
+        ("a.conll", "the O\n\ncat NN\n", r"has the tag `NN` \(sentence 2\), which is not of an entity", "B-TYPE"),
+        ("a.conll", "the O\ncat O\n", "has only the label `O`", "Add examples"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_one_error_with_its_line(
@@ -302,10 +341,11 @@ def test_a_dev_split_has_the_same_share_of_each_label() -> None:
         ("f/my-train.csv, f/test.csv", {"train": 18, "dev": 2, "test": 5}),
         ("g/*", {"train": 36, "dev": 4}),
         ("h", {"train": 27, "dev": 3}),
+        ("g/two [1].csv,f/valid.csv", {"train": 20, "dev": 10}),
     ],
 )
 def test_files_are_split_by_their_names(workspace: Path, name: str, splits: dict[str, int]) -> None:
-    sizes = {"f/my-train": 20, "f/valid": 10, "f/test": 5, "f/other": 8, "g/one": 20, "g/two": 20}
+    sizes = {"f/my-train": 20, "f/valid": 10, "f/test": 5, "f/other": 8, "g/one": 20, "g/two [1]": 20}
     sizes |= {f"h/train-0000{shard}-of-00003": 10 for shard in range(3)}
     for file, size in sizes.items():
         write(f"{file}.csv", labelled(*[number % 2 for number in range(size)]))
@@ -352,7 +392,16 @@ def test_what_train_and_dev_share_and_do_not_share_is_said(workspace: Path, said
 
 
 @pytest.mark.parametrize(
-    ("name", "run"), [("a/reviews.csv.gz", "reviews"), ("a", "a"), ("a/", "a"), ("a/*.csv", "a"), ("x.csv,y.csv", "x")]
+    ("name", "run"),
+    [
+        ("a/reviews.csv.gz", "reviews"),
+        ("a", "a"),
+        ("a/", "a"),
+        ("a/*.csv", "a"),
+        ("x.csv,y.csv", "x"),
+        ("a/?.csv", "a"),
+        (".hidden.csv", "hidden"),
+    ],
 )
 def test_a_run_is_called_after_its_data(workspace: Path, name: str, run: str) -> None:
     Path("a").mkdir()
@@ -446,6 +495,9 @@ def test_questions_in_squads_form_are_recognised_and_learnt(
     assert dev
     assert not train & dev
     assert predict(question="who", context="the cat sat", model=run.run).kind == "span"
+    nowhere = predict(question="who", context="", model=run.run).records[0]
+    assert nowhere == {"answer": "", "score": nowhere["score"], "start": None, "end": None}
+    assert odds or nowhere["score"] == 0
 
 
 def test_a_table_is_predicted_by_the_columns_of_the_run(

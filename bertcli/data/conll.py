@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
+logger = logging.getLogger("bertcli")
 LIST_ENDINGS = (".jsonl", ".json", ".parquet")
 WORD_LISTS, TAG_LISTS = ("tokens", "words"), ("tags", "ner_tags", "labels")
 DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
@@ -79,7 +81,11 @@ def read_sentences(path: Path) -> Sentences:
         if not all(isinstance(value, str) for value in (*words, *tags)):
             raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
         sentences.append((words, tags))
-    sentences = [pair for pair in sentences if pair[0]]
+    empty, sentences = len(sentences), [pair for pair in sentences if pair[0]]
+    if len(sentences) < empty:
+        logger.info(
+            "%s: %s of %s rows have no words and are left out", path, f"{empty - len(sentences):,}", f"{empty:,}"
+        )
     return Sentences([words for words, _ in sentences], [tags for _, tags in sentences], str(path))
 
 
@@ -95,7 +101,7 @@ def read_conll(path: Path) -> Sentences:
     tags: list[list[str]] = [[]]
     width = 0
     for number, line in enumerate(read_text(path).split("\n"), start=1):
-        fields = re.split(r"\t" if "\t" in line else r" +", line.strip(" \r"))
+        fields = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
         if not line.strip() or fields[0] == DOCUMENT:
             if words[-1]:
                 words.append([])

@@ -9,6 +9,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import IO, cast
 
 from bertcli.errors import UserError
@@ -25,6 +26,7 @@ SIGNATURES = {
     },
     b"PAR1": ("Parquet", "Let its name end in .parquet."),
     b"\x1f\x8b": ("compressed data", "Let its name end in .gz."),
+    b"BZh": ("compressed by bzip2", "Unpack it, or compress it with gzip, xz or zstd."),
     b"\xfd7zXZ": ("compressed data", "Let its name end in .xz."),
     b"\x28\xb5\x2f\xfd": ("compressed data", "Let its name end in .zst."),
 }
@@ -163,7 +165,7 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
 
 def _convert(path: Path, encoding: str) -> str:
     plain = path.with_suffix("") if path.suffix in COMPRESSED else path
-    return f"{'Unpack and c' if plain != path else 'C'}onvert it first: iconv -f {encoding} -t utf-8 {plain} > converted{plain.suffix}"
+    return f"{'Unpack and c' if plain != path else 'C'}onvert it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
 
 
 def _is_binary(line: bytes) -> bool:

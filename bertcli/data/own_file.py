@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from bertcli.config import Kind
 from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
-from bertcli.data.own_splits import TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap
+from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap
 from bertcli.data.squad import read_squad
 from bertcli.data.tables import Rows, are_numbers, as_text, ending_of, read_rows
 from bertcli.data.task_files import TextExamples, text_examples
@@ -37,7 +38,7 @@ METRICS = {
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
-TAG = re.compile(r"O|[BIESLUM]-\S+")
+TAG = re.compile(r"O|[BIESLUM](-.+)?")
 
 
 def own_task(
@@ -60,9 +61,8 @@ def own_task(
     else:
         task, parts = _questions(name, files) if form == "span" else _tags(name, files)
     if not scored and task.names_outputs and len(task.labels) < 2:
-        raise UserError(
-            f"`{name}` has only the label `{''.join(task.labels)}`.", "Give the column with --label, or add examples."
-        )
+        hint = "Give the column with --label, or add examples." if form == "table" else "Add examples with others."
+        raise UserError(f"`{name}` has only the label `{''.join(task.labels)}`.", hint)
     if cut:
         train = parts["train"]
         labels = train.labels if isinstance(train, TextExamples) and task.kind == "classify" else None
@@ -74,6 +74,8 @@ def own_task(
 
 def _chosen(name: str, files: dict[str, list[Path]], scored: str, learnt: bool) -> tuple[dict[str, list[Path]], bool]:
     """The files to read, the training data first, and whether a dev set is to be cut off them."""
+    if scored and scored not in SPLIT_NAMES.values():
+        raise unknown("split", scored, {*SPLIT_NAMES.values()})
     if "" in files and scored and not learnt:
         return {scored: files[""]}, False
     files = {"train": files[""]} if "" in files else files
@@ -118,7 +120,13 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
         split: [{"paragraphs": [p]} for path in paths for article in read_squad(path) for p in article["paragraphs"]]
         for split, paths in files.items()
     }
-    asked = [q for part in parts.values() for article in part for p in article["paragraphs"] for q in p["qas"]]
+    asked = []
+    for split, part in parts.items():
+        questions = [q for article in part for p in article["paragraphs"] for q in p["qas"]]
+        twice = [id_ for id_, count in Counter(str(q["id"]) for q in questions).items() if count > 1]
+        if twice:
+            raise UserError(f"`{name}` has two {split} questions with the id `{twice[0]}`.", "Give each its own id.")
+        asked += questions
     without = sum(bool(question.get("is_impossible")) for question in asked)
     logger.info("%s: %s contexts, %s questions, %s without an answer; kind: span", name, _sizes(parts),
                 f"{len(asked):,}", f"{without:,}")  # fmt: skip
@@ -129,6 +137,14 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
 def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part]]:
     """Words with their tags, in columns."""
     parts = {split: _sentences(paths) for split, paths in files.items()}
+    for part in parts.values():
+        for row, sentence in enumerate(part.tags or ()):
+            for tag in sentence:
+                if not TAG.fullmatch(tag):
+                    raise UserError(
+                        f"`{part.origin}` has the tag `{tag}` (sentence {row + 1}), which is not of an entity.",
+                        "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.",
+                    )
     lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
     tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
     logger.info("%s: %s sentences; %s; kind: tag, %d tags%s", name, _sizes(parts),

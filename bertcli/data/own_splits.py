@@ -43,8 +43,8 @@ def looks_like_file(name: str) -> bool:
 def run_name(name: str) -> str:
     """What a run on these data is called: by its first file, or by the folder."""
     first = Path(name if Path(name).exists() else name.partition(",")[0])
-    folder = first.parent if "*" in first.name else first
-    return folder.resolve().name if folder.is_dir() else first.name.partition(".")[0]
+    folder = first.parent if glob.has_magic(first.name) and not first.exists() else first
+    return folder.resolve().name if folder.is_dir() else first.name.lstrip(".").partition(".")[0]
 
 
 def own_files(name: str) -> dict[str, list[Path]]:
@@ -59,22 +59,21 @@ def own_files(name: str) -> dict[str, list[Path]]:
     path = Path(name)
     if path.is_file():
         return {"": [path]}
-    is_list = not path.is_dir() and not glob.has_magic(name)
-    found = [Path(part.strip()) for part in name.split(",")] if is_list else _matching(path, name)
+    given = [path] if path.is_dir() else [Path(part.strip()) for part in name.split(",")]
     splits: dict[str, list[Path]] = {}
-    for file in found:
+    for file in chain.from_iterable(map(_matching, given)):
         check_file(file)
         splits.setdefault(_split_of(file), []).append(file)
     if path.is_dir() and not splits.keys() - {""}:
         raise UserError(
-            f"`{name}` has no file of a split{listed(file.name for file in found)}.",
+            f"`{name}` has no file of a split{listed(file.name for file in splits.get('', []))}.",
             "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv",
         )
     others = splits.pop("", []) if len(splits) > 1 else []
-    if others and is_list:
-        splits["train"] = others + splits.get("train", [])
-    elif others:
-        logger.info("%s: left out%s", name, listed(file.name for file in others))
+    if named := [file for file in others if file in given]:
+        splits["train"] = named + splits.get("train", [])
+    if left := [file.name for file in others if file not in given]:
+        logger.info("%s: left out%s", name, listed(left))
     for split, files in splits.items():
         plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
         if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
@@ -84,10 +83,11 @@ def own_files(name: str) -> dict[str, list[Path]]:
     return splits
 
 
-def _matching(path: Path, name: str) -> list[Path]:
+def _matching(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(child for child in path.iterdir() if ending_of(child) in ENDINGS)
-    return sorted(Path(match) for match in glob.glob(name, recursive=True)) or [path]
+    matches = [] if path.exists() else glob.glob(str(path), recursive=True)
+    return sorted(map(Path, matches)) or [path]
 
 
 def _split_of(path: Path) -> str:
@@ -110,10 +110,10 @@ def cut_dev(name: str, part: Part, labels: list[str] | None, seed: int) -> dict[
     """
     train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
     if not dev or not train:
-        why = "each label occurs once" if labels and len(part) > 1 else f"there are {len(part)} in all"
+        why = ": each label occurs once" if labels and len(part) > 1 else ""
         raise UserError(
-            f"No dev set can be cut off the {len(part):,} examples of `{name}`: {why}.",
-            "Give one: bert finetune train.csv dev.csv; or another column: --label COLUMN",
+            f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}.",
+            "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else ""),
         )
     by_label = ", of each label its share" if labels else ""
     logger.info("%s: no dev set; %s of %s examples are it, drawn by seed %d%s", name, f"{len(dev):,}",

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
         for context, question in _questions(articles):
             answers = question["answers"]
             _ = question["id"], "".join([context, question["question"], *(answer["text"] for answer in answers)])
-            _ = sum(answer["answer_start"] for answer in answers)
+            _ = [index(answer["answer_start"]) for answer in answers]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"`{path}` is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
     return list(articles)
@@ -83,7 +84,7 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
     For training, an answer that is not found among the words of its context is skipped, and counted.
 
     Raises:
-        UserError: if a training question has no answer, or several, where it needs one.
+        UserError: if a training question has no answer, or several, where it needs one; or none is left to train on.
     """
     examples, skipped, cache = [], 0, {"": ([""], [0])}
     for context, question in _questions(articles):
@@ -98,12 +99,11 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
                 continue
             example = made
         examples.append(example)
+    if skipped and not examples:
+        raise UserError("No answer stands in its context.", "`answer_start` counts its characters from 0: correct it.")
     if skipped:
-        logger.info(
-            "skipped %d of %s questions: their answer does not stand in the context as words",
-            skipped,
-            f"{skipped + len(examples):,}",
-        )
+        logger.info("skipped %d of %s questions: their answer does not stand in the context as words", skipped,
+                    f"{skipped + len(examples):,}")  # fmt: skip
     return examples
 
 
@@ -132,7 +132,7 @@ def _with_answer(
     if len(question["answers"]) != 1:
         raise UserError(
             f"The training question `{example.id}` has {len(question['answers'])} answers; it needs one.",
-            "For questions without an answer: bert finetune squad_v2",
+            'Keep one; a question without any is marked "is_impossible": true, as those of squad_v2 are.',
         )
     answer = question["answers"][0]
     first = answer["answer_start"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 from bertcli.data.documents import COMPRESSED, count_lines, lines_of, read_text, reading
@@ -196,28 +197,39 @@ def _json(path: Path, lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
+        one_value = False
         try:
             row = json.loads(line)
         except (json.JSONDecodeError, RecursionError):
-            raise (_not_lines(path, line, number) if begun else _not_lines(path, read_text(path), 0)) from None
-        if not isinstance(row, dict):
-            raise UserError(
-                f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
-            )
+            one_value = not begun
+            row = _parsed(path, read_text(path) if one_value else line, 0 if one_value else number)
+        if one_value or not isinstance(row, dict):
+            raise _not_lines(path, number, None if begun else row)
         begun = True
         yield number, row
 
 
-def _not_lines(path: Path, text: str, number: int) -> UserError:
-    """What is wrong at a line; at the first, without a number, a file may be one value over many lines."""
+def _parsed(path: Path, text: str, number: int) -> Any:
     try:
-        json.loads(text)
+        return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         number, what = number or getattr(error, "lineno", 1), getattr(error, "msg", "too many brackets")
-        return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
+        raise UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.") from None
+
+
+def _not_lines(path: Path, number: int, value: Any) -> UserError:
+    """A line, or a whole file, is one value that is no row; where rows are in it, what makes lines of them."""
+    lists = {"": value, **(value if isinstance(value, dict) else {})}
+    name = next(
+        (name for name, rows in lists.items() if isinstance(rows, list) and isinstance([*rows, 0][0], dict)), None
+    )
+    if name is None:
+        what, hint = f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
+        return UserError(what, hint)
+    rows, file = (f'."{name}"[]' if name else ".[]"), Path(path.name.partition(".")[0])
     return UserError(
-        f"`{path}` is one JSON value over many lines, not an object on each.",
-        f"Write it as JSONL: jq -c '.[]' {path} > {path.name.partition('.')[0]}.jsonl",
+        f"`{path}` is one JSON value, not an object on each line.",
+        f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}",
     )
 
 
@@ -291,7 +303,7 @@ def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, li
 
 
 def as_text(value: Any) -> str:
-    """A cell as text: lists and objects as JSON, a missing one (null, NaN) as "".
+    """A cell as text: lists as Python writes them, a missing one (null, NaN) as "".
 
     Half a surrogate pair, which JSON can spell and no text can hold, becomes a question mark.
     """
@@ -299,8 +311,7 @@ def as_text(value: Any) -> str:
         return ""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    text = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else str(value)
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def are_numbers(cells: Iterable[str]) -> bool:

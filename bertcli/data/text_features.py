@@ -20,6 +20,7 @@ from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
+LARGEST = 1e15  # of the values that are learnt: their squares are added in float32
 Numbers = NDArray[np.float32] | NDArray[np.int64]
 
 
@@ -143,7 +144,7 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
     """
     if cell.startswith("["):
         try:
-            return [str(label) for label in ast.literal_eval(cell)]
+            return [str(label) for label in ast.literal_eval(cell) if label is not None]
         except (ValueError, SyntaxError):
             raise UserError(
                 f"{place} has the labels `{cell[:80]}`, which are no list.",
@@ -161,13 +162,11 @@ def label_values(examples: TextExamples, task: Task) -> NDArray[np.float32] | No
     """
     if examples.labels is None:
         return None
-    strange = next((row for row, label in enumerate(examples.labels) if not are_numbers([label])), None)
-    if strange is not None:
-        raise UserError(
-            f"{examples.place(strange)} has the label `{examples.labels[strange]}`, not a number.",
-            "Give --kind classify, or correct it.",
-        )
-    return np.array(examples.labels, dtype=np.float64).astype(np.float32)
+    for row, label in enumerate(examples.labels):
+        if not are_numbers([label]) or abs(float(label)) > LARGEST:
+            what = f"{examples.place(row)} has the label `{label}`, not a number up to {LARGEST:.0e}."
+            raise UserError(what, "Give --kind classify, or correct it.")
+    return np.array(examples.labels, dtype=np.float32)
 
 
 LABELS: dict[str, Callable[[TextExamples, Task], Numbers | None]] = {
