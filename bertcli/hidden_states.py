@@ -16,11 +16,11 @@ from transformers import PreTrainedModel
 
 from bertcli.config import PredictConfig
 from bertcli.data.batches import evaluation_batches
-from bertcli.data.task_files import TextExamples
 from bertcli.data.text_features import TextFeatures, encode_texts
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.models.layers import combine, layer_states, say_if_fewer
 from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.predictor import texts_of
 from bertcli.scoring import Record
 from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision
 
@@ -55,9 +55,7 @@ def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterato
     say_if_fewer(config.layers, model.config.num_hidden_layers)
     vocabulary, truncated = tokenizer.tokens, 0
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
-        pairs = [row["text_pair"] for row in chunk] if "text_pair" in chunk[0] else None
-        texts = TextExamples([row["text"] for row in chunk], pairs, None, "the input")
-        features = encode_texts(texts, tokenizer, model.config.max_position_embeddings, None)
+        features = encode_texts(texts_of(chunk), tokenizer, model.config.max_position_embeddings, None)
         truncated += features.truncated
         ids = [features.input_ids.take(np.array([row]))[0] for row in range(len(chunk))]
         states = _states(model, features, config)

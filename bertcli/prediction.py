@@ -18,7 +18,7 @@ from bertcli.config import PredictConfig
 from bertcli.data.documents import lines_of
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
 from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
-from bertcli.data.prepared import encode_split, find_source, read_split
+from bertcli.data.prepared import find_source, read_split
 from bertcli.data.tables import (
     TABLE_ENDINGS,
     Read,
@@ -197,18 +197,15 @@ def _inputs(config: PredictConfig) -> tuple[Iterator[Record], str, RunFolder | N
             "--choice goes with --text alone, and there are two at least.",
             'Give all: --text "..." --choice "..." --choice "..."',
         )
-    if config.question is not None or config.context is not None:
-        if config.question is None or config.context is None:
-            raise UserError(
-                "A question needs its context, and a context a question.", 'Give both: --question "..." --context "..."'
-            )
-        row: Record = {"question": config.question, "context": config.context}
-    elif config.text is not None:
-        row = {"text": config.text, **({"text_pair": config.text_pair} if config.text_pair is not None else {})}
-        if config.choice:
-            row["choices"] = config.choice
-    else:
-        return _file_rows(config, str(config.file))
+    if (config.question is None) != (config.context is None):
+        raise UserError(
+            "A question needs its context, and a context a question.", 'Give both: --question "..." --context "..."'
+        )
+    if config.file is not None:
+        return _file_rows(config, config.file)
+    parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
+    row: Record = {key: part for key, part in parts.items() if part is not None}
+    row |= {"choices": config.choice} if config.choice else {}
     return iter([row]), _form(row), None
 
 
@@ -270,8 +267,8 @@ def _counted(path: Path, rows: Iterator[Record]) -> Iterator[Record]:
 def _run_of(config: PredictConfig, names: list[str]) -> RunFolder | None:
     """The run, named or the newest, that was fine-tuned on the column of text that a table has."""
     if config.model:
-        folder = Path(resolve_model(config.model)).parent
-        runs = [RunFolder(folder)] if (folder / "config.yaml").exists() else []
+        model = resolve_model(config.model)
+        runs = [RunFolder(Path(model).parent)] if saved_config(model) else []
     else:
         runs = find_runs("finetune", finished=True)
     return next((run for run in runs if run.config.get("text") in names), None)

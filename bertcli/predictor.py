@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,12 +47,13 @@ class Predictor:
     def load(cls, model: str, kind: str, config: PredictConfig) -> Predictor:
         """Load a model folder or a Hub name for its kind."""
         if kind == "fill":
-            tokenizer = load_tokenizer(model)
             device = inference_device()
             objective = Objective(load_model(None, model), "fill").to(device).eval()
-            scorer = Scorer(_task("classify", {}), objective, tokenizer, WindowRules(max_query_length=0), device)
+            rules = WindowRules(max_query_length=0)
+            scorer = Scorer(_task("classify"), objective, load_tokenizer(model), rules, device)
         else:
-            scorer = load_scorer(_task(kind, saved_config(model)), model, config.precision)
+            with_impossible = saved_config(model).get("with_impossible", False)
+            scorer = load_scorer(_task(kind, with_impossible), model, config.precision)
         return cls(scorer, kind, config.top_k, config.file)
 
     def __call__(self, rows: list[Record]) -> list[Record]:
@@ -61,19 +61,31 @@ class Predictor:
         return PREDICT.get(self.kind, _labels)(self, rows)
 
 
+def texts_of(rows: list[Record]) -> TextExamples:
+    """Texts, pairs, or texts with choices, by what the first row has."""
+    pairs, choices = ([row[key] for row in rows] if key in rows[0] else None for key in ("text_pair", "choices"))
+    return TextExamples([row["text"] for row in rows], pairs, None, "the input", choices)
+
+
+def _predict(predictor: Predictor, prepared: Prepared) -> list[Record]:
+    """Encode without a word, and predict; what is cut is counted, to be said when all is predicted."""
+    scorer, level = predictor.scorer, logger.level
+    logger.setLevel(max(level, logging.WARNING))
+    encoded = encode_split(scorer.task, prepared, scorer.tokenizer, scorer.rules)
+    logger.setLevel(level)
+    predictor.cut += encoded.features.truncated if encoded.features else 0
+    return scorer.predict(encoded)
+
+
 def _labels(predictor: Predictor, rows: list[Record]) -> list[Record]:
-    pairs = [row["text_pair"] for row in rows] if "text_pair" in rows[0] else None
-    texts = TextExamples([row["text"] for row in rows], pairs, None, "the input")
-    return predictor.scorer.predict(_encode_quietly(predictor, Prepared("input", texts)))
+    return _predict(predictor, Prepared("input", texts_of(rows)))
 
 
 def _choices(predictor: Predictor, rows: list[Record]) -> list[Record]:
-    choices = [row["choices"] for row in rows]
-    texts = TextExamples([row["text"] for row in rows], None, None, "the input", choices)
-    records = predictor.scorer.predict(_encode_quietly(predictor, Prepared("input", texts)))
+    records = _labels(predictor, rows)
     return [
-        {"choice": record["choice"], "text": mine[record["choice"]], **record}
-        for record, mine in zip(records, choices, strict=True)
+        {"choice": record["choice"], "text": row["choices"][record["choice"]], **record}
+        for record, row in zip(records, rows, strict=True)
     ]
 
 
@@ -86,7 +98,7 @@ def _entities(predictor: Predictor, rows: list[Record]) -> list[Record]:
     places = [_words(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
     words = [[text[start:end] for start, end in spans] for text, spans in zip(texts, places, strict=True)]
     prepared = Prepared("input", sentences=Sentences(words, None, "the input"))
-    records = predictor.scorer.predict(_encode_quietly(predictor, prepared))
+    records = _predict(predictor, prepared)
     found: list[Record] = []
     for text, spans, record in zip(texts, places, records, strict=True):
         mine = []
@@ -108,54 +120,33 @@ def _words(encoding: Encoding, text: str) -> list[tuple[int, int]]:
 
 def _answers(predictor: Predictor, rows: list[Record]) -> list[Record]:
     questions = [SpanExample(str(i), row["question"], split_words(row["context"])[0]) for i, row in enumerate(rows)]
-    records = predictor.scorer.predict(_encode_quietly(predictor, Prepared("input", questions=questions)))
-    return [
-        _placed(record.pop("answer_object"), row["context"], record) for record, row in zip(records, rows, strict=True)
-    ]
+    records = _predict(predictor, Prepared("input", questions=questions))
+    return [_placed(record, row["context"]) for record, row in zip(records, rows, strict=True)]
 
 
 def _fills(predictor: Predictor, rows: list[Record]) -> list[Record]:
     return [_fill(predictor, row) for row in rows]
 
 
-PREDICT: dict[str, Callable[[Predictor, list[Record]], list[Record]]] = {
-    "choose": _choices,
-    "tag": _entities,
-    "span": _answers,
-    "fill": _fills,
-}
+PREDICT = {"choose": _choices, "tag": _entities, "span": _answers, "fill": _fills}
 
 
-def _encode_quietly(predictor: Predictor, prepared: Prepared) -> Prepared:
-    """Encode; what is cut is counted, to be said when all is predicted."""
-    scorer, level = predictor.scorer, logger.level
-    logger.setLevel(max(level, logging.WARNING))
-    encoded = encode_split(scorer.task, prepared, scorer.tokenizer, scorer.rules)
-    logger.setLevel(level)
-    predictor.cut += encoded.features.truncated if encoded.features else 0
-    return encoded
-
-
-def _task(kind: Any, saved: dict[str, Any]) -> Task:
+def _task(kind: Any, with_impossible: bool = False) -> Task:
     """A task without data: all that prediction needs is the kind, and whether there may be no answer."""
-    length, with_impossible = 384 if kind == "span" else 512, saved.get("with_impossible", False)
+    length = 384 if kind == "span" else 512
     return Task("input", kind, Files({}, {}), ("", None), (), max_seq_length=length, with_impossible=with_impossible)
 
 
-def _placed(answer: Answer, context: str, record: Record) -> Record:
+def _placed(record: Record, context: str) -> Record:
     """Find where the answer stands in the context, in characters."""
+    answer: Answer = record["answer_object"]
+    if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
+        return {"answer": "", "score": 0.0, "start": None, "end": None}
     word = next((c.first_word for c in answer.n_best if c.text == answer.text), -1)
-    word_of_character = split_words(context)[1]
-    start = -1
-    if answer.text and word >= 0:
-        start = context.find(answer.text, word_of_character.index(word))
-    found = start >= 0
-    return {  # where there is no valid span, SQuAD 1.1's script answers with the word `empty`
-        "answer": record["answer"] if answer.had_candidate else "",
-        "score": record["score"] if answer.had_candidate else 0.0,
-        "start": start if found else None,
-        "end": start + len(answer.text) if found else None,
-    }
+    first = split_words(context)[1].index(word) if answer.text and word >= 0 else len(context) + 1
+    start = context.find(answer.text, first)
+    place = (start, start + len(answer.text)) if start >= 0 else (None, None)
+    return {"answer": record["answer"], "score": record["score"], "start": place[0], "end": place[1]}
 
 
 @torch.inference_mode()
@@ -163,14 +154,11 @@ def _fill(predictor: Predictor, row: Record) -> Record:
     """The most probable tokens for each [MASK] of a text."""
     scorer, top_k = predictor.scorer, predictor.top_k
     tokenizer: WordPiece = scorer.tokenizer
-    parts = tokenizer.encode_ids(row["text"].split(MASK))
-    ids = [tokenizer.special("cls")]
-    masks = []
-    for index, part in enumerate(parts):
-        if index:
-            masks.append(len(ids))
-            ids.append(tokenizer.special("mask"))
-        ids += part
+    first, *others = tokenizer.encode_ids(row["text"].split(MASK))
+    ids, masks = [tokenizer.special("cls"), *first], []
+    for part in others:
+        masks.append(len(ids))
+        ids += [tokenizer.special("mask"), *part]
     ids.append(tokenizer.special("sep"))
     longest = scorer.objective.model.config.max_position_embeddings
     if len(ids) > longest or not masks:

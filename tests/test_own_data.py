@@ -271,6 +271,14 @@ def test_a_bad_file_is_one_error_with_its_line(
     assert re.search(hint, caught.value.hint)
 
 
+def test_a_column_is_not_taken_twice(workspace: Path) -> None:
+    write("a.csv", "text,body,label\n" + "one,two,a\nthree,four,b\n" * 5)
+    columns = own_task("a.csv", {"text_pair": "text"}, None)[0].files.columns
+    assert columns == {"text": "body", "text_pair": "text", "label": "label"}
+    with pytest.raises(UserError, match="one of them is chosen twice"):
+        own_task("a.csv", {"text": "label", "label": "label"}, None)
+
+
 def test_a_column_that_is_not_there_is_named_with_the_nearest(workspace: Path) -> None:
     with pytest.raises(UserError, match=r"column of a.csv: `star`") as caught:
         own_task(write("a.csv", labelled(1, 2)), {"label": "star"}, None)

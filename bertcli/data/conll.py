@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from bertcli.data.documents import read_text
 from bertcli.data.tables import Rows, ending_of, read_rows
@@ -73,20 +75,18 @@ def read_sentences(path: Path) -> Sentences:
         raise UserError(
             f"`{path}` has no lists of words and tags.", 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.'
         )
-    sentences = []
-    for row, cells in enumerate(rows.cells):
-        words, tags = (cells.get(name) for name in columns)
-        if not isinstance(words, list) or not isinstance(tags, list) or len(words) != len(tags):
+    words, tags = (list[Any](cells.get(name) for cells in rows.cells) for name in columns)
+    for row, pair in enumerate(zip(words, tags, strict=True)):
+        if not all(isinstance(values, list) for values in pair) or len(pair[0]) != len(pair[1]):
             raise UserError(f"{rows.place(row)} has not a tag for each word.", "Give two lists of the same length.")
-        if not all(isinstance(value, str) for value in (*words, *tags)):
+        if not all(isinstance(value, str) for value in chain(*pair)):
             raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
-        sentences.append((words, tags))
-    empty, sentences = len(sentences), [pair for pair in sentences if pair[0]]
-    if len(sentences) < empty:
+    full = [row for row, own in enumerate(words) if own]
+    if len(full) < len(rows):
         logger.info(
-            "%s: %s of %s rows have no words and are left out", path, f"{empty - len(sentences):,}", f"{empty:,}"
+            "%s: %s of %s rows have no words and are left out", path, f"{len(rows) - len(full):,}", f"{len(rows):,}"
         )
-    return Sentences([words for words, _ in sentences], [tags for _, tags in sentences], str(path))
+    return Sentences(words, tags, str(path)).take(full)
 
 
 def read_conll(path: Path) -> Sentences:
@@ -97,15 +97,12 @@ def read_conll(path: Path) -> Sentences:
     Raises:
         UserError: naming the line that has other columns than the first.
     """
-    words: list[list[str]] = [[]]
-    tags: list[list[str]] = [[]]
+    sentences: list[list[list[str]]] = [[]]
     width = 0
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         fields = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
         if not line.strip() or fields[0] == DOCUMENT:
-            if words[-1]:
-                words.append([])
-                tags.append([])
+            sentences.append([])
             continue
         width = width or len(fields)
         if len(fields) != width or width < 2:
@@ -113,11 +110,10 @@ def read_conll(path: Path) -> Sentences:
                 f"`{path}` line {number} has {len(fields)} columns, not {max(width, 2)}.",
                 "Write a word and its tag on each line, and a blank line after each sentence.",
             )
-        words[-1].append(fields[0])
-        tags[-1].append(fields[-1])
-    if not words[-1]:
-        words.pop()
-        tags.pop()
-    if not words:
+        sentences[-1].append(fields)
+    if not width:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
+    words, tags = (
+        [[fields[column] for fields in sentence] for sentence in sentences if sentence] for column in (0, -1)
+    )
     return Sentences(words, tags, str(path))

@@ -8,14 +8,15 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from bertcli.config import Kind
 from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
 from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap
-from bertcli.data.squad import read_squad
-from bertcli.data.tables import Rows, are_numbers, as_text, ending_of, read_rows
+from bertcli.data.squad import questions_of, read_squad
+from bertcli.data.tables import Rows, are_numbers, ending_of, read_rows
 from bertcli.data.task_files import TextExamples, text_examples
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
@@ -120,14 +121,11 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
         split: [{"paragraphs": [p]} for path in paths for article in read_squad(path) for p in article["paragraphs"]]
         for split, paths in files.items()
     }
-    asked = []
-    for split, part in parts.items():
-        questions = [q for article in part for p in article["paragraphs"] for q in p["qas"]]
-        twice = [id_ for id_, count in Counter(str(q["id"]) for q in questions).items() if count > 1]
-        if twice:
-            raise UserError(f"`{name}` has two {split} questions with the id `{twice[0]}`.", "Give each its own id.")
-        asked += questions
-    without = sum(bool(question.get("is_impossible")) for question in asked)
+    asked = [(split, question) for split, part in parts.items() for _, question in questions_of(part)]
+    for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
+        if count > 1:
+            raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
+    without = sum(bool(question.get("is_impossible")) for _, question in asked)
     logger.info("%s: %s contexts, %s questions, %s without an answer; kind: span", name, _sizes(parts),
                 f"{len(asked):,}", f"{without:,}")  # fmt: skip
     task = Task(name, "span", Files({}, {}), ("", None), METRICS["span"], max_seq_length=384)
@@ -137,19 +135,17 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
 def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part]]:
     """Words with their tags, in columns."""
     parts = {split: _sentences(paths) for split, paths in files.items()}
-    for part in parts.values():
-        for row, sentence in enumerate(part.tags or ()):
-            for tag in sentence:
-                if not TAG.fullmatch(tag):
-                    raise UserError(
-                        f"`{part.origin}` has the tag `{tag}` (sentence {row + 1}), which is not of an entity.",
-                        "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.",
-                    )
-    lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
     tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
-    logger.info("%s: %s sentences; %s; kind: tag, %d tags%s", name, _sizes(parts),
-                "the first column is the word, the last the tag" if not lists else "lists of words and tags",
-                len(tags), listed(tags))  # fmt: skip
+    for tag in tags:
+        if not TAG.fullmatch(tag):
+            origin, row = next(
+                (p.origin, row) for p in parts.values() for row, own in enumerate(p.tags or ()) if tag in own
+            )
+            raise UserError(f"`{origin}` has the tag `{tag}` (sentence {row + 1}), which is not of an entity.",
+                            "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")  # fmt: skip
+    lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
+    where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
+    logger.info("%s: %s sentences; %s; kind: tag, %d tags%s", name, _sizes(parts), where, len(tags), listed(tags))
     return Task(name, "tag", Files({}, {}), ("", None), METRICS["tag"], tuple(tags)), dict(parts)
 
 
@@ -168,34 +164,35 @@ def _tables(
 ) -> tuple[Task, dict[str, Part]]:
     """Rows with columns of text and labels; a test file may be without labels."""
     tables = {split: [read_rows(path) for path in paths] for split, paths in files.items()}
-    if given.get("label") and "," in str(given["label"]):
-        tables = {split: [_joined(rows, str(given["label"])) for rows in read] for split, read in tables.items()}
+    if label := given.get("label"):
+        tables = {split: [_joined(rows, label) for rows in read] for split, read in tables.items()}
     first, *_ = next(iter(tables.values()))
     kind, found = _columns(first, given, kind)
     parts = {split: _texts(split, rows, found) for split, rows in tables.items()}
-    labels = [label for part in parts.values() for label in part.labels or () if label]
-    numbers = [label for label in labels if label.lower() not in NO_NUMBER]
-    if numbers and are_numbers(numbers):
-        labels = numbers
-        parts = {split: _without_spelled(part) for split, part in parts.items()}
-    if found["label"] in labels and " " in found["text"]:
-        raise UserError(
-            f"`{first.path}` line 1 looks like an example, not like the names of columns.",
-            "Put a line of names before it: text,label",
-        )
-    kind, why = (kind, "") if kind else _kind(labels, found["label"])
+    numbers = [label for label in _labels(parts) if label.lower() not in NO_NUMBER]
+    if numbers and are_numbers(numbers):  # `NaN` and the like are missing ones
+        for split, part in parts.items():
+            labels = part.labels and ["" if label.lower() in NO_NUMBER else label for label in part.labels]
+            parts[split] = replace(part, labels=labels)
+    if found["label"] in _labels(parts) and " " in found["text"]:
+        what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
+        raise UserError(what, "Put a line of names before it: text,label")
+    kind, why = (kind, "") if kind else _kind(_labels(parts), found["label"])
     sizes = _sizes(parts)
     parts = {split: _complete(part, kind) for split, part in parts.items()}
     task = Task(name, kind, Files({}, dict(found)), ("", None), METRICS[kind])
-    task = _WITH_LABELS[kind](task, [label for part in parts.values() for label in part.labels or () if label])
+    task = WITH_LABELS[kind](task, _labels(parts))
     shown = ", ".join(f"{key} = `{column}`" for key, column in found.items())
-    what = {"regress": "", "choose": f", one of {len(task.labels)}"}.get(
-        kind, f", {len(task.labels)} labels{listed(task.labels)}"
-    )
+    what = f", one of {len(task.labels)}" if kind == "choose" else f", {len(task.labels)} labels{listed(task.labels)}"
+    what = "" if kind == "regress" else what
     logger.info("%s: %s rows; %s; kind: %s%s%s", name, sizes, shown, kind, what, why)
     if are_numbers(next(iter(parts.values())).texts):
         logger.info("%s: every `%s` is a number; if it is not the text, give --text COLUMN", name, found["text"])
     return task, dict(parts)
+
+
+def _labels(parts: dict[str, TextExamples]) -> list[str]:
+    return [label for part in parts.values() for label in part.labels or () if label]
 
 
 def _joined(rows: Rows, label: str) -> Rows:
@@ -203,20 +200,14 @@ def _joined(rows: Rows, label: str) -> Rows:
     columns = [name.strip() for name in label.split(",")]
     if label in rows.names or not set(columns) & set(rows.names):
         return rows
-    missing = next((name for name in columns if name not in rows.names), None)
-    if missing is not None:
-        raise unknown(f"column of {rows.path}:", missing, rows.names)
+    marks = [[YES_OR_NO.get(cell.strip().lower()) for cell in rows.column(name)] for name in columns]
     cells = []
-    for row, values in enumerate(rows.cells):
-        marks = {name: as_text(values.get(name)).strip().lower() for name in columns}
-        strange = next((name for name, mark in marks.items() if mark not in YES_OR_NO), None)
-        if strange is not None:
-            raise UserError(
-                f"{rows.place(row)} has `{values.get(strange)}` in the column `{strange}`.",
-                "Mark a label with 1, others with 0.",
-            )
-        rest = {name: value for name, value in values.items() if name not in columns}
-        cells.append(rest | {label: [name for name, mark in marks.items() if YES_OR_NO[mark]]})
+    for row, own in enumerate(zip(*marks, strict=True)):
+        if None in own:
+            name = columns[own.index(None)]
+            what = f"{rows.place(row)} has `{rows.cells[row].get(name)}` in the column `{name}`."
+            raise UserError(what, "Mark a label with 1, others with 0.")
+        cells.append(rows.cells[row] | {label: [name for name, mark in zip(columns, own, strict=True) if mark]})
     return replace(rows, names=[*(name for name in rows.names if name not in columns), label], cells=cells)
 
 
@@ -237,36 +228,29 @@ def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExample
     return replace(examples, labels=None if unlabelled else labels, places=places)
 
 
-def _without_spelled(part: TextExamples) -> TextExamples:
-    """Among numbers, `NaN` and the like are missing ones."""
-    labels = ["" if label.lower() in NO_NUMBER else label for label in part.labels or ()]
-    return replace(part, labels=labels if part.labels is not None else None)
-
-
 def _complete(part: TextExamples, kind: Kind) -> TextExamples:
     """The examples that have a text and a label; the others are counted and left out."""
-    empty = {"text": [row for row, text in enumerate(part.texts) if not text.strip()]}
-    unlabelled = [row for row, label in enumerate(part.labels or ()) if not label]
-    if kind != "multilabel":
-        empty["label"] = unlabelled
-    else:
-        if unlabelled:
-            logger.info("%s: %s rows have no label, so none fits", part.origin, f"{len(unlabelled):,}")
+    lacking = {
+        "text": [row for row, text in enumerate(part.texts) if not text.strip()],
+        "label": [row for row, label in enumerate(part.labels or ()) if not label],
+    }
+    if kind == "multilabel":
+        if without := lacking.pop("label"):
+            logger.info("%s: %s rows have no label, so none fits", part.origin, f"{len(without):,}")
         for row, cell in enumerate(part.labels or ()):
             split_labels(cell, "", part.place(row))
-    for what, rows in empty.items():
+    for what, rows in lacking.items():
         if rows:
             logger.info("%s: %s of %s rows have no %s and are left out; the first is %s", part.origin,
                         f"{len(rows):,}", f"{len(part):,}", what, part.place(rows[0]))  # fmt: skip
-    alone = sum(not pair.strip() for pair in part.pairs or ())
-    if alone:
+    if alone := sum(not pair.strip() for pair in part.pairs or ()):
         logger.info("%s: %s of %s rows have no second text", part.origin, f"{alone:,}", f"{len(part):,}")
-    out = set().union(*empty.values())
-    if len(out) == len(part):
-        raise UserError(
-            f"`{part.origin}` holds no row with a text and a label.", "Give the columns: --text COLUMN --label COLUMN"
-        )
-    return part.take([row for row in range(len(part)) if row not in out])
+    out = set(chain.from_iterable(lacking.values()))
+    kept = [row for row in range(len(part)) if row not in out]
+    if not kept:
+        what = f"`{part.origin}` holds no row with a text and a label."
+        raise UserError(what, "Give the columns: --text COLUMN --label COLUMN")
+    return part.take(kept)
 
 
 def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
@@ -312,7 +296,7 @@ def _with_choices(task: Task, labels: list[str]) -> Task:
     )
 
 
-_WITH_LABELS: dict[str, Callable[[Task, list[str]], Task]] = {
+WITH_LABELS: dict[str, Callable[[Task, list[str]], Task]] = {
     "classify": _with_distinct,
     "regress": lambda task, labels: task,
     "multilabel": _with_several,
@@ -327,28 +311,32 @@ def _columns(first: Rows, given: dict[str, str | None], kind: Kind | None) -> tu
         if column is not None and column not in names:
             raise unknown(f"column of {first.path}:", column, names)
     choices = choice_columns(names, given.get("text")) if kind in (None, "choose") else {}
+    shown = f"The columns of `{first.path}` are {', '.join(names)}"
     if kind == "choose" and not choices:
         raise UserError(
-            f"`{first.path}` has no columns choice_0, choice_1 ... after a text.", f"Its columns: {', '.join(names)}."
+            f"{shown}: none are choice_0, choice_1 ... after a text.", "Rename them, or give the text: --text COLUMN"
         )
     if choices:
         kind, given = "choose", {**given, "text": choices["text"]}
         names = [column for column in names if not CHOICE_NAME.fullmatch(column)]
-    label = given.get("label") or named(LABEL_NAMES, [n for n in names if n not in given.values()])
-    text = given.get("text") or named(TEXT_NAMES, [n for n in names if n != label])
-    pair = given.get("text_pair") or (
-        None if given.get("text") else named(PAIR_NAMES, [n for n in names if n not in (label, text)])
-    )
-    rest = [n for n in names if n not in (label, text, pair)]
-    if text is None and rest:
-        text = max(rest, key=lambda column: sum(map(len, first.column(column)[:200])))
-        rest.remove(text)
-    if label is None and len(rest) == 1:
-        label = rest[0]
+    text, pair, label = (given.get(key) for key in ("text", "text_pair", "label"))
+    is_given = text is not None
+
+    def left() -> list[str]:
+        return [name for name in names if name not in (text, pair, label)]
+
+    label = label or named(LABEL_NAMES, left())
+    text = text or named(TEXT_NAMES, left())
+    pair = pair if is_given else pair or named(PAIR_NAMES, left())
+    if text is None and left():
+        text = max(left(), key=lambda column: sum(map(len, first.column(column)[:200])))
+    if label is None and len(left()) == 1:
+        label = left()[0]
     if text is None or label is None:
+        raise UserError(f"{shown}: which is the text and which the label?", "Say so: --text COLUMN --label COLUMN")
+    if len({text, pair, label}) < 3:
         raise UserError(
-            f"The columns of `{first.path}` are {', '.join(names)}: which is the text and which the label?",
-            "Say so: --text COLUMN --label COLUMN",
+            f"{shown}: one of them is chosen twice.", "Give each of --text, --text-pair and --label another."
         )
     return kind, choices | {"text": text, **({"text_pair": pair} if pair else {}), "label": label}
 

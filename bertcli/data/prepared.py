@@ -15,7 +15,7 @@ from bertcli.data.conll import Sentences, load_sentences
 from bertcli.data.own_file import own_task
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
-from bertcli.data.squad import SpanExample, load_squad, span_examples
+from bertcli.data.squad import SpanExample, load_squad, questions_of, span_examples
 from bertcli.data.tag_features import TagFeatures, encode_sentences
 from bertcli.data.task_files import TextExamples, data_folder, load_text_examples
 from bertcli.data.text_features import LABELS, TextFeatures, encode_texts, label_ids
@@ -108,8 +108,8 @@ def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The true answers of each question."""
     return {
         str(question["id"]): [answer["text"] for answer in question["answers"]]
-        for article in articles for paragraph in article["paragraphs"] for question in paragraph["qas"]
-    }  # fmt: skip
+        for _, question in questions_of(articles)
+    }
 
 
 def _draw(count: int, limit: int | None, seed: int) -> list[int]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate
 from operator import index
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
-SEPARATORS = frozenset(" \t\r\n\u202f")  # run_squad.py: a no-break space does not separate words
+SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ def load_squad(task: Task, split: str, data_dir: str | None) -> list[dict[str, A
         UserError: if the file is missing or is not in SQuAD's form.
     """
     folder = data_folder(data_dir)
-    if folder is None:
-        rows = load_from_hub(task, "validation" if split == "dev" else split)
-        return [{"title": row["title"], "paragraphs": [_paragraph(row)]} for row in rows]
-    return read_squad(split_file(task, split, folder))
+    if folder is not None:
+        return read_squad(split_file(task, split, folder))
+    rows = load_from_hub(task, "validation" if split == "dev" else split)
+    return [{"title": row["title"], "paragraphs": [_paragraph(row)]} for row in rows]
 
 
 def read_squad(path: Path) -> list[dict[str, Any]]:
@@ -53,7 +56,7 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
     """
     try:
         articles = json.loads(read_text(path))["data"]
-        for context, question in _questions(articles):
+        for context, question in questions_of(articles):
             answers = question["answers"]
             _ = question["id"], "".join([context, question["question"], *(answer["text"] for answer in answers)])
             _ = [index(answer["answer_start"]) for answer in answers]
@@ -63,15 +66,14 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
 
 
 def _paragraph(row: dict[str, Any]) -> dict[str, Any]:
-    answers = [
-        {"text": t, "answer_start": s}
-        for t, s in zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
-    ]
+    pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+    answers = [{"text": text, "answer_start": start} for text, start in pairs]
     question = {"id": row["id"], "question": row["question"], "answers": answers, "is_impossible": not answers}
     return {"context": row["context"], "qas": [question]}
 
 
-def _questions(articles: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def questions_of(articles: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The questions, each after its context."""
     for article in articles:
         for paragraph in article["paragraphs"]:
             for question in paragraph["qas"]:
@@ -86,59 +88,44 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
     Raises:
         UserError: if a training question has no answer, or several, where it needs one; or none is left to train on.
     """
-    examples, skipped, cache = [], 0, {"": ([""], [0])}
-    for context, question in _questions(articles):
-        if context not in cache:
-            cache = {context: split_words(context)}
-        words, word_of_character = cache[context]
-        example = SpanExample(str(question["id"]), question["question"], words)
-        if training:
-            made = _with_answer(example, question, word_of_character, with_impossible)
-            skipped += made is None
-            if made is None:
-                continue
-            example = made
-        examples.append(example)
+    made = []
+    for context, question in questions_of(articles):
+        example = SpanExample(str(question["id"]), question["question"], split_words(context)[0])
+        made.append(_with_answer(example, question, context, with_impossible) if training else example)
+    examples = [example for example in made if example is not None]
+    skipped = len(made) - len(examples)
     if skipped and not examples:
         raise UserError("No answer stands in its context.", "`answer_start` counts its characters from 0: correct it.")
     if skipped:
         logger.info("skipped %d of %s questions: their answer does not stand in the context as words", skipped,
-                    f"{skipped + len(examples):,}")  # fmt: skip
+                    f"{len(made):,}")  # fmt: skip
     return examples
 
 
+@lru_cache(maxsize=1)  # the questions of a context follow each other
 def split_words(context: str) -> tuple[list[str], list[int]]:
     """The words of a context, and for each character the word it belongs to (a separator: the word before)."""
-    words: list[str] = []
-    word_of_character = []
-    fresh = True
-    for character in context:
-        if character in SEPARATORS:
-            fresh = True
-        elif fresh:
-            words.append(character)
-            fresh = False
-        else:
-            words[-1] += character
-        word_of_character.append(len(words) - 1)
-    return words, word_of_character
+    before = zip(f" {context}", context, strict=False)
+    starts = (last in SEPARATORS and character not in SEPARATORS for last, character in before)
+    words = [word for word in re.split(f"[{SEPARATORS}]", context) if word]
+    return words, [count - 1 for count in accumulate(starts)]
 
 
 def _with_answer(
-    example: SpanExample, question: dict[str, Any], word_of_character: list[int], with_impossible: bool
+    example: SpanExample, question: dict[str, Any], context: str, with_impossible: bool
 ) -> SpanExample | None:
     if with_impossible and question.get("is_impossible"):
-        return SpanExample(example.id, example.question, example.words, is_impossible=True)
+        return replace(example, is_impossible=True)
     if len(question["answers"]) != 1:
         raise UserError(
             f"The training question `{example.id}` has {len(question['answers'])} answers; it needs one.",
             'Keep one; a question without any is marked "is_impossible": true, as those of squad_v2 are.',
         )
-    answer = question["answers"][0]
-    first = answer["answer_start"]
-    if first + len(answer["text"]) > len(word_of_character) or not answer["text"]:
+    answer, first = question["answers"][0]["text"], question["answers"][0]["answer_start"]
+    word_of_character = split_words(context)[1]
+    if first + len(answer) > len(word_of_character) or not answer:
         return None
-    start, end = word_of_character[first], word_of_character[first + len(answer["text"]) - 1]
-    if " ".join(answer["text"].split()) not in " ".join(example.words[start : end + 1]):
+    start, end = word_of_character[first], word_of_character[first + len(answer) - 1]
+    if " ".join(answer.split()) not in " ".join(example.words[start : end + 1]):
         return None
-    return SpanExample(example.id, example.question, example.words, answer["text"], start, end)
+    return replace(example, answer=answer, start_word=start, end_word=end)
