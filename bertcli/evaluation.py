@@ -9,8 +9,9 @@ from typing import Any
 
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
-from bertcli.data.predictions import existing_file, kind_of_predictions, read_predictions
+from bertcli.data.predictions import kind_of_predictions, read_predictions
 from bertcli.data.prepared import Prepared, Source, find_source, read_split
+from bertcli.data.tables import check_file
 from bertcli.errors import UserError
 from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
 from bertcli.metrics.metric import Array
@@ -18,7 +19,7 @@ from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.mistakes import worst_mistakes
 from bertcli.scoring import Record, check_labelled, compare, load_scorer, measure, metric_of, score_labels
 from bertcli.tasks import get_task, is_task
-from bertcli.training.run_folder import RunFolder, find_runs, newest_run_of, resolve_model
+from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model
 
 logger = logging.getLogger("bertcli")
 
@@ -51,6 +52,8 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
+    if config.predictions:
+        check_file(Path(config.predictions), "Give --predictions a file.")
     run = None if (config.predictions or config.na_probs) and not model else _run_for(config, model)
     source = _source(config, run)
     if config.na_probs and not (config.predictions and source.task.kind == "span"):
@@ -61,14 +64,13 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
     if config.dry_run:
         logger.info("would score %s on %s", config.predictions or model or (run.path if run else ""), source.task.name)
         return _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
-    path = existing_file(config.predictions, "--predictions") if config.predictions else None
     read = read_split(source, config.split)
     if not len(read):
         raise UserError(f"The {config.split} split of {source.task.name} has no examples.", "Check the file.")
     check_labelled(source.task, read)
-    if path:
-        records = read_predictions(source.task, read, path, config.na_probs)
-        return _scored(source, config, str(path), read, records)
+    if config.predictions:
+        records = read_predictions(source.task, read, Path(config.predictions), config.na_probs)
+        return _scored(source, config, config.predictions, read, records)
     found = str(run.model) if run else resolve_model(str(model))
     return _scored(source, config, found, read, load_scorer(source.task, found, config.precision).predict(read))
 
@@ -83,7 +85,7 @@ def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
     same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
     kind = saved.get("kind")
     if config.predictions and looks_like_file(config.task):
-        kind = kind or kind_of_predictions(config.predictions)
+        kind = kind or kind_of_predictions(Path(config.predictions))
     own = {"scored": config.split, "learnt": same and not config.predictions}
     return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
 
@@ -93,16 +95,10 @@ def _run_for(config: EvaluateConfig, model: str | None) -> RunFolder | None:
     if model:
         path = Path(model)
         return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
-    if not looks_like_file(config.task):
-        task = get_task(config.task)
-        return newest_run_of(task.learnt_as or task.name)
-    name = str(Path(config.task))
-    if not find_runs("finetune", finished=True, task=name):  # the newest of any own file
-        name = next(
-            (run.config["task"] for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])),
-            name,
-        )
-    return newest_run_of(name)
+    task = None if looks_like_file(config.task) else get_task(config.task)
+    name = str(Path(config.task)) if task is None else task.learnt_as or task.name
+    own = [] if task else [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]
+    return newest_run(name, *own)
 
 
 def _scored(source: Source, config: EvaluateConfig, model: str, read: Prepared, records: list[Record]) -> _Scored:

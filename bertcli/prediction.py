@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator
@@ -21,7 +20,6 @@ from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
 from bertcli.data.prepared import find_source, read_split
 from bertcli.data.tables import (
     TABLE_ENDINGS,
-    Read,
     Row,
     as_text,
     check_file,
@@ -29,6 +27,7 @@ from bertcli.data.tables import (
     count_rows,
     ending_of,
     json_rows,
+    json_value,
     place_of,
     stream_rows,
 )
@@ -45,7 +44,7 @@ from bertcli.training.run_folder import (
     SHIPPED,
     RunFolder,
     find_runs,
-    newest_run_of,
+    newest_run,
     resolve_model,
     saved_config,
     shipped_model,
@@ -155,7 +154,7 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
             f"Give it alone: bert predict {config.task} --split {config.split}",
         )
     task = get_task(config.task)
-    model = resolve_model(config.model or str(newest_run_of(task.learnt_as or task.name).path))
+    model = resolve_model(config.model) if config.model else str(newest_run(task.learnt_as or task.name).model)
     data_dir = config.data_dir or saved_config(model).get("data_dir")
     read = read_split(find_source(config.task, data_dir, {}), config.split)
     if task.kind == "span" and config.output is None:
@@ -220,13 +219,11 @@ def _form(row: Record) -> str:
 def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str, RunFolder | None]:
     """The rows of a file; one that is not called a table has a text a line, unless its first line is a JSON object."""
     path = Path(name)
-    lines: Iterator[str] = iter(())
-    table: Read | None = None
     if ending_of(path) in TAG_ENDINGS:
         hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
         raise UserError(f"`{name}` has words with tags in columns.", hint)
     if ending_of(path) in TABLE_ENDINGS:
-        table = stream_rows(path)
+        names, cells = stream_rows(path)
     else:
         if name != "-":
             check_file(path)
@@ -235,21 +232,14 @@ def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str,
         if first_line is None:
             raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
         lines = chain([first_line], lines)
-        table = json_rows(path, lines) if _is_object(first_line) else None
-    run = _run_of(config, table[0]) if table else None
-    if table:
-        rows = _table_rows(path, *table, run.config if run else {})
-    else:
-        rows = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
+        if not isinstance(json_value(first_line), dict):
+            texts = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
+            return _counted(path, texts), _form({"text": first_line}), None
+        names, cells = json_rows(path, lines)
+    run = _run_of(config, names)
+    rows = _table_rows(path, names, cells, run.config if run else {})
     first = next(rows)
     return _counted(path, chain([first], rows)), _form(first), run
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except (json.JSONDecodeError, RecursionError):
-        return False
 
 
 def _counted(path: Path, rows: Iterator[Record]) -> Iterator[Record]:
@@ -279,13 +269,10 @@ def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record
     text = saved.get("text") or named(TEXT_NAMES, names) or (names[0] if len(names) == 1 else None)
     pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
     choices = choice_columns(names, saved.get("text"))
+    columns = choices or {key: name for key, name in (("text", text), ("text_pair", pair)) if text and name}
     if {"question", "context"} <= set(names) and not saved:
         columns = {"question": "question", "context": "context"}
-    elif choices:
-        columns = choices
-    elif text:
-        columns = {"text": text, **({"text_pair": pair} if pair else {})}
-    else:
+    if not columns:
         raise UserError(f"`{path}` has no column `text`.", f"Rename one of its columns: {', '.join(names)}.")
     for column in columns.values():
         if column not in names:

@@ -246,6 +246,7 @@ def utf16(text: str) -> bytes:
         ("a.jsonl", '{"text": 1}\n7\n', "line 2 is not an object", '{"text"'),
         ("a.csv", "text,label\nx,\"['a']\"\ny,[b\n", r"line 3 has the labels `\[b`, which are no list", "--kind classify"),
         ("a.json", '[{"text": "x",\n"label": 1},\n{"text": y}]', "line 3 is not JSON", "one JSON object"),
+        ("a.jsonl", '7\n{"text": "x"}\n', "line 1 is not an object", "Write lines"),
         ("a b.json", '[\n{"text": "x", "label": 1}\n]', "one JSON value, not an object", r"jq -c '.\[\]' 'a b.json' > 'a b.jsonl'"),
         ("a.json", '{"rows":\n[{"text": "x", "label": 1}]}', "one JSON value, not an object", r"'.\"rows\"\[\]' a.json"),
         ("a.json", '[{"text": "x", "label": 1}]', "one JSON value, not an object", "jq -c"),
@@ -269,6 +270,17 @@ def test_a_bad_file_is_one_error_with_its_line(
     with pytest.raises(UserError, match=message) as caught:
         own_task(name, NONE, None)
     assert re.search(hint, caught.value.hint)
+
+
+def test_choices_count_from_where_those_of_all_splits_do(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    head = "question,choice_1,choice_2,choice_3,label\n"
+    write("f/train.csv", head + "".join(f"{number},a,b,c,{number % 3 + 1}\n" for number in range(9)))
+    write("f/dev.csv", head + "x,a,b,c,1\ny,a,b,c,2\n")
+    assert own_task("f", NONE, "choose", scored="dev")[0].file_labels == ("1", "2", "3")
+    own_task("f/train.csv", NONE, "choose", scored="dev")
+    assert "f/train.csv: scored whole, as dev, whatever its name says" in said.text
+    with pytest.raises(UserError, match="has the label `3`, which is none of 3 choices"):
+        own_task(write("a.csv", head + "x,a,b,c,0\ny,a,b,c,3\n"), NONE, None)
 
 
 def test_a_column_is_not_taken_twice(workspace: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections import Counter
@@ -14,9 +13,9 @@ from pathlib import Path
 from bertcli.config import Kind
 from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
-from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap
+from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap, split_of
 from bertcli.data.squad import questions_of, read_squad
-from bertcli.data.tables import Rows, are_numbers, ending_of, read_rows
+from bertcli.data.tables import Rows, are_numbers, ending_of, json_value, read_rows
 from bertcli.data.task_files import TextExamples, text_examples
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
@@ -53,7 +52,7 @@ def own_task(
     Raises:
         UserError: naming the file and the line, or the column, that is wrong.
     """
-    files, cut = _chosen(name, own_files(name), scored, learnt)
+    files, cut = _chosen(name, own_files(name), scored, learnt, kind)
     form = _form(next(iter(files.values()))[0], kind)
     if form == "table":
         task, parts = _tables(name, files, columns, kind)
@@ -73,11 +72,18 @@ def own_task(
     return task, parts
 
 
-def _chosen(name: str, files: dict[str, list[Path]], scored: str, learnt: bool) -> tuple[dict[str, list[Path]], bool]:
-    """The files to read, the training data first, and whether a dev set is to be cut off them."""
+def _chosen(
+    name: str, files: dict[str, list[Path]], scored: str, learnt: bool, kind: Kind | None
+) -> tuple[dict[str, list[Path]], bool]:
+    """The files to read, what is scored or learnt first, and whether a dev set is to be cut off.
+
+    One split alone may not show whether its choices count from 0 or from 1.
+    """
     if scored and scored not in SPLIT_NAMES.values():
         raise unknown("split", scored, {*SPLIT_NAMES.values()})
     if "" in files and scored and not learnt:
+        if split_of(files[""][0]) not in ("", scored):
+            logger.info("%s: scored whole, as %s, whatever its name says", name, scored)
         return {scored: files[""]}, False
     files = {"train": files[""]} if "" in files else files
     cut = "dev" not in files and "train" in files and scored in ("", "train", "dev")
@@ -86,7 +92,7 @@ def _chosen(name: str, files: dict[str, list[Path]], scored: str, learnt: bool) 
         other = "dev" if "train" in files else min(files)  # a dev set can be cut off the training data
         hint = f"Choose another: --split {other}" if scored else "Name the file to learn from train.csv."
         raise UserError(f"`{name}` has no {first} file, only {', '.join(files)}.", hint)
-    return {first: files[first], **({} if scored else files)}, cut
+    return {first: files[first], **({} if scored and kind != "choose" else files)}, cut
 
 
 def _form(path: Path, kind: Kind | None) -> str:
@@ -94,20 +100,13 @@ def _form(path: Path, kind: Kind | None) -> str:
     if kind is not None:
         return kind if kind in ("span", "tag") else "table"
     ending = ending_of(path)
-    if ending == ".json" and _is_squad(read_text(path)):
+    whole = json_value(read_text(path)) if ending == ".json" else None
+    if isinstance(whole, dict) and isinstance(whole.get("data"), list):
         return "span"
     if ending in LIST_ENDINGS and list_columns(read_rows(path)):
         return "tag"
     is_tagged = ending in TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
     return "tag" if is_tagged else "table"
-
-
-def _is_squad(text: str) -> bool:
-    try:
-        value = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
-        return False
-    return isinstance(value, dict) and isinstance(value.get("data"), list)
 
 
 def _is_tagged(text: str) -> bool:
@@ -183,8 +182,8 @@ def _tables(
     task = Task(name, kind, Files({}, dict(found)), ("", None), METRICS[kind])
     task = WITH_LABELS[kind](task, _labels(parts))
     shown = ", ".join(f"{key} = `{column}`" for key, column in found.items())
-    what = f", one of {len(task.labels)}" if kind == "choose" else f", {len(task.labels)} labels{listed(task.labels)}"
-    what = "" if kind == "regress" else what
+    all_labels = f", {len(task.labels)} labels{listed(task.labels)}"
+    what = {"regress": "", "choose": f", one of {len(task.labels)}"}.get(kind, all_labels)
     logger.info("%s: %s rows; %s; kind: %s%s%s", name, sizes, shown, kind, what, why)
     if are_numbers(next(iter(parts.values())).texts):
         logger.info("%s: every `%s` is a number; if it is not the text, give --text COLUMN", name, found["text"])
@@ -289,7 +288,7 @@ def _with_choices(task: Task, labels: list[str]) -> Task:
         if set(labels) <= set(spelled):
             logger.info("%s: the choices count from %s", task.name, spelled[0])
             return replace(task, labels=numbers[:-1], file_labels=spelled)
-    strange = next(label for label in labels if label not in numbers)
+    strange = next(label for label in labels if label not in numbers[:-1])
     raise UserError(
         f"`{task.name}` has the label `{strange}`, which is none of {count} choices.",
         f"Number them from 0 to {count - 1}, or give the column with --label.",

@@ -63,7 +63,7 @@ def own_files(name: str) -> dict[str, list[Path]]:
     splits: dict[str, list[Path]] = {}
     for file in chain.from_iterable(map(_matching, given)):
         check_file(file)
-        splits.setdefault(_split_of(file), []).append(file)
+        splits.setdefault(split_of(file), []).append(file)
     if path.is_dir() and not splits.keys() - {""}:
         raise UserError(
             f"`{name}` has no file of a split{listed(file.name for file in splits.get('', []))}.",
@@ -90,7 +90,8 @@ def _matching(path: Path) -> list[Path]:
     return sorted(map(Path, matches)) or [path]
 
 
-def _split_of(path: Path) -> str:
+def split_of(path: Path) -> str:
+    """The split that a file's name says, if it does."""
     words = re.split(r"[^a-z]+", path.name.lower())
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "")
 

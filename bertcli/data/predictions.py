@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from bertcli.data.conll import read_conll
 from bertcli.data.prepared import Prepared
-from bertcli.data.tables import DELIMITERS, Rows, ending_of, read_rows
+from bertcli.data.tables import DELIMITERS, Rows, check_file, ending_of, read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
@@ -41,7 +41,8 @@ def read_predictions(task: Task, prepared: Prepared, path: Path, na_probs: str |
     """
     records = READ_PREDICTIONS.get(task.kind, _row_predictions)(path, task, prepared)
     if na_probs:
-        records = _with_null_odds(records, existing_file(na_probs, "--na-probs"))
+        check_file(Path(na_probs), "Give --na-probs a file.")
+        records = _with_null_odds(records, Path(na_probs))
     if task.kind != "span" and len(records) != len(prepared):
         raise UserError(
             f"`{path}` has {len(records)} predictions, the {prepared.split} split of {task.name} {len(prepared)} examples.",
@@ -50,28 +51,11 @@ def read_predictions(task: Task, prepared: Prepared, path: Path, na_probs: str |
     return records
 
 
-def kind_of_predictions(name: str) -> str | None:
+def kind_of_predictions(path: Path) -> str | None:
     """What the predictions say of the kind of own data: lists of labels are of examples that may have several."""
-    path = existing_file(name, "--predictions")
-    if ending_of(path) not in (*DELIMITERS, ".jsonl", ".parquet"):
-        return None
-    rows = read_rows(path)
-    is_list = "labels" in rows.names and any(cell.startswith("[") for cell in rows.column("labels"))
-    return "multilabel" if is_list else None
-
-
-def existing_file(name: str, option: str) -> Path:
-    """The path of a file that an option names.
-
-    Raises:
-        UserError: if it is not there, or is a folder.
-    """
-    path = Path(name)
-    if not path.exists():
-        raise UserError(f"There is no file `{path}`.", f"Give {option} a file.")
-    if path.is_dir():
-        raise UserError(f"`{path}` is a folder.", f"Give {option} a file in it.")
-    return path
+    rows = read_rows(path) if ending_of(path) in (*DELIMITERS, ".jsonl", ".parquet") else None
+    cells = rows.column("labels") if rows and "labels" in rows.names else []
+    return "multilabel" if any(cell.startswith("[") for cell in cells) else None
 
 
 def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:

@@ -9,6 +9,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -70,18 +71,14 @@ def ending_of(path: Path) -> str:
     return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:
     """Check that a file is there.
 
     Raises:
-        UserError: if it is not, or is a folder.
+        UserError: if it is not, or is a folder; `hint` is what to give.
     """
-    if not path.exists():
-        raise UserError(
-            f"There is no file `{path}`.", "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file."
-        )
-    if path.is_dir():
-        raise UserError(f"`{path}` is a folder.", "Name a CSV, TSV, JSONL or Parquet file in it.")
+    if not path.exists() or path.is_dir():
+        raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
 
 
 def read_rows(path: Path) -> Rows:
@@ -151,16 +148,12 @@ def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = 
 
 
 def _parquet(path: Path) -> Read:
-    import pyarrow as pa
-
     file = _open_parquet(path)
 
     def rows() -> Iterator[Row]:
-        try:
+        with _parquet_errors(path):
             batches = (batch.to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
             yield from enumerate(chain.from_iterable(batches), start=1)
-        except (pa.ArrowException, OSError) as error:
-            raise _not_parquet(path, error) from None
 
     return file.schema_arrow.names, rows()
 
@@ -171,14 +164,19 @@ def _open_parquet(path: Path) -> Any:
 
     with reading(path) as file:
         source = pa.BufferReader(file.read()) if path.suffix in COMPRESSED else path
-    try:
+    with _parquet_errors(path):
         return pq.ParquetFile(source, pre_buffer=False)  # which would keep what was read
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise _not_parquet(path, error) from None
-
-
-def _not_parquet(path: Path, error: Exception) -> UserError:
-    return UserError(f"`{path}` is not Parquet: {str(error).splitlines()[0]}", "Check the file, or write it again.")
+        what = f"`{path}` is not Parquet: {str(error).splitlines()[0]}"
+        raise UserError(what, "Check the file, or write it again.") from None
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> Read:
@@ -197,28 +195,28 @@ def _json(path: Path, lines: Iterable[str]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        one_value = False
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
-            one_value = not begun
-            row = _parsed(path, read_text(path) if one_value else line, 0 if one_value else number)
-        if one_value or not isinstance(row, dict):
-            raise _not_lines(path, number, None if begun else row)
+        row = json_value(line)
+        if not isinstance(row, dict):
+            raise _not_lines(path, number, line if begun or row is not None else None)
         begun = True
         yield number, row
 
 
-def _parsed(path: Path, text: str, number: int) -> Any:
+def json_value(text: str) -> Any:
+    """The value that JSON is of; None where the text is no JSON."""
     try:
         return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+
+
+def _not_lines(path: Path, number: int, line: str | None) -> UserError:
+    """What is wrong at a line; without one, of the whole file, which may be one value that has rows in it."""
+    try:
+        value = json.loads(read_text(path) if line is None else line)
     except (json.JSONDecodeError, RecursionError) as error:
-        number, what = number or getattr(error, "lineno", 1), getattr(error, "msg", "too many brackets")
-        raise UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.") from None
-
-
-def _not_lines(path: Path, number: int, value: Any) -> UserError:
-    """A line, or a whole file, is one value that is no row; where rows are in it, what makes lines of them."""
+        number, what = number if line else getattr(error, "lineno", 1), getattr(error, "msg", "too many brackets")
+        return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
     lists = {"": value, **(value if isinstance(value, dict) else {})}
     name = next(
         (name for name, rows in lists.items() if isinstance(rows, list) and isinstance([*rows, 0][0], dict)), None
@@ -226,7 +224,7 @@ def _not_lines(path: Path, number: int, value: Any) -> UserError:
     if name is None:
         what, hint = f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
         return UserError(what, hint)
-    rows, file = (f'."{name}"[]' if name else ".[]"), Path(path.name.partition(".")[0])
+    rows, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
     return UserError(
         f"`{path}` is one JSON value, not an object on each line.",
         f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli.data.documents import COMPRESSED, read_text
-from bertcli.data.tables import read_rows
+from bertcli.data.tables import ending_of, read_rows
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
 
@@ -91,7 +91,7 @@ def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExam
     path = split_file(task, split, folder)
     is_test = split.startswith("test")
     columns = task.files.test_columns if is_test and task.files.test_columns else task.files.columns
-    if path.name.removesuffix(path.suffix if path.suffix in COMPRESSED else "").endswith(".csv"):
+    if ending_of(path) == ".csv":
         return read_table(path, {key: str(value) for key, value in columns.items()})
     return _read_glue(path, columns, task.files.header or is_test)
 

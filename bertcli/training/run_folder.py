@@ -152,18 +152,18 @@ def find_runs(command: str | None = None, finished: bool | None = None, **wanted
     return sorted(found, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
-def newest_run_of(task: str) -> RunFolder:
-    """The newest finished run of a task.
+def newest_run(task: str, *others: RunFolder) -> RunFolder:
+    """The newest finished run of a task, or else the first of the others; which it is, is said.
 
     Raises:
         UserError: if there is none.
     """
-    runs = find_runs("finetune", finished=True, task=task)
+    runs = [*find_runs("finetune", finished=True, task=task), *others]
     if not runs:
         raise UserError(
             f"There is no finished run of {task} here.", f"Make one: bert finetune {task}; or name a --model."
         )
-    logger.info("model: %s (the newest run of %s)", runs[0].path, task)
+    logger.info("model: %s (the newest run of %s)", runs[0].path, runs[0].config["task"])
     return runs[0]
 
 
