@@ -214,7 +214,10 @@ def test_no_answer_scores_that_cannot_be_used_are_refused(workspace: Path, odds:
 
 
 @pytest.mark.parametrize(("task", "options"), [("squad_v2", {}), ("glue/cola", {"predictions": "p.json"})])
-def test_no_answer_scores_belong_to_predictions_of_questions(task: str, options: dict[str, str]) -> None:
+def test_no_answer_scores_belong_to_predictions_of_questions(
+    workspace: Path, task: str, options: dict[str, str]
+) -> None:
+    Path("p.json").touch()
     with pytest.raises(UserError, match="--na-probs belongs to --predictions of questions"):
         evaluate(task, data_dir=".", na_probs="odds.json", **options)
 

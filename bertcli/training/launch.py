@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +15,7 @@ import yaml
 
 from bertcli.config import TrainingConfig
 from bertcli.errors import Interrupted, RunError
+from bertcli.training.interruption import Interruption
 from bertcli.training.result import TrainingResult
 
 
@@ -42,13 +43,10 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
             )
             for rank in range(config.processes)
         ]
-        try:
-            code = _wait(processes)
-        except KeyboardInterrupt:
-            _stop(processes)
-            raise Interrupted(
-                "Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}"
-            ) from None
+        with Interruption() as interruption:
+            code = _wait(processes, interruption)
+        if interruption.asked:
+            raise Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}")
     if code:
         raise RunError(f"One of the {config.processes} processes failed (exit code {code}).", "See what it said above.")
     return TrainingResult.read(folder)
@@ -69,23 +67,23 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _wait(processes: list[subprocess.Popen[bytes]]) -> int:
-    """Wait for all; when one fails, end the others, which would wait for it for ever."""
-    while any(process.poll() is None for process in processes):
-        failed = next((process.returncode for process in processes if process.returncode), 0)
-        if failed:
-            _stop(processes)
-            return failed
-        time.sleep(0.1)
-    return next((process.returncode for process in processes if process.returncode), 0)
+def _wait(processes: list[subprocess.Popen[bytes]], interruption: Interruption) -> int:
+    """Wait for all; when one fails or the user wants it, end the others, which save what they have.
 
-
-def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-    for process in processes:
-        try:
-            process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            process.kill()
+    Those that wait for one that failed would do so for ever: they get a minute. A second Ctrl-C ends all at once.
+    """
+    code, ends_at, is_told = 0, math.inf, False
+    try:
+        while any(process.poll() is None for process in processes) and time.monotonic() < ends_at:
+            code = code or next((process.returncode for process in processes if process.returncode), 0)
+            if (code or interruption.asked) and not is_told:
+                is_told = True
+                ends_at = math.inf if interruption.asked else time.monotonic() + 60
+                for process in processes:
+                    process.terminate()
+            time.sleep(0.1)
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+    return code or next((process.returncode for process in processes if process.returncode), 0)
