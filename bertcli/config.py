@@ -269,7 +269,10 @@ class PredictConfig(Config):
     layers: FeatureLayers = option("last", "Of --features: last, second-to-last, sum-last-four or concat-last-four.")
     pooling: Pooling = option("tokens", "Of --features: each of the tokens; cls, that of [CLS]; or their mean.")
     top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
-    precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
+    precision: Precision = option(
+        "auto",
+        "auto: bfloat16 on a GPU or CPU that has it (tiny models and --features: float32 on a CPU); else float32.",
+    )
 
 
 @dataclass(kw_only=True)

@@ -47,7 +47,6 @@ from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
 logger = logging.getLogger("bertcli")
 FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
-BFLOAT16_HIDDEN_SIZE = 256  # from mini on
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 
@@ -71,9 +70,10 @@ class _Setup:
 
     @property
     def precision(self) -> str:
-        """What is trained in: float32 where a CPU would lose more by turning small products to bfloat16 than it gains."""
-        is_small = self.config.frozen or self.model.config.hidden_size < BFLOAT16_HIDDEN_SIZE
-        return resolve_precision(self.config.precision) if is_small else training_precision(self.config.precision)
+        """What is trained in."""
+        if self.config.frozen:
+            return resolve_precision(self.config.precision)
+        return training_precision(self.config.precision, self.model.config.hidden_size)
 
 
 def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:

@@ -53,7 +53,7 @@ class Predictor:
             scorer = Scorer(_task("classify"), objective, load_tokenizer(model), rules, device)
         else:
             with_impossible = saved_config(model).get("with_impossible", False)
-            scorer = load_scorer(_task(kind, with_impossible), model, config.precision)
+            scorer = load_scorer(_task(kind, with_impossible), model, config.precision, fast=True)
         return cls(scorer, kind, config.top_k, config.file)
 
     def __call__(self, rows: list[Record]) -> list[Record]:

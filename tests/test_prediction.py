@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.prediction import predict, stream
+from bertcli.training import device
 
 LogCapture = pytest.LogCaptureFixture
 ROOT = Path(__file__).parent.parent
@@ -315,3 +317,20 @@ def test_a_reader_that_goes_away_ends_it_quietly(workspace: Path, model: str) ->
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+def test_in_bfloat16_labels_stay_and_scores_hardly_change(
+    model: str, expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lines(tmp_path / "texts.txt", list(expected))
+    for record, scores in zip(
+        predict(file=str(tmp_path / "texts.txt"), model=model, precision="bfloat16").records,
+        expected.values(),
+        strict=True,
+    ):
+        assert record["scores"] == pytest.approx(scores, abs=0.02)
+        assert record["scores"] != scores
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(device, "_cpu_has_bfloat16", lambda: True)
+    assert [device.training_precision("auto", size) for size in (128, 256)] == ["float32", "bfloat16"]
+    assert device.resolve_precision("auto") == "float32"

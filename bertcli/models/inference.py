@@ -20,7 +20,8 @@ def run_model(
     """Run the head over every row; return each output as arrays in the order of the rows that `batch.rows` names."""
     objective.eval()
     found: dict[str, list[tuple[int, NDArray[np.float32]]]] = {}
-    autocast = torch.autocast(device.type, getattr(torch, dtype), enabled=dtype != "float32")
+    is_cast = next(objective.parameters()).dtype == getattr(torch, dtype)
+    autocast = torch.autocast(device.type, getattr(torch, dtype), enabled=not is_cast)
     with torch.inference_mode(), autocast:
         for batch in evaluation_batches(examples, micro_batch_tokens):
             for name, values in objective.outputs(batch.to(device)).items():

@@ -14,6 +14,7 @@ from bertcli.errors import UserError
 
 # bfloat16 needs nothing of Accelerate: a working copy of the model runs in it (models/working_copy.py).
 ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
+BFLOAT16_HIDDEN_SIZE = 256  # of mini; products of tiny lose by it
 CPU_MICRO_BATCH_TOKENS = 8192
 GPU_MICRO_BATCH_TOKENS = 65536
 
@@ -51,9 +52,13 @@ def resolve_precision(precision: str) -> str:
     return "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
 
 
-def training_precision(precision: str) -> str:
-    """What a model is trained in: as `resolve_precision`, and bfloat16 on a CPU that multiplies in it too."""
-    if precision == "auto" and not torch.cuda.is_available() and _cpu_has_bfloat16():
+def training_precision(precision: str, hidden_size: int = BFLOAT16_HIDDEN_SIZE) -> str:
+    """As `resolve_precision`, and bfloat16 on a CPU that multiplies in it too.
+
+    Where batches are small, as in fine-tuning and prediction, `hidden_size` says whether the products gain by it.
+    """
+    gains = _cpu_has_bfloat16() and hidden_size >= BFLOAT16_HIDDEN_SIZE
+    if precision == "auto" and not torch.cuda.is_available() and gains:
         return "bfloat16"
     return resolve_precision(precision)
 
