@@ -24,7 +24,7 @@ TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 produ
 
 def first_position(model: PreTrainedModel) -> int:
     """The position id of the first token: RoBERTa and its kin keep those up to the padding's for themselves."""
-    embeddings = model.base_model.embeddings
+    embeddings: Any = getattr(model.base_model, "embeddings", None)
     return embeddings.padding_idx + 1 if hasattr(embeddings, "create_position_ids_from_input_ids") else 0
 
 
