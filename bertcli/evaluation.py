@@ -10,7 +10,7 @@ from typing import Any
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.predictions import kind_of_predictions, read_predictions
-from bertcli.data.prepared import Prepared, Source, find_source, read_split
+from bertcli.data.prepared import Prepared, Source, dev_splits, find_source, read_split
 from bertcli.data.tables import check_file
 from bertcli.errors import UserError
 from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
@@ -29,6 +29,7 @@ class _Scored:
     """An evaluation with what another one is compared by: the examples, and the scores of resampled ones."""
 
     evaluation: Evaluation
+    source: Source
     examples: Prepared
     resampled: dict[str, Array]
 
@@ -36,7 +37,7 @@ class _Scored:
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     """Score a model on a split of a task, or an existing file of predictions (then no model is needed).
 
-    Of several models the first is scored, and the `others` are compared with it, on the same resamples of the examples.
+    A task with two dev sets, MNLI, is scored on both. Of several models the first is scored, and the `others` are compared with it, on the same resamples of the examples.
 
     Raises:
         UserError: if there is no model or no data for the task, or several models were not scored on the same examples.
@@ -48,7 +49,11 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
     first, *others = (_evaluate(config, model) for model in models)
-    return replace(first.evaluation, others=[_beside(first, other) for other in others])
+    if others or config.predictions or config.dry_run or config.split != "dev":
+        return replace(first.evaluation, others=[_beside(first, other) for other in others])
+    splits = dev_splits(first.source)[1:]  # MNLI's mismatched
+    more = [_evaluate(replace(config, split=split), models[0]).evaluation for split in splits]
+    return replace(first.evaluation, other_splits=more)
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
@@ -63,7 +68,9 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
         )
     if config.dry_run:
         logger.info("would score %s on %s", config.predictions or model or (run.path if run else ""), source.task.name)
-        return _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
+        return _Scored(
+            Evaluation(source.task.name, config.split, config.predictions or "", 0), source, Prepared(""), {}
+        )
     read = read_split(source, config.split)
     if not len(read):
         raise UserError(f"The {config.split} split of {source.task.name} has no examples.", "Check the file.")
@@ -113,7 +120,7 @@ def _scored(source: Source, config: EvaluateConfig, model: str, read: Prepared, 
         {name: confidence_interval(scores) for name, scores in resampled.items()},
         labels, confusion, worst_mistakes(task, read, records, compared, config.mistakes),
     )  # fmt: skip
-    return _Scored(evaluation, read, resampled)
+    return _Scored(evaluation, source, read, resampled)
 
 
 def _beside(first: _Scored, other: _Scored) -> Evaluation:

@@ -6,7 +6,6 @@ import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator, PartialState
@@ -15,7 +14,7 @@ from transformers import PreTrainedModel
 from bertcli.config import FinetuneConfig, FrozenLayers
 from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import looks_like_file, run_name
-from bertcli.data.prepared import Prepared, Source, encode_split, find_source, read_split
+from bertcli.data.prepared import Prepared, Source, dev_splits, encode_split, find_source, read_split
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures, balanced_weights
@@ -167,7 +166,7 @@ def _prepare(config: FinetuneConfig) -> _Setup:
         config.max_query_length if task.kind == "span" else 0,
     )  # fmt: skip
     train = read_split(source, "train", training=True, limit=config.limit)
-    dev = [read_split(source, split) for split in _dev_splits(source)]
+    dev = [read_split(source, split) for split in dev_splits(source)]
     model = _model(start, config, task, tokenizer)
     check_vocabulary(model, tokenizer, start)
     check_length(model, rules.max_seq_length)
@@ -217,17 +216,6 @@ def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece)
     if start == "scratch":
         return build_model(task.kind, str(config.size), tokenizer, labels, config.seed)
     return load_model(task.kind, start, labels, config.seed)
-
-
-def _dev_splits(source: Source) -> list[str]:
-    """The dev splits that are there: a second one, such as MNLI's mismatched, may be missing."""
-    if source.own_file or source.data_dir is None:
-        return ["dev"] if source.own_file else list(source.task.dev_splits)
-    first, *others = source.task.dev_splits
-    there = [split for split in others if any(Path(source.data_dir).glob(source.task.files.splits[split] + "*"))]
-    for split in set(others) - set(there):
-        logger.info("there is no %s split in %s; scored without it", split, source.data_dir)
-    return [first, *there]
 
 
 def _plan(setup: _Setup) -> Plan:

@@ -33,6 +33,7 @@ from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.prediction import predict
+from bertcli.reports.evaluation import evaluation_tables
 from bertcli.reports.tables import score_table
 from bertcli.tasks import TASKS, get_task
 
@@ -387,6 +388,12 @@ def test_the_diagnostic_set_is_scored_with_the_mnli_model(at_home: Path, tmp_pat
     scored = evaluate("ax", data_dir=str(tmp_path), model=run.run)
     assert list(scored.metrics) == ["matthews_correlation", "accuracy"]
     assert scored.metrics["accuracy"] == evaluate("mnli", data_dir=str(tmp_path), model=run.run).metrics["accuracy"]
+    (mnli / "dev_mismatched.tsv").write_text("\n".join(table.splitlines()[:7]))
+    both = evaluate("mnli", data_dir=str(tmp_path), model=run.run)
+    (mismatched,) = both.to_json()["other_splits"]
+    assert (both.split, both.examples) == ("dev", 24)
+    assert (mismatched["split"], mismatched["examples"]) == ("dev_mismatched", 6)
+    assert [table.title for table in evaluation_tables(both)].count("dev_mismatched, 6 examples") == 1
 
 
 # --- All of them

@@ -79,6 +79,17 @@ def find_source(
     return Source(task, str(folder.resolve()) if folder else None)
 
 
+def dev_splits(source: Source) -> list[str]:
+    """The dev splits that are there: a second one, such as MNLI's mismatched, may be missing."""
+    if source.own_file or source.data_dir is None:
+        return ["dev"] if source.own_file else list(source.task.dev_splits)
+    first, *others = source.task.dev_splits
+    there = [split for split in others if any(Path(source.data_dir).glob(source.task.files.splits[split] + "*"))]
+    for split in set(others) - set(there):
+        logger.info("there is no %s split in %s; scored without it", split, source.data_dir)
+    return [first, *there]
+
+
 def read_split(source: Source, split: str, training: bool = False, limit: int | None = None) -> Prepared:
     """Read the examples of a split; with `limit`, as many as that, drawn by the seed."""
     prepared = READ.get(source.task.kind, _read_texts)(source, split, training)

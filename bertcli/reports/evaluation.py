@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bertcli.reports.tables import INTERVAL, Table, interval_text, score_table, signed
@@ -27,6 +27,7 @@ class Evaluation:
     confusion_matrix: list[list[int]] = field(default_factory=list)  # [true, predicted], in the order of the labels
     mistakes: list[dict[str, Any]] = field(default_factory=list)
     others: list[Evaluation] = field(default_factory=list)
+    other_splits: list[Evaluation] = field(default_factory=list)  # a second dev set
     to_first: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the others, by metric
 
     def to_json(self) -> dict[str, Any]:
@@ -37,8 +38,8 @@ class Evaluation:
             for name, score in self.paper.items()
             if name.split()[1] in self.metrics
         }
-        others = [other.to_json() for other in self.others]
-        return {**asdict(self), "others": others, "difference": differences, "confidence_interval": main}
+        more = {name: [each.to_json() for each in getattr(self, name)] for name in ("others", "other_splits")}
+        return {**asdict(self), **more, "difference": differences, "confidence_interval": main}
 
 
 def evaluation_tables(result: Evaluation) -> list[Table]:
@@ -49,6 +50,9 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
         tables = [score_table(result.task, result.split, result.metrics, result.confidence_intervals)]
         tables += [_labels(result)] if result.labels else []
         tables += [_confusion(result)] if result.confusion_matrix else []
+        for other in result.other_splits:
+            scores, *more = evaluation_tables(other)
+            tables += [replace(scores, title=f"{other.split}, {other.examples:,} examples"), *more]
     return tables + [_mistakes(each) for each in (result, *result.others) if each.mistakes]
 
 
