@@ -16,7 +16,7 @@ from statistics import median
 import torch
 import transformers
 
-from bertcli.errors import UserError
+from bertcli.errors import RunError, UserError
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
 from tests.benchmarks.materials import BESIDE, books
 from tests.benchmarks.original import race_the_original
@@ -67,7 +67,8 @@ def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
         try:
             lines += [line.cells() for line in race(case, folder, rounds)]
         except UserError as error:
-            lines.append([case.what, f"left out: {error.message} {error.hint}", *[""] * (len(COLUMNS) - 2)])
+            what = "failed" if isinstance(error, RunError) else "left out"
+            lines.append([case.what, f"{what}: {error.hint.splitlines()[-1]}", *[""] * (len(COLUMNS) - 2)])
         print(*(" | ".join(cells) for cells in lines[-len(case.rows) :]), sep="\n", flush=True)
     return table(COLUMNS, lines)
 

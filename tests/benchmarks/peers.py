@@ -33,7 +33,7 @@ def tokenize(books: str, vocab: str, out: str, length: int = 128) -> dict[str, A
     def group(rows: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
         ids = list(chain.from_iterable(rows["input_ids"]))
         parts = (ids[start : start + inside] for start in range(0, len(ids), inside))
-        return {"input_ids": [tokenizer.build_inputs_with_special_tokens(part) for part in parts]}
+        return {"input_ids": [[tokenizer.cls_token_id, *part, tokenizer.sep_token_id] for part in parts]}
 
     text = load_dataset("text", data_dir=books, split="train", cache_dir=f"{out}/cache")
     rows = text.map(encode, batched=True, num_proc=2, remove_columns="text").map(group, batched=True, num_proc=2)
