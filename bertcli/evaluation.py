@@ -37,7 +37,8 @@ class _Scored:
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     """Score a model on a split of a task, or an existing file of predictions (then no model is needed).
 
-    A task with two dev sets, MNLI, is scored on both. Of several models the first is scored, and the `others` are compared with it, on the same resamples of the examples.
+    A task with two dev sets, MNLI, is scored on both. Of several models the first is scored, and the `others` are
+    compared with it, on the same resamples of the examples.
 
     Raises:
         UserError: if there is no model or no data for the task, or several models were not scored on the same examples.

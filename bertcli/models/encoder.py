@@ -31,7 +31,8 @@ def first_position(model: PreTrainedModel) -> int:
 def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
     """Run the encoder of a model over a packed batch; return the last hidden states, [T, H], or the rows read, [R, H]."""
     if not _is_packed(model):
-        hidden: Tensor = model.base_model(**_padded(model, batch)).last_hidden_state[_there(batch)]
+        columns, there = _padded(model, batch)
+        hidden: Tensor = model.base_model(**columns).last_hidden_state[there]
         return hidden if rows is None else hidden[rows]
     with _reading(model, batch, rows):
         hidden = model.base_model(**_packed(model, batch)).last_hidden_state[0]
@@ -41,8 +42,8 @@ def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = Non
 def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
     """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
     if not _is_packed(model):
-        states = model.base_model(**_padded(model, batch), output_hidden_states=True).hidden_states
-        return [state[_there(batch)] for state in states]
+        columns, there = _padded(model, batch)
+        return [state[there] for state in model.base_model(**columns, output_hidden_states=True).hidden_states]
     states = model.base_model(**_packed(model, batch), output_hidden_states=True).hidden_states
     return [state[0, : len(batch.input_ids)] for state in states]
 
@@ -53,17 +54,18 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
     Returns:
         What the head gives, such as `logits`: [R, ...] of each token, or [N, ...] where `pooled`, the rows being [CLS].
     """
-    columns = _packed(model, batch) if _is_packed(model) else _padded(model, batch)
+    is_packed = _is_packed(model)
+    columns, there = (_packed(model, batch), None) if is_packed else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # takes choices as an axis: one a sequence here
         columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "groups"}}
-    if _is_packed(model):
+    if is_packed:
         with _reading(model, batch, rows, pooled):
             outputs = model(**columns)
         return outputs if pooled else {name: value[0] for name, value in outputs.items()}
     outputs = model(**columns)
     if pooled:
         return outputs
-    of_tokens = {name: value[_there(batch)] for name, value in outputs.items()}
+    of_tokens = {name: value[there] for name, value in outputs.items()}
     return of_tokens if rows is None else {name: value[rows] for name, value in of_tokens.items()}
 
 
@@ -110,14 +112,16 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     return {**columns, "groups": attention_groups(batch)}
 
 
-def _padded(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
+def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:
     """A sequence a row, each column [N, S], and where there are tokens."""
+    lengths = torch.tensor(batch.lengths, device=batch.input_ids.device)
+    there = torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]
     columns = {
         name: pad_sequence(list(torch.split(column, list(batch.lengths))), batch_first=True)
         for name, column in _columns(model, batch).items()
         if name != "position_ids"  # which such families make themselves, where they have any
     }
-    return {**columns, "attention_mask": _there(batch).long()}
+    return {**columns, "attention_mask": there.long()}, there
 
 
 def _columns(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
@@ -125,9 +129,3 @@ def _columns(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
     if getattr(model.config, "type_vocab_size", 0) > 1:
         columns["token_type_ids"] = batch.token_type_ids
     return columns
-
-
-def _there(batch: PackedBatch) -> Tensor:
-    """Where a padded batch has tokens, [N, S]."""
-    lengths = torch.tensor(batch.lengths, device=batch.input_ids.device)
-    return torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]
