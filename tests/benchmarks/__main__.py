@@ -85,13 +85,16 @@ def main() -> None:
     if unknown := set(asked.cases) - set(all_cases):
         options.error(f"no such case: {', '.join(sorted(unknown))}")
     cases = [all_cases[name] for name in asked.cases or all_cases]
+    everything = not asked.cases and not asked.quick
     with tempfile.TemporaryDirectory() as made:
+        # What takes minutes first, the race, which takes hours, last; each is printed when it is measured.
+        parts = [] if on_gpu or not everything else [start_up(), preparation(Path(made))]
+        print(*parts, sep="\n\n", flush=True)
         raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
-        if asked.cases or asked.quick:
-            return
-        head = f"{machine()}; load {os.getloadavg()[0]:.2f}; medians of {asked.rounds} rounds in turn"
-        parts = ["# Measured", head, raced, *([] if on_gpu else [start_up(), preparation(Path(made))])]
-    text = "\n\n".join(parts) + "\n"
+    if not everything:
+        return
+    head = f"{machine()}; load {os.getloadavg()[0]:.2f}; medians of {asked.rounds} rounds in turn"
+    text = "\n\n".join(["# Measured", head, *parts, raced]) + "\n"
     (Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md").write_text(text, encoding="utf-8")
     print("\n" + text)
 
