@@ -219,7 +219,7 @@ def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequen
     batch = pack(ids, np.zeros_like(ids), np.array(lengths), np.arange(len(lengths)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_module, "ELEMENTS_OF_A_GROUP", elements)
-        groups = packed_module.attention_groups(batch)
+        groups = packed_module.Sequences(tuple(lengths), 0, torch.device("cpu")).groups
         hidden = encode(packed_model, batch)
     assert sum(group.tokens for group in groups) == len(ids)
     assert sum(group.shape[0] for group in groups) == len(lengths)
@@ -233,6 +233,30 @@ def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequen
     for (name, ours), theirs in zip(packed_model.named_parameters(), padded_model.parameters(), strict=True):
         if theirs.grad is not None:
             torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-3, msg=f"{name} {lengths}")
+
+
+def test_the_kernel_of_a_gpu_takes_the_whole_batch_and_is_told_where_its_sequences_lie() -> None:
+    sequences = packed_module.Sequences((17, 9), 38, torch.device("cpu"))
+    assert (sequences.boundaries.tolist(), sequences.boundaries.dtype) == ([0, 17, 26, 64], torch.int32)
+    assert sequences.longest == 38
+    assert packed_module.Sequences((17, 9), 0, torch.device("cpu")).boundaries.tolist() == [0, 17, 26]
+    # Nothing is computed on this device, but the shapes, and whether there is a gradient.
+    query = torch.empty(64, 4, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    context = packed_module._flash(
+        query, query, query, packed_module.Sequences((17, 9), 38, torch.device("meta")), 0.1, 0.35
+    )
+    context.sum().backward()
+    assert context.shape == query.shape
+    assert query.grad is not None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_the_kernel_gives_what_products_in_groups_give() -> None:
+    sequences = packed_module.Sequences((40, 17, 9), 62, torch.device("cuda"))
+    states = torch.randn(3, 128, 4, 64, device="cuda", dtype=torch.bfloat16)
+    found = packed_module._flash(*states, sequences, 0.0, 0.125)[:66].float()
+    wanted = packed_module._in_groups(*states.float(), sequences, 0.0, 0.125)[:66]
+    torch.testing.assert_close(found, wanted, atol=2e-2, rtol=2e-2)
 
 
 def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
-from bertcli.models.packed import PACKED, attention_groups
+from bertcli.models.packed import PACKED, Sequences
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
@@ -57,7 +57,7 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
     is_packed = _is_packed(model)
     columns, there = (_packed(model, batch), None) if is_packed else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # takes choices as an axis: one a sequence here
-        columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "groups"}}
+        columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences"}}
     if is_packed:
         with _reading(model, batch, rows, pooled):
             outputs = model(**columns)
@@ -109,7 +109,7 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     """The sequences end to end, each column [1, T], and how they attend."""
     idle = -len(batch.input_ids) % TOKENS_STEP if model.dtype == torch.bfloat16 else 0
     columns = {name: pad(column, (0, idle))[None] for name, column in _columns(model, batch).items()}
-    return {**columns, "groups": attention_groups(batch)}
+    return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device)}
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:

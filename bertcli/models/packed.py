@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from bertcli.data.batches import PackedBatch
 from bertcli.models.dropout import dropout as drop
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
@@ -18,6 +18,7 @@ from bertcli.models.dropout import dropout as drop
 PACKED = "packed"
 # Score elements of a head that take as long as the calls that a group of its own would cost, forward and backward.
 ELEMENTS_OF_A_GROUP = 4096
+HALVES = (torch.bfloat16, torch.float16)
 PASSES = 8  # over the score elements; a mask is one more
 SHORT = 64  # a CPU makes a program for each new shape of a bfloat16 product: shorter sequences attend in float32
 
@@ -32,28 +33,47 @@ class Group:
     mask: Tensor | None = None  # [n, 1, 1, S] -inf where a sequence has no token
 
 
-def attention_groups(batch: PackedBatch) -> list[Group]:
-    """Cut a batch, whose sequences stand longest first, into groups: little padding, and not too many calls."""
-    parts: list[list[int]] = []
-    wasted = 0
-    for length in batch.lengths:
-        longest = parts[-1][0] if parts else 0
-        wasted += longest**2 - length**2
-        padding = wasted + len(parts[-1]) * longest**2 / PASSES if parts else 0.0
-        if not parts or (length != longest and padding > ELEMENTS_OF_A_GROUP):
-            parts.append([])
-            wasted = 0
-        parts[-1].append(length)
-    return [_group(part, batch.input_ids.device) for part in parts]
+@dataclass(frozen=True)
+class Sequences:
+    """Where the sequences of a batch lie in it; what an attention needs of that is made when the first layer asks."""
 
+    lengths: tuple[int, ...]  # N, descending
+    idle: int  # tokens behind them that are of none
+    device: torch.device
 
-def _group(lengths: list[int], device: torch.device) -> Group:
-    tokens, shape = sum(lengths), (len(lengths), lengths[0])
-    if lengths[0] == lengths[-1]:
-        return Group(tokens, shape)
-    there = torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]  # [n, S]
-    mask = torch.zeros(shape).masked_fill(~there, -torch.inf)[:, None, None]
-    return Group(tokens, shape, there.flatten().nonzero()[:, 0].to(device), mask.to(device))
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The batch cut into groups: little padding, and not too many calls."""
+        parts: list[list[int]] = []
+        wasted = 0
+        for length in self.lengths:
+            longest = parts[-1][0] if parts else 0
+            wasted += longest**2 - length**2
+            padding = wasted + len(parts[-1]) * longest**2 / PASSES if parts else 0.0
+            if not parts or (length != longest and padding > ELEMENTS_OF_A_GROUP):
+                parts.append([])
+                wasted = 0
+            parts[-1].append(length)
+        return [self._group(part) for part in parts]
+
+    def _group(self, lengths: list[int]) -> Group:
+        tokens, shape = sum(lengths), (len(lengths), lengths[0])
+        if lengths[0] == lengths[-1]:
+            return Group(tokens, shape)
+        there = torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]  # [n, S]
+        mask = torch.zeros(shape).masked_fill(~there, -torch.inf)[:, None, None]
+        return Group(tokens, shape, there.flatten().nonzero()[:, 0].to(self.device), mask.to(self.device))
+
+    @cached_property
+    def boundaries(self) -> Tensor:
+        """Where each sequence begins and the last ends, [N + 1] of int32; idle tokens are one sequence more."""
+        ends = torch.tensor((0, *self.lengths, self.idle)).cumsum(0, dtype=torch.int32)
+        return ends[: None if self.idle else -1].to(self.device)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(self.lengths[0], self.idle)
 
 
 def packed_attention(
@@ -67,23 +87,40 @@ def packed_attention(
         key: see `query`.
         value: see `query`.
         attention_mask: none is needed: what is not there cannot be attended to.
-        kwargs: `groups` of the batch; `dropout`; `scaling`.
+        kwargs: the `sequences` of the batch; `dropout`; `scaling`.
 
     Returns:
         The context, [1, T, A, D], and no weights.
     """
-    groups: list[Group] = kwargs["groups"]
-    dropout, scaling = kwargs.get("dropout", 0.0), kwargs["scaling"]
-    sizes = [group.tokens for group in groups]
-    sizes.append(query.shape[2] - sum(sizes))  # tokens of no sequence
-    *parts, (idle, _, _) = zip(*(x[0].transpose(0, 1).split(sizes) for x in (query * scaling, key, value)), strict=True)
+    sequences: Sequences = kwargs["sequences"]
+    dropout = kwargs.get("dropout", 0.0) if module.training else 0.0
+    attend = _flash if query.is_cuda and query.dtype in HALVES else _in_groups
+    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))  # [T, A, D]
+    return attend(q, k, v, sequences, dropout, kwargs["scaling"]).unsqueeze(0), None
+
+
+def _flash(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float) -> Tensor:
+    """The kernel of a GPU, told where the sequences lie; torch has no public function for it that drops weights out."""
+    ends, longest = sequences.boundaries, sequences.longest
+    context: Tensor = torch.ops.aten._flash_attention_forward(
+        query, key, value, ends, ends, longest, longest, dropout, False, False, scale=scaling
+    )[0]
+    return context
+
+
+def _in_groups(
+    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
+) -> Tensor:
+    """Matrix products, those of sequences of about the same length in one."""
+    sizes = [*(group.tokens for group in sequences.groups), sequences.idle]
+    *parts, (idle, _, _) = zip(*(torch.split(states, sizes) for states in (query * scaling, key, value)), strict=True)
     contexts = []
-    for group, tensors in zip(groups, parts, strict=True):
+    for group, tensors in zip(sequences.groups, parts, strict=True):
         dtype = torch.float32 if query.device.type == "cpu" and group.shape[1] <= SHORT else query.dtype
-        q, k, v = (_spread(x, group).to(dtype) for x in tensors)  # [n, A, S, D]
-        context = _attend(q, k, v, group.mask, dropout, module.training).transpose(1, 2).flatten(0, 1).to(query.dtype)
+        q, k, v = (_spread(states, group).to(dtype) for states in tensors)  # [n, A, S, D]
+        context = _attend(q, k, v, group.mask, dropout).transpose(1, 2).flatten(0, 1).to(query.dtype)
         contexts.append(context if group.places is None else _take(context, group.places))  # [t, A, D]
-    return torch.cat([*contexts, idle]).unsqueeze(0), None
+    return torch.cat([*contexts, idle])
 
 
 def _spread(rows: Tensor, group: Group) -> Tensor:
@@ -113,12 +150,12 @@ class _TakeRows(torch.autograd.Function):
         return gradient.new_zeros(ctx.count, *gradient.shape[1:]).index_copy_(0, places, gradient), None
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float, training: bool) -> Tensor:
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
     scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
     weights = torch.softmax(scores if mask is None else scores + mask.to(scores.dtype), dim=-1)
     # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer paper"
     # (modeling.py).
-    return drop(weights, dropout, training) @ value
+    return drop(weights, dropout, dropout > 0) @ value
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:

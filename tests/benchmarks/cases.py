@@ -72,13 +72,13 @@ CPU_CASES = (
             Row(*OVER_FLOAT32, "5 ×", "10 ×"), Row(*OVER_BF16, "4 ×", "8 ×"),
             Row("ours, float32", "Trainer", "1.6 ×", "2.5 ×"),
         ),
-        size="mini", batch_size=64, steps=30,
+        size="mini", batch_size=64, steps=12,
     ),
     Case(
         "outside", "pre-train mini, 128 tokens, batch 64: share of a step outside forward, backward and optimizer",
         {"ours": "tests.benchmarks.ours outside {shards} {steps} {batch_size} {model} {out}/run"},
         (Row("ours", "", "under 3 %", "1 %", "share_outside"),),
-        size="mini", batch_size=64, steps=30,
+        size="mini", batch_size=64, steps=15,
     ),
     *(
         Case(

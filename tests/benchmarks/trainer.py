@@ -146,7 +146,8 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
         ),
         data_collator=partial(counting, collate, tokens), train_dataset=rows, callbacks=[clock],
     )  # fmt: skip
-    loss = trainer.train().training_loss
+    # The Trainer leaves it to the model to divide by the size of the whole batch, which a BertForPreTraining does not.
+    loss = trainer.train().training_loss / args.accumulation
     timed = tokens[UNTIMED_STEPS * args.accumulation : args.steps * args.accumulation]
     seconds = clock.ends[-1] - clock.ends[UNTIMED_STEPS - 1]
     return {"tokens_per_second": round(sum(timed) / seconds, 1), "steps": len(clock.ends), "losses": [round(loss, 4)]}
