@@ -24,6 +24,7 @@ from bertcli.models import packed as packed_module
 from bertcli.models.encoder import encode
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
+from bertcli.models.prepacked import PrepackedLinear, prepack
 
 LENGTHS = np.array([17, 9, 9, 5, 2])
 CONFIG = {
@@ -289,3 +290,20 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
     assert packed_logits <= 1.5 * padded_logits + 0.004
     assert packed_gradients <= 1.5 * padded_gradients
     assert packed_gradients < 0.05
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_in_the_order_of_their_products_give_the_same_logits(dtype: torch.dtype) -> None:
+    packed_model, padded_model = make_models("classify")
+    batch, padded = make_batch({}, {})
+    with torch.no_grad():
+        exact = padded_model(**padded).logits
+        plain = Objective(packed_model.to(dtype), "classify").eval().outputs(batch)["logits"].float()
+        prepack(packed_model)
+        found = Objective(packed_model, "classify").eval().outputs(batch)["logits"].float()
+    assert sum(isinstance(module, PrepackedLinear) for module in packed_model.modules()) == 3 * 6 + 2
+    assert isinstance(packed_model.bert.encoder.layer[0].intermediate.intermediate_act_fn, torch.nn.Identity)
+    if dtype == torch.float32:
+        torch.testing.assert_close(found, exact, atol=1e-5, rtol=1e-4)
+    else:
+        assert (found - exact).abs().max() <= 1.5 * (plain - exact).abs().max() + 0.004

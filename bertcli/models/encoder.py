@@ -30,7 +30,7 @@ def first_position(model: PreTrainedModel) -> int:
 
 def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
     """Run the encoder of a model over a packed batch; return the last hidden states, [T, H], or the rows read, [R, H]."""
-    if not _is_packed(model):
+    if not is_packed(model):
         columns, there = _padded(model, batch)
         hidden: Tensor = model.base_model(**columns).last_hidden_state[there]
         return hidden if rows is None else hidden[rows]
@@ -41,7 +41,7 @@ def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = Non
 
 def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
     """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
-    if not _is_packed(model):
+    if not is_packed(model):
         columns, there = _padded(model, batch)
         return [state[there] for state in model.base_model(**columns, output_hidden_states=True).hidden_states]
     states = model.base_model(**_packed(model, batch), output_hidden_states=True).hidden_states
@@ -54,11 +54,11 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
     Returns:
         What the head gives, such as `logits`: [R, ...] of each token, or [N, ...] where `pooled`, the rows being [CLS].
     """
-    is_packed = _is_packed(model)
-    columns, there = (_packed(model, batch), None) if is_packed else _padded(model, batch)
+    padded = not is_packed(model)
+    columns, there = _padded(model, batch) if padded else (_packed(model, batch), None)
     if "MultipleChoice" in type(model).__name__:  # takes choices as an axis: one a sequence here
         columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences"}}
-    if is_packed:
+    if not padded:
         with _reading(model, batch, rows, pooled):
             outputs = model(**columns)
         return outputs if pooled else {name: value[0] for name, value in outputs.items()}
@@ -101,7 +101,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hook.remove()
 
 
-def _is_packed(model: PreTrainedModel) -> bool:
+def is_packed(model: PreTrainedModel) -> bool:
+    """Whether a model runs on real tokens only."""
     return bool(model.config._attn_implementation == PACKED)
 
 

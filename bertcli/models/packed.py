@@ -116,9 +116,8 @@ def _in_groups(
     *parts, (idle, _, _) = zip(*(torch.split(states, sizes) for states in (query * scaling, key, value)), strict=True)
     contexts = []
     for group, tensors in zip(sequences.groups, parts, strict=True):
-        dtype = torch.float32 if query.device.type == "cpu" and group.shape[1] <= SHORT else query.dtype
-        q, k, v = (_spread(states, group).to(dtype) for states in tensors)  # [n, A, S, D]
-        context = _attend(q, k, v, group.mask, dropout).transpose(1, 2).flatten(0, 1).to(query.dtype)
+        q, k, v = (_spread(states, group) for states in tensors)  # [n, A, S, D]
+        context = _attend(q, k, v, group.mask, dropout).transpose(1, 2).flatten(0, 1)
         contexts.append(context if group.places is None else _take(context, group.places))  # [t, A, D]
     return torch.cat([*contexts, idle])
 
@@ -151,11 +150,19 @@ class _TakeRows(torch.autograd.Function):
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
-    weights = torch.softmax(scores if mask is None else scores + mask.to(scores.dtype), dim=-1)
+    """[n, A, S, D] of what each sequence reads of itself; the query is scaled already."""
+    is_short = query.shape[2] <= SHORT
+    if not torch.is_grad_enabled() and dropout == 0 and (is_short or query.dtype == torch.float32):
+        # torch's own, which on a CPU is the slower way to a gradient, to drop weights, and in bfloat16 over long sequences
+        added = None if mask is None else mask.to(query.dtype)
+        return nn.functional.scaled_dot_product_attention(query, key, value, added, scale=1.0)
+    dtype = torch.float32 if query.device.type == "cpu" and is_short else query.dtype
+    q, k, v = (states.to(dtype) for states in (query, key, value))
+    scores = q @ k.transpose(-1, -2)  # [n, A, S, S]
+    weights = torch.softmax(scores if mask is None else scores + mask.to(dtype), dim=-1)
     # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer paper"
     # (modeling.py).
-    return drop(weights, dropout, dropout > 0) @ value
+    return (drop(weights, dropout, dropout > 0) @ v).to(query.dtype)
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:
