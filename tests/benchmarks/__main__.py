@@ -93,7 +93,7 @@ def main() -> None:
         raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
     if not everything:
         return
-    head = f"{machine()}; load {os.getloadavg()[0]:.2f}; medians of {asked.rounds} rounds in turn"
+    head = f"{machine()}; load {os.getloadavg()[0]:.2f}; each the median of {asked.rounds}, in turn"
     text = "\n\n".join(["# Measured", head, *parts, raced]) + "\n"
     (Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md").write_text(text, encoding="utf-8")
     print("\n" + text)

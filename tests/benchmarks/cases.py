@@ -86,7 +86,7 @@ CPU_CASES = (
             (Row(*OVER_FLOAT32, "5 ×", "9 ×"), Row(*OVER_BF16, "2.5 ×", "4 ×")),
             task=f"glue/{name}", steps=steps,
         )
-        for name, task, steps in (("sst2", "SST-2", 12), ("mrpc", "MRPC", 8))
+        for name, task, steps in (("sst2", "SST-2", 20), ("mrpc", "MRPC", 8))
     ),
     Case(
         "finetune-squad", "fine-tune base on SQuAD, 384 tokens, batch 12, padded to the longest",
@@ -112,7 +112,7 @@ CPU_CASES = (
         {
             "ours": (
                 "bertcli make-pretraining-data {books} --tokenizer {vocab} --masking dynamic --dupe-factor 1"
-                " --no-next-sentence --workers 2 --out {out}/shards --quiet"
+                " --no-next-sentence --workers 2 --out {out}/shards --json --quiet"
             ),
             "datasets.map": "tests.benchmarks.peers tokenize {books} {model} {out}",
         },

@@ -38,7 +38,7 @@ def tokenize(books: str, vocab: str, out: str, length: int = 128) -> dict[str, A
     text = load_dataset("text", data_dir=books, split="train", cache_dir=f"{out}/cache")
     rows = text.map(encode, batched=True, num_proc=2, remove_columns="text").map(group, batched=True, num_proc=2)
     rows.to_parquet(f"{out}/rows.parquet")
-    return {"rows": len(rows)}
+    return {"instances": len(rows), "tokens": sum(map(len, rows["input_ids"]))}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ SHOWN = {
     "tokens_per_second": "{:,.0f} tokens/s", "texts_per_second": "{:,.1f} texts/s", "wall_seconds": "{:,.1f} s",
     "share_outside": "{:.2%}", "share_of_peak": "{:.1%}",
 }  # fmt: skip
-LABEL_AGREEMENT = 0.995
+LABEL_AGREEMENT, TEXT_TOLERANCE = 0.995, 0.01
 Measured = dict[str, Any]
 
 
@@ -113,4 +113,7 @@ def agreement_of(case: Case, ours: Measured, theirs: Measured) -> tuple[str, boo
     if "labels" in ours:
         share = mean(a == b for a, b in zip(ours["labels"], theirs["labels"], strict=True))
         return f"{share:.2%} of {len(ours['labels'])} labels", share >= LABEL_AGREEMENT
+    if "instances" in ours:
+        mine, other = (side["tokens"] - 2 * side["instances"] for side in (ours, theirs))  # without [CLS] and [SEP]
+        return f"{mine:,}, {other:,} tokens of text", abs(mine - other) <= TEXT_TOLERANCE * other
     return "", True
