@@ -1,7 +1,7 @@
 """Start-up, data preparation, and the race with what people use today: `make bench`, on a quiet machine.
 
 `python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md or results-gpu.md beside this file;
-with names of cases it runs those and only prints; --quick shows with a tiny model that they run.
+with names of cases it runs those and puts their lines into that file; --quick shows with a tiny model that they run.
 """
 
 import argparse
@@ -73,8 +73,22 @@ def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
     return table(COLUMNS, lines)
 
 
+def put_into(text: str, raced: str, names: list[str]) -> str:
+    """The results of before, with the new lines of some cases in the places of the old ones."""
+    new: dict[str, list[str]] = {}
+    for line in raced.splitlines()[2:]:
+        new.setdefault(line.split(" | ")[0], []).append(line)
+    lines: list[str] = []
+    for line in text.splitlines():
+        what = line.split(" | ")[0]
+        lines += new.get(what, [line])
+        new |= {what: []} if what in new else {}
+    again = f"Measured again on {datetime.date.today()}: {', '.join(names)}."
+    return "\n".join([*lines[:3], "", again, *lines[3:]]) + "\n"
+
+
 def main() -> None:
-    """Measure, print, and write the whole table."""
+    """Measure, print, and write the table."""
     on_gpu = torch.cuda.is_available()
     all_cases = {case.name: case for case in (GPU_CASES if on_gpu else CPU_CASES)}
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -91,11 +105,14 @@ def main() -> None:
         parts = [] if on_gpu or not everything else [start_up(), preparation(Path(made))]
         print(*parts, sep="\n\n", flush=True)
         raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
+    results = Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md"
+    if asked.cases and not asked.quick and results.exists():
+        results.write_text(put_into(results.read_text(encoding="utf-8"), raced, asked.cases), encoding="utf-8")
     if not everything:
         return
     head = f"{machine()}; load {os.getloadavg()[0]:.2f}; each the median of {asked.rounds}, in turn"
     text = "\n\n".join(["# Measured", head, *parts, raced]) + "\n"
-    (Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md").write_text(text, encoding="utf-8")
+    results.write_text(text, encoding="utf-8")
     print("\n" + text)
 
 
