@@ -15,6 +15,7 @@ from bertcli.config import FinetuneConfig, FrozenLayers
 from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, dev_splits, encode_split, find_source, read_split
+from bertcli.data.replacing import replacing
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures, balanced_weights
@@ -384,9 +385,8 @@ def _keep_best(training: Training, setup: _Setup, metrics: dict[str, float], rec
         return
     history.best = {"step": history.steps, "metrics": metrics, "collapsed": _is_collapsed(records)}
     history.evaluations_since_best = 0
-    part = training.folder.path / ".model.part"
-    save_model(training.model.model, setup.tokenizer, part)
-    training.folder.replace_model(part)
+    with replacing(training.folder.model) as part:
+        save_model(training.model.model, setup.tokenizer, part)
     for file, text in files_of_split(setup.task, records).items():
         training.folder.write(file, text)
 

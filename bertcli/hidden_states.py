@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from bertcli.config import PredictConfig
 from bertcli.data.batches import evaluation_batches
+from bertcli.data.replacing import replacing
 from bertcli.data.text_features import TextFeatures, encode_texts
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.models.layers import combine, layer_states, say_if_fewer
@@ -38,13 +39,8 @@ def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfi
     A chunk is in memory at a time, but for .npz, which is written at the end.
     """
     path = Path(str(config.features))
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            count = WRITERS[path.suffix](_chunks(model, rows, config), file)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part, part.open("wb") as file:
+        count = WRITERS[path.suffix](_chunks(model, rows, config), file)
     logger.info("wrote %s: %s of %s texts, %s", path, config.layers, f"{count:,}", config.pooling)
     return count
 

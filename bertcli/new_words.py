@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from typing import Any
 from bertcli.config import BuildVocabConfig, default_of, flag
 from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
+from bertcli.data.replacing import replacing
 from bertcli.data.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
 from bertcli.errors import UserError, check_vacant
 from bertcli.models.embeddings import add_rows
@@ -76,10 +76,8 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     pieces = old.encode_ids(words)
     if not config.dry_run:
         add_rows(model, {new.vocab[word]: ids for word, ids in zip(words, pieces, strict=True)}, new.size)
-        part = out.with_name(f".{out.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        save_model(model, new, part)
-        part.rename(out)
+        with replacing(out) as part:
+            save_model(model, new, part)
     grown = new.size - old.size
     made = NewWords(
         str(out), source, new.size, len(words) - grown, grown, sum(old.special("unk") in ids for ids in pieces),

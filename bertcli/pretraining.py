@@ -14,6 +14,7 @@ from accelerate import Accelerator
 
 from bertcli.config import PretrainConfig
 from bertcli.data.batches import TrainingBatches, evaluation_batches
+from bertcli.data.replacing import replacing
 from bertcli.data.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
@@ -195,9 +196,8 @@ def _finish(setup: _Setup, training: Training, folder: RunFolder, history: Histo
         share_of_peak=training.share_of_peak, peak=training.peak_words,
     )  # fmt: skip
     if training.accelerator.is_main_process:
-        part = folder.path / ".model.part"
-        save_model(training.model.model, setup.examples.tokenizer, part)
-        folder.replace_model(part)
+        with replacing(folder.model) as part:
+            save_model(training.model.model, setup.examples.tokenizer, part)
         write_reports(folder, result, _health(history.metrics))
         folder.unlock()
     training.accelerator.end_training()

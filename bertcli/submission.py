@@ -13,6 +13,7 @@ import numpy as np
 from bertcli.config import SubmitConfig
 from bertcli.data.documents import read_text
 from bertcli.data.prepared import Prepared, find_source, read_split
+from bertcli.data.replacing import replacing
 from bertcli.data.task_files import split_file
 from bertcli.errors import UserError
 from bertcli.scoring import Record, Scorer, load_scorer
@@ -179,16 +180,12 @@ def _in_range(records: list[Record], file: str) -> list[str]:
 
 
 def _write(out: Path, texts: dict[str, list[str]]) -> None:
-    part = out.with_name(f".{out.name}.part")
-    try:
+    with replacing(out) as part:
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
             for file, predictions in texts.items():
                 rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
                 archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
         check_zip(part)
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
     logger.info("wrote %s: %d files, %s predictions", out, len(texts), f"{sum(map(len, texts.values())):,}")
 
 

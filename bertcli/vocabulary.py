@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from tokenizers import Tokenizer, trainers
 from bertcli.config import BuildVocabConfig
 from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
+from bertcli.data.replacing import replacing
 from bertcli.data.tokenization import SPECIAL_TOKENS, WordPiece, plain_backend
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
@@ -155,11 +155,7 @@ def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config
 
 
 def _write(vocabulary: WordPiece, out: Path) -> None:
-    """Write beside the goal, then move: an interrupted run leaves no half vocabulary."""
-    part = out.with_name(f".{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    vocabulary.save(part)
     if out.exists():
         logger.info("replacing the vocabulary in %s", out)
-        shutil.rmtree(out)
-    part.rename(out)
+    with replacing(out) as part:
+        vocabulary.save(part)

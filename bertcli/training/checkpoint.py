@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from bertcli.data.replacing import replacing
 from bertcli.errors import UserError
 
 STATE = "state.json"
@@ -28,12 +28,10 @@ def save_checkpoint(
     for index, slots in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
     name = f"step-{step}.safetensors"
-    part = folder / f".{name}.part"
-    save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, part)
-    part.replace(folder / name)
-    state_part = folder / f".{STATE}.part"
-    state_part.write_text(json.dumps({"step": step, "file": name, **more}), encoding="utf-8")
-    os.replace(state_part, folder / STATE)
+    with replacing(folder / name) as part:
+        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, part)
+    with replacing(folder / STATE) as part:
+        part.write_text(json.dumps({"step": step, "file": name, **more}), encoding="utf-8")
     for old in folder.glob("*step-*.safetensors*"):
         if old.name != name:
             old.unlink()

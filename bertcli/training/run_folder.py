@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import platform
-import shutil
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
@@ -18,6 +17,7 @@ import yaml
 
 from bertcli import __version__
 from bertcli.config import recipes_folder
+from bertcli.data.replacing import replacing
 from bertcli.errors import UserError
 
 logger = logging.getLogger("bertcli")
@@ -98,9 +98,8 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file at once: it is old or new, never half."""
-        part = self.path / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(self.path / name)
+        with replacing(self.path / name) as part:
+            part.write_text(text, encoding="utf-8")
 
     def log(self, values: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
@@ -117,15 +116,6 @@ class RunFolder:
         """Drop the metrics of steps that a resumed run makes again."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         self.write("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
-
-    def replace_model(self, part: Path) -> None:
-        """Put a complete model folder in the place of the old one."""
-        old = self.path / ".model.old"
-        shutil.rmtree(old, ignore_errors=True)
-        if self.model.exists():
-            self.model.rename(old)
-        part.rename(self.model)
-        shutil.rmtree(old, ignore_errors=True)
 
 
 def new_run(name: str) -> RunFolder:

@@ -13,6 +13,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from bertcli.config import FinetuneConfig
+from bertcli.data.replacing import replacing
 from bertcli.errors import Interrupted, UserError
 from bertcli.tasks.conll2003 import FROZEN_SCORES
 from bertcli.training.result import TrainingResult
@@ -106,8 +107,8 @@ def _train_part(
 
 def _adopt(folder: RunFolder, best: RunFolder) -> None:
     """Copy the model, the predictions and the curves of the best run into the folder of all."""
-    shutil.copytree(best.model, folder.path / ".model.part", dirs_exist_ok=True)
-    folder.replace_model(folder.path / ".model.part")
+    with replacing(folder.model) as part:
+        shutil.copytree(best.model, part)
     for path in (*best.path.glob("*predictions.json*"), *best.path.glob("null_odds.json"), best.path / "metrics.jsonl"):
         shutil.copyfile(path, folder.path / path.name)
 

@@ -1,0 +1,29 @@
+"""Files and folders written beside the place that they take when they are whole."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a place to write a file or a folder to; it becomes `path`, unless something is raised: old or new, never half."""
+    part, old = (path.with_name(f".{path.name}.{end}") for end in ("part", "old"))
+    _remove(part)
+    try:
+        yield part
+        if path.is_dir():
+            _remove(old)
+            path.rename(old)
+        part.replace(path)
+    finally:
+        _remove(part)
+    _remove(old)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
