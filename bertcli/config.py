@@ -19,6 +19,7 @@ FrozenLayers = Literal[
 
 FeatureLayers = Literal["last", "second-to-last", "sum-last-four", "concat-last-four"]
 Pooling = Literal["tokens", "cls", "mean"]
+SHIPPED = "bert-books"
 
 
 def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None, **more: str) -> Any:
@@ -354,6 +355,11 @@ def recipes_folder() -> Path:
     """The recipes that ship: beside the package in a clone, inside it in a wheel."""
     inside = Path(__file__).parent / "_recipes"
     return inside if inside.exists() else Path(__file__).parent.parent / "recipes"
+
+
+def shipped_model() -> str:
+    """The folder of the small BERT that ships, for who has no run."""
+    return str(recipes_folder() / SHIPPED)
 
 
 def recipe_names() -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bertcli.config import DemoConfig, recipes_folder
+from bertcli.config import DemoConfig, recipes_folder, shipped_model
 from bertcli.data.task_files import read_table
 from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
@@ -22,7 +22,7 @@ from bertcli.prediction import predict
 from bertcli.pretraining import pretrain
 from bertcli.pretraining_data import make_pretraining_data
 from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import RunFolder, shipped_model
+from bertcli.training.run_folder import RunFolder
 from bertcli.vocabulary import build_vocab
 
 logger = logging.getLogger("bertcli")

@@ -11,7 +11,7 @@ from typing import Any
 from accelerate import Accelerator, PartialState
 from transformers import PreTrainedModel
 
-from bertcli.config import FinetuneConfig, FrozenLayers
+from bertcli.config import SHIPPED, FinetuneConfig, FrozenLayers, shipped_model
 from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, dev_splits, encode_split, find_source, read_split
@@ -41,7 +41,7 @@ from bertcli.training.device import (
 from bertcli.training.launch import is_launched, launch
 from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import SHIPPED, RunFolder, find_runs, resolve_model, shipped_model
+from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 from bertcli.training.start import begin, enter
 from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
@@ -161,7 +161,7 @@ def _prepare(config: FinetuneConfig) -> _Setup:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     start = _start(config)
-    tokenizer = load_tokenizer(config.tokenizer or (newest_vocabulary() if start == "scratch" else start))
+    tokenizer = load_tokenizer(config.tokenizer or (_vocabulary() if start == "scratch" else start))
     rules = WindowRules(
         config.max_seq_length or task.max_seq_length, config.doc_stride,
         config.max_query_length if task.kind == "span" else 0,
@@ -203,6 +203,13 @@ def _start(config: FinetuneConfig) -> str:
         return shipped_model()
     logger.info("starting from %s (the newest pre-trained run)", runs[0].path)
     return str(runs[0].model)
+
+
+def _vocabulary() -> str:
+    """The vocabulary of new weights: the newest here, else that of the model that ships."""
+    name = newest_vocabulary(SHIPPED)
+    logger.info("vocabulary: %s (%s)", name, "that ships, as none is here" if name == SHIPPED else "the newest here")
+    return name
 
 
 def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece) -> PreTrainedModel:

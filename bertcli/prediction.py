@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from bertcli.config import PredictConfig
+from bertcli.config import SHIPPED, PredictConfig, shipped_model
 from bertcli.data.documents import lines_of
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named
 from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
@@ -40,15 +40,7 @@ from bertcli.predictor import MASK, Predictor
 from bertcli.scoring import Record, load_scorer
 from bertcli.tasks import get_task
 from bertcli.training.progress import Progress
-from bertcli.training.run_folder import (
-    SHIPPED,
-    RunFolder,
-    find_runs,
-    newest_run,
-    resolve_model,
-    saved_config,
-    shipped_model,
-)
+from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model, saved_config
 
 logger = logging.getLogger("bertcli")
 # What is predicted at once, sorted by length: 2,048 rows, or fewer long ones.

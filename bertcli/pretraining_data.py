@@ -109,9 +109,15 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
     )  # fmt: skip
 
 
-def newest_vocabulary() -> str:
-    """The vocabulary folder that was written last, here."""
+def newest_vocabulary(otherwise: str | None = None) -> str:
+    """The vocabulary folder that was written last, here, or `otherwise` where there is none.
+
+    Raises:
+        UserError: if there is neither.
+    """
     found = sorted(Path().glob("*/vocab.txt"), key=lambda path: path.stat().st_mtime)
+    if not found and otherwise:
+        return otherwise
     if not found:
         raise UserError("There is no vocabulary here yet.", "Make one: bert build-vocab TEXT, or give --tokenizer.")
     return str(found[-1].parent)

@@ -7,9 +7,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
+from bertcli.config import SHIPPED, shipped_model
+from bertcli.data.tokenization import load_tokenizer
 from bertcli.finetuning import finetune
 from bertcli.prediction import predict
-from bertcli.training.run_folder import SHIPPED, resolve_model, shipped_model
+from bertcli.pretraining import pretrain
+from bertcli.pretraining_data import make_pretraining_data
+from bertcli.training.run_folder import resolve_model
 
 NAMES = ["the king rode out\tking", "a ship at sea\tship", "the king is dead\tking", "the ship has sunk\tship"]
 
@@ -28,6 +32,16 @@ def test_finetuning_starts_from_it_where_nothing_is_pretrained(workspace: Path, 
     assert f"starting from {SHIPPED}, the small model that ships" in said.text
     assert "new: classifier" in said.text
     assert predict("the king", model=run.run).records[0]["label"] in ("king", "ship")
+
+
+def test_new_weights_take_its_vocabulary_where_there_is_none(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("nouns.tsv").write_text("text\tlabel\n" + "\n".join(NAMES * 10) + "\n")
+    run = finetune("nouns.tsv", from_="scratch", size="tiny", epochs=1).run
+    assert f"vocabulary: {SHIPPED} (that ships, as none is here)" in said.text
+    assert load_tokenizer(f"{run}/model").digest == load_tokenizer(SHIPPED).digest
+    Path("king.txt").write_text("the king rode out\n\na ship at sea\n")
+    make_pretraining_data("king.txt", tokenizer=SHIPPED, max_seq_length=16, out="more")
+    assert pretrain(from_=SHIPPED, data="more", steps=1).steps == 1
 
 
 def test_it_has_a_name_and_opens_in_plain_transformers() -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from bertcli.config import SHIPPED, shipped_model
 from bertcli.errors import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -146,12 +147,12 @@ def plain_backend(vocab: dict[str, int], cased: bool) -> Tokenizer:
 
 
 def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
-    """Load a vocabulary: a folder, a vocab.txt (uncased unless `cased`) or a Hub name.
+    """Load a vocabulary: a folder, a vocab.txt (uncased unless `cased`), a Hub name or that of the model that ships.
 
     Raises:
         UserError: if there is none, or if it is none of BERT or a relative.
     """
-    path = Path(source)
+    path = Path(shipped_model() if source == SHIPPED else source)
     if path.is_file():
         return WordPiece(_read_vocab(path), cased, str(source))
     if path.is_dir():

@@ -16,13 +16,12 @@ from typing import IO, Any
 import yaml
 
 from bertcli import __version__
-from bertcli.config import recipes_folder
+from bertcli.config import SHIPPED, shipped_model
 from bertcli.data.replacing import replacing
 from bertcli.errors import UserError
 
 logger = logging.getLogger("bertcli")
 RUNS = Path("runs")
-SHIPPED = "bert-books"
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 
 
@@ -161,11 +160,6 @@ def saved_config(model: str) -> dict[str, Any]:
     """The configuration of the run that a model folder is of; nothing for another model."""
     run = RunFolder(Path(model).parent)
     return run.config if (run.path / "config.yaml").exists() else {}
-
-
-def shipped_model() -> str:
-    """The folder of the small BERT that ships, for who has no run."""
-    return str(recipes_folder() / SHIPPED)
 
 
 def resolve_model(source: str) -> str:
