@@ -191,7 +191,7 @@ class FinetuneConfig(TrainingConfig):
     batch_size: int | None = option(None, "Examples a step, over all processes.", minimum=1)
     learning_rate: float | None = option(
         None,
-        "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini and tiny, 1e-3 with --frozen.",
+        "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini, 1e-3 for tiny and with --frozen.",
         minimum=0,
     )
     warmup_proportion: float = option(0.1, "Share of the steps spent on warm-up.", minimum=0, maximum=1)

@@ -46,6 +46,7 @@ from bertcli.training.start import begin, enter
 from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
 logger = logging.getLogger("bertcli")
+LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}  # of models with at most so many hidden units
 FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
@@ -248,9 +249,11 @@ def _plan(setup: _Setup) -> Plan:
 
 
 def _learning_rate(setup: _Setup) -> float:
-    """The task's for models as large as the paper's; the top of the miniatures' grid (Turc et al. 2019) for small ones."""
+    """The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more."""
+    if setup.config.frozen:
+        return setup.task.learning_rate
     hidden = setup.model.config.hidden_size
-    return setup.task.learning_rate if hidden > 512 or setup.config.frozen else 1e-4 if hidden > 256 else 3e-4
+    return next((rate for size, rate in LEARNING_RATES.items() if hidden <= size), setup.task.learning_rate)
 
 
 def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:

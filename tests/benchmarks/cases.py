@@ -64,7 +64,7 @@ CPU_CASES = (
             Row(*OVER_FLOAT32, "5.0 ×", "9 ×"), Row(*OVER_BF16, "2.5 ×", "4.5 ×"),
             Row("ours, float32", "Trainer", "1.6 ×", "2.5 ×"),
         ),
-        batch_size=64, steps=5,
+        batch_size=64, steps=4,
     ),
     Case(
         "pretrain-mini", "pre-train mini, 128 tokens, batch 64", training(PRETRAIN, IN_BATCHES, *BOTH),
