@@ -142,6 +142,24 @@ def test_choices_of_an_own_file_may_be_counted_in_several_ways(workspace: Path, 
     assert evaluate("mine.csv", predictions="choices.jsonl").metrics == {"accuracy": 100}
 
 
+def test_choices_may_stand_in_a_list(workspace: Path, swag_run: Path) -> None:
+    rows = [
+        {"ctx": f"p{row}", "choices": ["under mat", "happily green garden"], "answer": row % 2} for row in range(12)
+    ]
+    Path("mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task, parts = own_task("mine.jsonl", {}, None)
+    assert (task.kind, task.labels) == ("choose", ("0", "1"))
+    assert parts["train"].choices[0] == ["under mat", "happily green garden"]
+    run = finetune("mine.jsonl", from_=str(swag_run), epochs=1).run
+    Path("new.jsonl").write_text(json.dumps({"ctx": "The cat", "choices": ["happily green garden", "under mat"]}))
+    record = predict(file="new.jsonl", model=run).records[0]
+    assert record["text"] == ["happily green garden", "under mat"][record["choice"]]
+    rows[3]["choices"] = ["one"]
+    Path("mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match="line 4 has 1 choices, the first row 2"):
+        own_task("mine.jsonl", {}, None)
+
+
 def test_a_choice_that_is_not_there_is_an_error(workspace: Path) -> None:
     Path("mine.csv").write_text("prompt,choice_0,choice_1,label\nx,a,b,0\ny,a,b,5\n")
     with pytest.raises(UserError, match="label `5`, which is none of 2 choices"):

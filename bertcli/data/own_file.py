@@ -15,7 +15,7 @@ from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, 
 from bertcli.data.documents import read_text
 from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap, split_of
 from bertcli.data.squad import questions_of, read_squad
-from bertcli.data.tables import Rows, are_numbers, ending_of, json_value, read_rows
+from bertcli.data.tables import Rows, are_numbers, as_text, ending_of, json_value, read_rows
 from bertcli.data.task_files import TextExamples, text_examples
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
@@ -28,7 +28,8 @@ TEXT_NAMES = (
     "text", "sentence1", "premise", "question1", "question", "sentence", "review", "comment", "content", "title", "body",
 )  # fmt: skip
 PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "question2", "answer", "sentence")
-CONTEXT_NAMES = ("sent1", "context", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
+CONTEXT_NAMES = ("sent1", "context", "ctx", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
+CHOICE_LISTS = ("choices", "endings", "options")
 CHOICE_NAME = re.compile(r"(ending|choice|option)[ _]?(\d+|[a-h])", re.IGNORECASE)
 SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in the column
 METRICS = {
@@ -166,6 +167,9 @@ def _tables(
     if label := given.get("label"):
         tables = {split: [_joined(rows, label) for rows in read] for split, read in tables.items()}
     first, *_ = next(iter(tables.values()))
+    if kind in (None, "choose"):
+        tables = {split: [_spread(first, rows) for rows in read] for split, read in tables.items()}
+        first, *_ = next(iter(tables.values()))
     kind, found = _columns(first, given, kind)
     parts = {split: _texts(split, rows, found) for split, rows in tables.items()}
     numbers = [label for label in _labels(parts) if label.lower() not in NO_NUMBER]
@@ -208,6 +212,31 @@ def _joined(rows: Rows, label: str) -> Rows:
             raise UserError(what, "Mark a label with 1, others with 0.")
         cells.append(rows.cells[row] | {label: [name for name, mark in zip(columns, own, strict=True) if mark]})
     return replace(rows, names=[*(name for name in rows.names if name not in columns), label], cells=cells)
+
+
+def _spread(first: Rows, rows: Rows) -> Rows:
+    """The table with the columns choice0, choice1 ... in place of one that lists them, if the first table has one."""
+    column = named(CHOICE_LISTS, first.names)
+    if column is None or len(first.names) < 3 or not isinstance(first.cells[0].get(column), list):
+        return rows
+    names = [f"choice{number}" for number in range(len(first.cells[0][column]))]
+    cells = [
+        cells | dict(zip(names, listed_choices(cells.get(column), len(names), rows.place(row)), strict=True))
+        for row, cells in enumerate(rows.cells)
+    ]
+    return replace(rows, names=[*(name for name in rows.names if name != column), *names], cells=cells)
+
+
+def listed_choices(cell: object, count: int, place: str) -> list[str]:
+    """The choices of a row.
+
+    Raises:
+        UserError: if they are not a list of so many.
+    """
+    if not isinstance(cell, list) or len(cell) != count:
+        found = f"{len(cell)} choices" if isinstance(cell, list) else "no list of choices"
+        raise UserError(f"{place} has {found}, the first row {count}.", "Give every row as many choices.")
+    return [as_text(choice) for choice in cell]
 
 
 def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExamples:
