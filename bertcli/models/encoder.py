@@ -54,11 +54,11 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
     Returns:
         What the head gives, such as `logits`: [R, ...] of each token, or [N, ...] where `pooled`, the rows being [CLS].
     """
-    padded = not is_packed(model)
-    columns, there = _padded(model, batch) if padded else (_packed(model, batch), None)
+    packs = is_packed(model)
+    columns, there = (_packed(model, batch), None) if packs else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # takes choices as an axis: one a sequence here
         columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences"}}
-    if not padded:
+    if packs:
         with _reading(model, batch, rows, pooled):
             outputs = model(**columns)
         return outputs if pooled else {name: value[0] for name, value in outputs.items()}
