@@ -15,7 +15,7 @@ from transformers import AutoConfig
 
 from bertcli.config import SHIPPED, PredictConfig, shipped_model
 from bertcli.data.documents import lines_of
-from bertcli.data.own_file import CHOICE_LISTS, PAIR_NAMES, TEXT_NAMES, choice_columns, listed_choices, named
+from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
 from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
 from bertcli.data.prepared import find_source, read_split
 from bertcli.data.tables import (
@@ -258,11 +258,12 @@ def _run_of(config: PredictConfig, names: list[str]) -> RunFolder | None:
 
 def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record) -> Iterator[Record]:
     """The columns of a table that are the input: those of the run, or by their names."""
+    if saved.get("kind", "choose") == "choose":
+        first = next(rows)
+        names, rows = spread_choices(path, names, chain([first], rows), first[1])
     text = saved.get("text") or named(TEXT_NAMES, names) or (names[0] if len(names) == 1 else None)
     pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
     choices = choice_columns(names, saved.get("text"))
-    lists = named(CHOICE_LISTS, names) if saved.get("kind") == "choose" and not choices else None
-    count = 0
     columns = choices or {key: name for key, name in (("text", text), ("text_pair", pair)) if text and name}
     if {"question", "context"} <= set(names) and not saved:
         columns = {"question": "question", "context": "context"}
@@ -277,9 +278,6 @@ def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record
         if choices:
             examples = text_examples({key: [cell] for key, cell in row.items()}, "")
             row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}
-        elif lists:
-            count = count or len(cells.get(lists) or ())
-            row["choices"] = listed_choices(cells.get(lists), count, place_of(path, number))
         yield {**row, "line": number}
 
 

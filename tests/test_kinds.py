@@ -154,6 +154,9 @@ def test_choices_may_stand_in_a_list(workspace: Path, swag_run: Path) -> None:
     Path("new.jsonl").write_text(json.dumps({"ctx": "The cat", "choices": ["happily green garden", "under mat"]}))
     record = predict(file="new.jsonl", model=run).records[0]
     assert record["text"] == ["happily green garden", "under mat"][record["choice"]]
+    swag = predict(file="new.jsonl", model=str(swag_run)).records[0]  # whose own columns have other names
+    alone = predict(text="The cat", choice=["happily green garden", "under mat"], model=str(swag_run)).records[0]
+    assert swag["scores"] == pytest.approx(alone["scores"], abs=1e-5)
     rows[3]["choices"] = ["one"]
     Path("mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(UserError, match="line 4 has 1 choices, the first row 2"):

@@ -5,17 +5,18 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from bertcli.config import Kind
 from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
 from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap, split_of
 from bertcli.data.squad import questions_of, read_squad
-from bertcli.data.tables import Rows, are_numbers, as_text, ending_of, json_value, read_rows
+from bertcli.data.tables import Read, Row, Rows, are_numbers, ending_of, json_value, place_of, read_rows
 from bertcli.data.task_files import TextExamples, text_examples
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
@@ -167,7 +168,7 @@ def _tables(
     if label := given.get("label"):
         tables = {split: [_joined(rows, label) for rows in read] for split, read in tables.items()}
     first, *_ = next(iter(tables.values()))
-    if kind in (None, "choose"):
+    if kind in (None, "choose") and len(first.names) > 2:  # a text, its choices and a label
         tables = {split: [_spread(first, rows) for rows in read] for split, read in tables.items()}
         first, *_ = next(iter(tables.values()))
     kind, found = _columns(first, given, kind)
@@ -215,28 +216,31 @@ def _joined(rows: Rows, label: str) -> Rows:
 
 
 def _spread(first: Rows, rows: Rows) -> Rows:
-    """The table with the columns choice0, choice1 ... in place of one that lists them, if the first table has one."""
-    column = named(CHOICE_LISTS, first.names)
-    if column is None or len(first.names) < 3 or not isinstance(first.cells[0].get(column), list):
-        return rows
-    names = [f"choice{number}" for number in range(len(first.cells[0][column]))]
-    cells = [
-        cells | dict(zip(names, listed_choices(cells.get(column), len(names), rows.place(row)), strict=True))
-        for row, cells in enumerate(rows.cells)
-    ]
-    return replace(rows, names=[*(name for name in rows.names if name != column), *names], cells=cells)
+    names, spread = spread_choices(rows.path, rows.names, zip(rows.numbers, rows.cells, strict=True), first.cells[0])
+    return replace(rows, names=names, cells=[cells for _, cells in spread])
 
 
-def listed_choices(cell: object, count: int, place: str) -> list[str]:
-    """The choices of a row.
+def spread_choices(path: Path, names: list[str], rows: Iterable[Row], first: Mapping[str, Any]) -> Read:
+    """The columns choice0, choice1 ... in place of one that lists choices, if the first row of all has one.
 
     Raises:
-        UserError: if they are not a list of so many.
+        UserError: where a row has another number of them.
     """
-    if not isinstance(cell, list) or len(cell) != count:
-        found = f"{len(cell)} choices" if isinstance(cell, list) else "no list of choices"
-        raise UserError(f"{place} has {found}, the first row {count}.", "Give every row as many choices.")
-    return [as_text(choice) for choice in cell]
+    column = named(CHOICE_LISTS, names)
+    if column is None or not isinstance(first.get(column), list):
+        return names, iter(rows)
+    choices = [f"choice{number}" for number in range(len(first[column]))]
+
+    def spread() -> Iterator[Row]:
+        for number, cells in rows:
+            cell = cells.get(column)
+            if not isinstance(cell, list) or len(cell) != len(choices):
+                found = f"{len(cell)} choices" if isinstance(cell, list) else "no list of choices"
+                what = f"{place_of(path, number)} has {found}, the first row {len(choices)}."
+                raise UserError(what, "Give every row as many choices.")
+            yield number, cells | dict(zip(choices, cell, strict=True))
+
+    return [*(name for name in names if name != column), *choices], spread()
 
 
 def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExamples:
