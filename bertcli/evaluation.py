@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.mistakes import worst_mistakes
 from bertcli.scoring import Record, check_labelled, compare, load_scorer, measure, metric_of, score_labels
 from bertcli.tasks import get_task, is_task
+from bertcli.tasks.task import Task
 from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model
 
 logger = logging.getLogger("bertcli")
@@ -29,7 +31,6 @@ class _Scored:
     """An evaluation with what another one is compared by: the examples, and the scores of resampled ones."""
 
     evaluation: Evaluation
-    source: Source
     examples: Prepared
     resampled: dict[str, Array]
 
@@ -49,15 +50,13 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
-    first, *others = (_evaluate(config, model) for model in models)
-    if others or config.predictions or config.dry_run or config.split != "dev":
-        return replace(first.evaluation, others=[_beside(first, other) for other in others])
-    splits = dev_splits(first.source)[1:]  # MNLI's mismatched
-    more = [_evaluate(replace(config, split=split), models[0]).evaluation for split in splits]
-    return replace(first.evaluation, other_splits=more)
+    (first, *splits), *others = (_evaluate(config, model) for model in models)
+    beside = [_beside(first, other) for other, *_ in others]
+    return replace(first.evaluation, others=beside, other_splits=[split.evaluation for split in splits])
 
 
-def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
+def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
+    """The evaluations of one model, or of predictions: of several splits where the task has two dev sets."""
     if config.predictions:
         check_file(Path(config.predictions), "Give --predictions a file.")
     run = None if (config.predictions or config.na_probs) and not model else _run_for(config, model)
@@ -69,18 +68,26 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> _Scored:
         )
     if config.dry_run:
         logger.info("would score %s on %s", config.predictions or model or (run.path if run else ""), source.task.name)
-        return _Scored(
-            Evaluation(source.task.name, config.split, config.predictions or "", 0), source, Prepared(""), {}
-        )
-    read = read_split(source, config.split)
-    if not len(read):
-        raise UserError(f"The {config.split} split of {source.task.name} has no examples.", "Check the file.")
-    check_labelled(source.task, read)
+        yield _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
+        return
     if config.predictions:
+        read = _read(source, config.split)
         records = read_predictions(source.task, read, Path(config.predictions), config.na_probs)
-        return _scored(source, config, config.predictions, read, records)
+        yield _scored(source.task, config, config.predictions, read, records)
+        return
     found = str(run.model) if run else resolve_model(str(model))
-    return _scored(source, config, found, read, load_scorer(source.task, found, config.precision).predict(read))
+    scorer = load_scorer(source.task, found, config.precision)
+    for split in dev_splits(source) if config.split == "dev" and len(config.model) < 2 else [config.split]:
+        read = _read(source, split)
+        yield _scored(source.task, replace(config, split=split), found, read, scorer.predict(read))
+
+
+def _read(source: Source, split: str) -> Prepared:
+    read = read_split(source, split)
+    if not len(read):
+        raise UserError(f"The {split} split of {source.task.name} has no examples.", "Check the file.")
+    check_labelled(source.task, read)
+    return read
 
 
 def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
@@ -109,8 +116,7 @@ def _run_for(config: EvaluateConfig, model: str | None) -> RunFolder | None:
     return newest_run(name, *own)
 
 
-def _scored(source: Source, config: EvaluateConfig, model: str, read: Prepared, records: list[Record]) -> _Scored:
-    task = source.task
+def _scored(task: Task, config: EvaluateConfig, model: str, read: Prepared, records: list[Record]) -> _Scored:
     compared = compare(task, read, records)
     metrics = measure(task, compared)
     resampled = resampled_scores(metric_of(task).weighted(**compared), len(read))
@@ -121,7 +127,7 @@ def _scored(source: Source, config: EvaluateConfig, model: str, read: Prepared, 
         {name: confidence_interval(scores) for name, scores in resampled.items()},
         labels, confusion, worst_mistakes(task, read, records, compared, config.mistakes),
     )  # fmt: skip
-    return _Scored(evaluation, source, read, resampled)
+    return _Scored(evaluation, read, resampled)
 
 
 def _beside(first: _Scored, other: _Scored) -> Evaluation:
