@@ -37,11 +37,11 @@ CLASSES = {
 }  # fmt: skip
 
 
-def make_models(kind: str):
+def make_models(kind: str, **more: str):
     """The same weights twice: run by us, packed, and by plain transformers, padded."""
     torch.manual_seed(0)
-    padded = CLASSES[kind](BertConfig(**CONFIG, num_labels=2, attn_implementation="eager"))
-    packed = CLASSES[kind](BertConfig(**CONFIG, num_labels=2, attn_implementation=PACKED))
+    padded = CLASSES[kind](BertConfig(**CONFIG, **more, num_labels=2, attn_implementation="eager"))
+    packed = CLASSES[kind](BertConfig(**CONFIG, **more, num_labels=2, attn_implementation=PACKED))
     packed.load_state_dict(padded.state_dict())
     return packed, padded
 
@@ -293,8 +293,9 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_weights_in_the_order_of_their_products_give_the_same_logits(dtype: torch.dtype) -> None:
-    packed_model, padded_model = make_models("classify")
+@pytest.mark.parametrize("activation", ["gelu", "gelu_pytorch_tanh"])
+def test_weights_in_the_order_of_their_products_give_the_same_logits(activation: str, dtype: torch.dtype) -> None:
+    packed_model, padded_model = make_models("classify", hidden_act=activation)
     batch, padded = make_batch({}, {})
     with torch.no_grad():
         exact = padded_model(**padded).logits

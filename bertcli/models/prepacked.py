@@ -6,18 +6,23 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
+# The activations that oneDNN computes with a product, and what it calls them.
+GELUS = {type(ACT2FN["gelu"]): ("gelu", "none"), type(ACT2FN["gelu_pytorch_tanh"]): ("gelu", "tanh")}
+
 
 class PrepackedLinear(nn.Module):
     """nn.Linear without a gradient: the weight is put in order once, where nn.Linear does it at each call."""
 
-    def __init__(self, linear: nn.Linear, activation: str) -> None:
+    def __init__(self, linear: nn.Linear, activation: str, algorithm: str) -> None:
         super().__init__()
-        self.bias, self.activation = linear.bias, activation
+        self.bias, self.activation, self.algorithm = linear.bias, activation, algorithm
         self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
 
     def forward(self, input: Tensor) -> Tensor:
         """The layer, and its activation."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, self.activation, [], "none")
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(
+            input, self.weight, self.bias, self.activation, [], self.algorithm
+        )
         return found
 
 
@@ -28,7 +33,7 @@ def prepack(model: nn.Module) -> None:
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Linear:
-                is_followed = type(getattr(parent, "intermediate_act_fn", None)) is type(ACT2FN["gelu"])
-                if is_followed:
+                activation = type(getattr(parent, "intermediate_act_fn", None))
+                if activation in GELUS:
                     parent.intermediate_act_fn = nn.Identity()
-                setattr(parent, name, PrepackedLinear(child, "gelu" if is_followed else "none"))
+                setattr(parent, name, PrepackedLinear(child, *GELUS.get(activation, ("none", "none"))))
