@@ -58,6 +58,28 @@ def test_dynamic_whole_word_masks_take_all_pieces_of_a_word(google_tokenizer: Wo
                 assert position - 1 in positions
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 4), max_size=12), min_size=1, max_size=5), st.integers(0, 99))
+def test_a_word_that_does_not_fit_leaves_its_place_to_the_next(
+    google_tokenizer: WordPiece, words: list[list[int]], key: int
+) -> None:
+    rules = MaskingRules.of(google_tokenizer, 0.3, 20, True)
+    start, piece = (google_tokenizer.vocab[token] for token in ("the", "##s"))
+    rows = [
+        [rules.cls_id, *(id_ for n in sizes for id_ in (start, *[piece] * (n - 1))), rules.sep_id] for sizes in words
+    ]
+    lengths = np.array([len(row) for row in rows])
+    positions, _ = mask_batch(np.concatenate(rows), np.arange(len(rows)), lengths, rules, key)
+    for sizes, length, end in zip(words, lengths, np.cumsum(lengths), strict=True):
+        masked = {place - (end - length) for place in positions.tolist()}
+        budget = rules.num_to_predict(int(length))
+        begins = np.cumsum([1, *sizes[:-1]]) if sizes else []
+        taken = sum(size for size, begin in zip(sizes, begins, strict=True) if begin in masked)
+        left = [size for size, begin in zip(sizes, begins, strict=True) if begin not in masked]
+        assert sum(0 < place < length - 1 for place in masked) == taken <= budget
+        assert all(size > budget - taken for size in left)
+
+
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 25))
 @settings(max_examples=50, deadline=None)
 def test_batches_go_through_every_row_once_an_epoch(seed: int, count: int, batch_size: int) -> None:

@@ -138,16 +138,30 @@ def mask_batch(
         word = np.maximum.accumulate(np.where(starts | (place == 0), word, 0))
     row = rows[sequence]
     priority = uniform(key, row, place)[word]  # [T] one draw a candidate
-    order = np.lexsort((word, priority, ~maskable, sequence))
+    pieces = np.bincount(word, weights=maskable, minlength=len(ids)).astype(np.int64)  # [T]
+    order = np.lexsort((np.arange(len(ids)), priority, sequence))  # [T]
+    order = order[pieces[order] > 0]  # the words in the order drawn
     budget = np.array([rules.num_to_predict(int(length)) for length in lengths])
-    fits = np.empty(len(ids), dtype=bool)
-    fits[order] = place < budget[sequence]
-    if rules.whole_word_mask:  # a word whose last piece does not fit is left alone
-        fits &= np.bincount(word, weights=maskable & ~fits, minlength=len(ids))[word] == 0
-    positions = np.flatnonzero(fits & maskable)  # [M]
+    chosen = np.zeros(len(ids), dtype=bool)
+    chosen[order[_fitting(pieces[order], sequence[order], budget)]] = True
+    positions = np.flatnonzero(chosen[word] & maskable)  # [M]
     originals = ids[positions].copy()  # [M]
     draw = uniform(key + 1, row[positions], place[positions])
     other = (uniform(key + 2, row[positions], place[positions]) * len(rules.vocab_ids)).astype(np.int64)
     replaced = np.where(draw < 0.9, np.asarray(rules.vocab_ids)[other], originals)
     ids[positions] = np.where(draw < 0.8, rules.mask_id, replaced)
     return positions, originals
+
+
+def _fitting(pieces: NDArray[np.int64], sequence: NDArray[np.int64], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which words are taken if each is, in order, that fits into what is left of its sequence's budget."""
+    room = budget.copy()
+    begin = np.searchsorted(sequence, sequence)  # of each word's sequence
+    taken = np.zeros(len(pieces), dtype=bool)
+    while (open_ := ~taken & (pieces <= room[sequence])).any():
+        total = np.cumsum(pieces * open_)
+        so_far = total - (total - pieces * open_)[begin]
+        fits = open_ & (so_far <= room[sequence])  # up to the first that does not, which then is no longer open
+        room -= np.bincount(sequence, weights=pieces * fits, minlength=len(room)).astype(np.int64)
+        taken |= fits
+    return taken
