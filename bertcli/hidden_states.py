@@ -19,6 +19,7 @@ from bertcli.data.batches import evaluation_batches
 from bertcli.data.replacing import replacing
 from bertcli.data.text_features import TextFeatures, encode_texts
 from bertcli.data.tokenization import load_tokenizer
+from bertcli.models.encoder import longest_input
 from bertcli.models.layers import combine, layer_states, say_if_fewer
 from bertcli.models.loading import check_vocabulary, load_model
 from bertcli.predictor import texts_of
@@ -51,7 +52,7 @@ def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterato
     say_if_fewer(config.layers, model.config.num_hidden_layers)
     vocabulary, truncated = tokenizer.tokens, 0
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
-        features = encode_texts(texts_of(chunk), tokenizer, model.config.max_position_embeddings, None)
+        features = encode_texts(texts_of(chunk), tokenizer, longest_input(model), None)
         truncated += features.truncated
         ids = [features.input_ids.take(np.array([row]))[0] for row in range(len(chunk))]
         states = _states(model, features, config)

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def _with_words(old: WordPiece, words: list[str], out: Path) -> WordPiece:
     vocab = dict(old.vocab)
     ids = [vocab.pop(token) for token in islice(filter(SLOT.fullmatch, old.tokens), len(words))]
     ids += range(old.size, old.size + len(words) - len(ids))
-    return WordPiece(vocab | dict(zip(words, ids, strict=True)), old.cased, str(out))
+    return replace(old, vocab=vocab | dict(zip(words, ids, strict=True)), source=str(out))
 
 
 def _say(made: NewWords, skipped: Skipped, dry_run: bool) -> None:

@@ -22,6 +22,7 @@ from bertcli.data.tables import place_of
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
+from bertcli.models.encoder import longest_input
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.scoring import Record, Scorer, load_scorer
@@ -160,7 +161,7 @@ def _fill(predictor: Predictor, row: Record) -> Record:
         masks.append(len(ids))
         ids += [tokenizer.special("mask"), *part]
     ids.append(tokenizer.special("sep"))
-    longest = scorer.objective.model.config.max_position_embeddings
+    longest = longest_input(scorer.objective.model)
     if len(ids) > longest or not masks:
         where = place_of(Path(str(predictor.file)), row["line"]) if "line" in row else "The text"
         what = f"has {len(ids)} tokens; the model takes {longest}." if masks else "has no [MASK] in it."

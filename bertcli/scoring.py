@@ -23,7 +23,7 @@ from bertcli.data.text_features import LABELS
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.metrics.counts import label_scores
-from bertcli.models.encoder import is_packed
+from bertcli.models.encoder import is_packed, longest_input
 from bertcli.models.heads import Objective
 from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
@@ -77,7 +77,7 @@ def load_scorer(task: Task, model: str, precision: str, fast: bool = False) -> S
         task = replace(task, labels=_model_labels(loaded.config.id2label, task, model))
     tokenizer, saved = load_tokenizer(model), saved_config(model)
     rules = WindowRules(
-        saved.get("max_seq_length") or min(task.max_seq_length, loaded.config.max_position_embeddings),
+        saved.get("max_seq_length") or min(task.max_seq_length, longest_input(loaded)),
         saved.get("doc_stride") or 128, (saved.get("max_query_length") or 64) if task.kind == "span" else 0,
     )  # fmt: skip
     check_vocabulary(loaded, tokenizer, model)

@@ -149,6 +149,10 @@ def test_inputs_are_those_of_the_relatives_own_tokenizer(family: str, tmp_path: 
         features = encode_texts(examples, ours, 512, None)
         wanted = theirs(examples.texts, examples.pairs)["input_ids"]
         assert [features.input_ids.take(np.array([row]))[0].tolist() for row in range(3)] == wanted
+    theirs.backend_tokenizer.enable_padding(length=40)
+    theirs.backend_tokenizer.enable_truncation(2)
+    theirs.save_pretrained(tmp_path / "padded")
+    assert load_tokenizer(tmp_path / "padded").encode_ids(SENTENCES) == ours.encode_ids(SENTENCES)
     ours.save(tmp_path / "again")
     assert load_tokenizer(tmp_path / "again").digest == ours.digest
     with pytest.raises(UserError, match="not a WordPiece tokenizer"):
@@ -174,6 +178,7 @@ def test_such_a_relative_is_finetuned_and_predicts(family: str, workspace: Path)
     config = getattr(transformers, f"{family}Config")(**{**CONFIGS[family], "vocab_size": 300})
     getattr(transformers, f"{family}ForMaskedLM")(config).save_pretrained("start")
     assert len(predict("the [MASK] sank", model="start").records[0]["fills"]) == 5
+    assert predict("the ship " * 200, model="start", features="states.npz").count == 1  # cut to the positions it has
     Path("nouns.tsv").write_text("text\tlabel\n" + "the king rode out\tking\nthe ship sank\tship\n" * 20)
     run = finetune("nouns.tsv", from_="start", epochs=20, learning_rate=3e-3, max_seq_length=30)
     assert run.metrics["accuracy"] == 100

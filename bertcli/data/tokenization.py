@@ -29,11 +29,13 @@ class WordPiece:
     vocab: dict[str, int]
     cased: bool
     source: str
+    strip_accents: bool | None = None  # None: from all that is lower-cased, as in the original
+    tokenize_chinese_chars: bool = True
     backend: Tokenizer = field(init=False, repr=False)
     pair_separators: ClassVar[int] = 1  # tokens between two texts
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", plain_backend(self.vocab, self.cased))
+        object.__setattr__(self, "backend", self._plain_backend())
         missing = [token for token in SPECIAL_TOKENS if token not in self.vocab]
         if missing:
             raise UserError(
@@ -49,13 +51,15 @@ class WordPiece:
     @property
     def digest(self) -> str:
         """What two tokenizers share when they give the same ids for every text."""
-        text = json.dumps([sorted(self.vocab.items()), self.cased], ensure_ascii=False)
+        rules = (self.cased, self.strip_accents, self.tokenize_chinese_chars)
+        text = json.dumps([sorted(self.vocab.items()), *rules], ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def tokens(self) -> list[str]:
-        """The tokens in the order of their ids."""
-        return sorted(self.vocab, key=lambda token: self.vocab[token])
+        """The token of each id; where a vocab.txt has a token twice, its first id is nobody's."""
+        named = {number: token for token, number in self.vocab.items()}
+        return [named.get(number, f"[duplicate{number}]") for number in range(self.size)]
 
     def special(self, name: str) -> int:
         """The id of a special token, by its name such as `cls`."""
@@ -76,7 +80,7 @@ class WordPiece:
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` opens."""
         folder.mkdir(parents=True, exist_ok=True)
-        backend = plain_backend(self.vocab, self.cased)
+        backend = self._plain_backend()
         backend.add_special_tokens(list(SPECIAL_TOKENS))
         backend.decoder = decoders.WordPiece()
         backend.post_processor = processors.TemplateProcessing(
@@ -89,13 +93,16 @@ class WordPiece:
         config = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": not self.cased,
-            "strip_accents": None,
-            "tokenize_chinese_chars": True,
+            "strip_accents": self.strip_accents,
+            "tokenize_chinese_chars": self.tokenize_chinese_chars,
             "model_max_length": model_max_length,
             **names,
         }
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
+
+    def _plain_backend(self) -> Tokenizer:
+        return plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,10 @@ class Subwords(WordPiece):
     fast: Any = None  # a fast tokenizer of transformers
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", self.fast.backend_tokenizer)
+        plain = Tokenizer.from_str(self.fast.backend_tokenizer.to_str())
+        plain.no_padding()  # which tokenizer.json may ask for
+        plain.no_truncation()
+        object.__setattr__(self, "backend", plain)
         object.__setattr__(self, "pair_separators", self.fast.num_special_tokens_to_add(pair=True) - 2)
         ids = self.backend.encode("a").ids
         if (ids[0], ids[-1]) != (self.special("cls"), self.special("sep")):
@@ -135,12 +145,17 @@ class Subwords(WordPiece):
         self.fast.save_pretrained(folder)
 
 
-def plain_backend(vocab: dict[str, int], cased: bool) -> Tokenizer:
+def plain_backend(
+    vocab: dict[str, int], cased: bool, strip_accents: bool | None = None, tokenize_chinese_chars: bool = True
+) -> Tokenizer:
     """Make the Rust tokenizer of BasicTokenizer and WordpieceTokenizer, without special tokens."""
     model = models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
     backend = Tokenizer(model)
     backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=not cased, lowercase=not cased
+        clean_text=True,
+        handle_chinese_chars=tokenize_chinese_chars,
+        lowercase=not cased,
+        strip_accents=not cased if strip_accents is None else strip_accents,
     )
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend
@@ -161,11 +176,12 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
                 f"The folder `{source}` holds no vocabulary.", "Make one: bert build-vocab TEXT --out vocab"
             )
         config = path / "tokenizer_config.json"
-        if (path / "vocab.txt").exists() and config.exists():
-            lower = json.loads(config.read_text(encoding="utf-8")).get("do_lower_case", not cased)
-            return WordPiece(_read_vocab(path / "vocab.txt"), not lower, str(source))
         if (path / "vocab.txt").exists():
-            return WordPiece(_read_vocab(path / "vocab.txt"), cased, str(source))
+            said = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+            rules = said.get("strip_accents"), said.get("tokenize_chinese_chars", True)
+            return WordPiece(
+                _read_vocab(path / "vocab.txt"), not said.get("do_lower_case", not cased), str(source), *rules
+            )
     return _load_from_transformers(str(source))
 
 
@@ -207,9 +223,10 @@ def _load_from_transformers(source: str) -> WordPiece:
         ) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if state["model"].get("type") != "WordPiece":
-        return Subwords(tokenizer.get_vocab(), True, source, tokenizer)
+        return Subwords(tokenizer.get_vocab(), True, source, fast=tokenizer)
     normalizer = state.get("normalizer") or {}
-    return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source)
+    rules = normalizer.get("strip_accents"), normalizer.get("handle_chinese_chars", True)
+    return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source, *rules)
 
 
 def differs_from_original(text: str, cased: bool) -> bool:

@@ -28,6 +28,11 @@ def first_position(model: PreTrainedModel) -> int:
     return embeddings.padding_idx + 1 if hasattr(embeddings, "create_position_ids_from_input_ids") else 0
 
 
+def longest_input(model: PreTrainedModel) -> int:
+    """Tokens that a model has positions for."""
+    return int(model.config.max_position_embeddings) - first_position(model)
+
+
 def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
     """Run the encoder of a model over a packed batch; return the last hidden states, [T, H], or the rows read, [R, H]."""
     if not is_packed(model):

@@ -24,7 +24,7 @@ from transformers import logging as transformers_logging
 
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, unknown
-from bertcli.models.encoder import PACKED_FAMILIES, first_position
+from bertcli.models.encoder import PACKED_FAMILIES, longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 from bertcli.models.sizes import SIZES
@@ -216,7 +216,7 @@ def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
     Raises:
         UserError: naming both lengths.
     """
-    positions = model.config.max_position_embeddings - first_position(model)
+    positions = longest_input(model)
     if max_seq_length > positions:
         raise UserError(
             f"--max-seq-length {max_seq_length} is beyond the model's {positions} positions.",
