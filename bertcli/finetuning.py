@@ -42,7 +42,7 @@ from bertcli.training.launch import is_launched, launch
 from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
-from bertcli.training.start import begin, enter
+from bertcli.training.start import begin, check_batch_size, enter
 from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
 logger = logging.getLogger("bertcli")
@@ -143,6 +143,7 @@ def _prepare(config: FinetuneConfig) -> _Setup:
             f"{task.name} has no training data; models of {task.learnt_as} are scored on it.",
             f"Make one: bert finetune {task.learnt_as}; then: bert evaluate {task.name}",
         )
+    check_batch_size(config.batch_size or task.batch_size, config.processes)
     if task.warning:
         logger.info("note on %s: %s", task.name, task.warning)
     if config.class_weights and task.kind != "classify":
@@ -194,6 +195,9 @@ def _start(config: FinetuneConfig) -> str:
         if not config.size:
             raise UserError("--from scratch needs a size.", "Give one: --size tiny")
         return "scratch"
+    if config.size:
+        what = f"--size {config.size} is of new weights, and these are not."
+        raise UserError(what, f"Leave it out, or give both: --from scratch --size {config.size}")
     if config.from_:
         return resolve_model(config.from_)
     runs = find_runs("pretrain", finished=True)

@@ -140,9 +140,11 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     """Predict a split of a task; of questions the official files, unless another form is asked for."""
     if looks_like_file(config.task):
         raise UserError(f"`{config.task}` is not a task.", f"To predict a file: bert predict --file {config.task}")
-    if any(getattr(config, name) for name in ("text", "text_pair", "choice", "question", "context", "file")):
+    if any(
+        getattr(config, name) for name in ("text", "text_pair", "choice", "question", "context", "file", "features")
+    ):
         raise UserError(
-            f"{config.task} is a task, which has its own texts.",
+            f"{config.task} is a task, which has its own texts and gives predictions.",
             f"Give it alone: bert predict {config.task} --split {config.split}",
         )
     task = get_task(config.task)

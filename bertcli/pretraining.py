@@ -28,7 +28,7 @@ from bertcli.training.launch import is_launched, launch
 from bertcli.training.loop import History, Plan, Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, resolve_model
-from bertcli.training.start import begin, enter
+from bertcli.training.start import begin, check_batch_size, enter
 
 logger = logging.getLogger("bertcli")
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
@@ -80,8 +80,7 @@ def _prepare(config: PretrainConfig) -> _Setup:
             f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
-    if config.batch_size < config.processes:
-        raise UserError(f"--batch-size {config.batch_size} is less than --processes.", "Give each process an instance.")
+    check_batch_size(config.batch_size, config.processes)
     if config.from_ and config.from_ != "scratch":
         for name in ("embeddings", "initializer_range"):
             if getattr(config, name) != getattr(PretrainConfig, name):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bertcli.config import MakePretrainingDataConfig
 from bertcli.data.corpus import tokenize
-from bertcli.data.documents import find_text_files, read_documents
+from bertcli.data.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.draws import Draws
 from bertcli.data.instances import Instances, Rows
 from bertcli.data.masking import MaskingRules
@@ -72,7 +72,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
         logger.info("%s is complete already: the same text, vocabulary and options", out)
         return _result(out, manifest, started)
-    size = sum(path.stat().st_size * (1 if path.suffix == ".txt" else COMPRESSION) for path in files)
+    size = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config)
     if config.dry_run:
@@ -83,6 +83,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     work = RunFolder(part)
     work.lock()
     documents = _spool(files, part, shards, request, config)
+    shards = min(shards, documents)
     rules = _rules(config, tokenizer)
     counts = list(_make_shards(part, shards, tokenizer, rules, config))
     manifest = _manifest(request, counts, documents, shards, tokenizer)
@@ -178,7 +179,7 @@ def _spool(
     (part / "spool").mkdir()
     try:
         documents = _deal(read_documents(files, config.join_files), part / "spool", shards)
-        _check_documents(documents, shards)
+        _check_documents(documents, config.shards or 1)
     except UserError:
         shutil.rmtree(part)
         raise

@@ -94,6 +94,8 @@ def bad_files(workspace: Path) -> Path:
             "beyond the model's 512 positions",
             "512 or less",
         ),
+        ("finetune good.csv --size mini", "--size mini is of new weights", "--from scratch --size mini"),
+        ("finetune good.csv --batch-size 2 --processes 4", "--batch-size 2 is less than --processes", "each process"),
         ("finetune good.csv --grid papre", "`papre`", "`paper`"),
         (
             "finetune good.csv --grid paper --batch-size 8 --learning-rate 1e-4 --epochs 1",
@@ -107,6 +109,7 @@ def bad_files(workspace: Path) -> Path:
         ("evaluate good.csv --predictions folder", "is a folder", "--predictions"),
         ("predict", "Nothing to predict", "--text"),
         ("predict --text a", "no run here that fits", "bert finetune"),
+        ("predict glue/sst2 --features states.npz", "has its own texts", "bert predict glue/sst2"),
         ("predict --text a --file b", "do not go together", "--text"),
         ("predict --question why", "needs its context", "--context"),
         ("predict --file good.csv --text-pair a", "--text-pair does not go with --file", "--text"),
@@ -156,6 +159,12 @@ def test_one_document_is_allowed_and_said(
     code, _, err = run(["make-pretraining-data", "one.txt"], capsys, monkeypatch)
     assert code == 0
     assert "one document" in err
+    Path("long.txt").write_text("the cat sat on the mat\n" * 600_000)  # text for two shards
+    code, _, err = run(
+        ["make-pretraining-data", "long.txt", "--dupe-factor", "1", "--out", "long"], capsys, monkeypatch
+    )
+    assert code == 0
+    assert len(list(Path("long").glob("*.parquet"))) == 1
 
 
 def test_flags_win_over_the_recipe_which_wins_over_defaults(
@@ -177,11 +186,14 @@ def test_flags_win_over_the_recipe_which_wins_over_defaults(
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     at_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    Path("dry.yaml").write_text("size: tiny\nsteps: 5\ndry-run: true\n")
     before = files_below(at_home)
-    code, _, err = run(["pretrain", "--size", "tiny", "--steps", "5", "--dry-run"], capsys, monkeypatch)
-    assert code == 0
-    assert "5 steps" in err
-    assert files_below(at_home) == before
+    for options in (["--size", "tiny", "--steps", "5", "--dry-run"], ["--recipe", "dry.yaml"]):
+        code, _, err = run(["pretrain", *options], capsys, monkeypatch)
+        assert code == 0
+        assert "5 steps" in err
+        assert files_below(at_home) == before
+    Path("dry.yaml").unlink()
 
 
 def test_json_is_one_object_alone_on_stdout(

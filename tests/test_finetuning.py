@@ -173,6 +173,14 @@ def test_a_sweep_resumes_within_the_run_that_was_stopped(
         finetune(task="", resume=True, out=out, epochs=9)
 
 
+def test_a_limit_draws_other_examples_by_another_seed(shared: Path) -> None:
+    drawn = [
+        read_split(find_source("sst2", str(shared / "data"), {}, seed=seed), "train", limit=50).texts
+        for seed in (0, 0, 7)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
 def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Path) -> None:
     run = finetune(reviews, epochs=1, batch_size=16, learning_rate=0.0, seeds=2, out=str(tmp_path / "run"))
     assert [part["collapsed"] for part in run.runs] == [True, True]

@@ -38,12 +38,12 @@ def command(
             recipe, as_json, quiet, print_config = (given.pop(key) for key in SHARED)
             output = Output(json=as_json, quiet=quiet)
             values = read_recipe(recipe) if recipe else {}
-            config = config_class.from_values(values, "recipe key") if values else config_class()
             chosen = {key: value for key, value in given.items() if value is not None and value != []}
-            for key, value in chosen.items():
-                if isinstance(value, list) and isinstance(getattr(config, key), str):
-                    chosen[key] = ",".join(value)  # several files of one task
-            config = config_class.from_values({**config.values(), **chosen})
+            for key in {key for key, hint in get_type_hints(config_class).items() if hint is str} & chosen.keys():
+                chosen[key] = (
+                    ",".join(chosen[key]) if isinstance(chosen[key], list) else chosen[key]
+                )  # several files of one task
+            config = config_class.from_values({**values, **chosen}, "recipe key")
             if print_config:
                 _print_config(config)
                 return

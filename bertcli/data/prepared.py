@@ -76,7 +76,7 @@ def find_source(
         task, parts = own_task(str(Path(name)), columns, kind, seed, **own)
         return Source(task, own=parts, seed=seed)
     task, folder = get_task(name), data_folder(data_dir)
-    return Source(task, str(folder.resolve()) if folder else None)
+    return Source(task, str(folder.resolve()) if folder else None, seed=seed)
 
 
 def dev_splits(source: Source) -> list[str]:

@@ -197,7 +197,7 @@ class Training:
             last = index == len(micro_batches) - 1
             with self._synchronized(last):
                 sums = self.objective(batch.to(self.accelerator.device))
-                parts = {name: value / totals[name] for name, value in sums.items()}
+                parts = {name: value / (totals[name] or 1) for name, value in sums.items()}
                 # Data parallelism averages gradients over processes; the parts are to be added.
                 self.accelerator.backward(torch.stack([*parts.values()]).sum() * self.accelerator.num_processes)
             losses = {name: losses.get(name, 0) + part.detach() for name, part in parts.items()}

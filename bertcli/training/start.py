@@ -25,6 +25,16 @@ CHANGEABLE = {
 LENGTHS = ("steps", "epochs", "patience", "eval_steps")  # the same for all runs of a sweep, some of which may be done
 
 
+def check_batch_size(batch_size: int, processes: int) -> None:
+    """Check that each process has something to do.
+
+    Raises:
+        UserError: if there are more processes than examples a step.
+    """
+    if batch_size < processes:
+        raise UserError(f"--batch-size {batch_size} is less than --processes.", "Give each process an example.")
+
+
 def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, RunFolder]:
     """Choose the folder of a run; for `--resume`, take the saved configuration.
 
