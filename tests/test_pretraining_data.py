@@ -78,10 +78,6 @@ def test_draws_are_those_of_pythons_random(seed: int, limits: list[int]) -> None
         pythons.shuffle(theirs)
         assert mine == theirs
         assert list(ours.coins(limit)) == [pythons.random() < 0.5 for _ in range(limit)]
-        below = 0
-        while below < limit and pythons.random() < 0.8:
-            below += 1
-        assert ours.run_below_eighty_percent(limit) == below
 
 
 def original_truncation(left: list, right: list, longest: int, draw: random.Random) -> None:

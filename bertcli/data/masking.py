@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.data.draws import HEADS, Draws
+from bertcli.data.draws import Draws
 from bertcli.data.keyed import uniform
 from bertcli.data.tokenization import WordPiece
 
@@ -104,14 +104,13 @@ def _choose_words(candidates: Candidates, num_to_predict: int) -> list[int]:
 
 def _replacements(count: int, rules: MaskingRules, draws: Draws) -> list[int]:
     """What stands in the place of each masked token, by draws of its own: [MASK], KEPT, or any token."""
-    replacements = [rules.mask_id] * count
-    place = draws.run_below_eighty_percent(count)
-    while place < count:
-        is_kept = draws.coins(1) == HEADS
-        replacements[place] = KEPT if is_kept else rules.vocab_ids[draws.randint(0, len(rules.vocab_ids) - 1)]
-        place += 1
-        place += draws.run_below_eighty_percent(count - place)
-    return replacements
+    last = len(rules.vocab_ids) - 1
+    return [
+        rules.mask_id if draws.random() < 0.8
+        else KEPT if draws.random() < 0.5
+        else rules.vocab_ids[draws.randint(0, last)]
+        for _ in range(count)
+    ]  # fmt: skip
 
 
 def mask_batch(

@@ -67,7 +67,7 @@ def _pairs_of_document(
         a_end = position + (draws.randint(1, segments - 1) if segments >= 2 else 1)
         first = bounds[position], bounds[a_end]
         # A chunk of one segment has nothing left to follow it: always random, and no draw.
-        is_random_next = segments == 1 or draws.coins(1) == HEADS
+        is_random_next = segments == 1 or draws.random() < 0.5
         if is_random_next:
             second = _random_segments(documents, index, target - (first[1] - first[0]), bounds, draws)
             position = a_end  # the unused half starts the next chunk
