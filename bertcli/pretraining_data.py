@@ -21,7 +21,7 @@ from bertcli.data.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.draws import Draws
 from bertcli.data.instances import Instances, Rows
 from bertcli.data.masking import MaskingRules
-from bertcli.data.next_sentence import InstanceRules, make_instances
+from bertcli.data.next_sentence import make_instances
 from bertcli.data.tokenization import WordPiece, load_wordpiece
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
@@ -84,8 +84,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     work.lock()
     documents = _spool(files, part, shards, request, config)
     shards = min(shards, documents)
-    rules = _rules(config, tokenizer)
-    counts = list(_make_shards(part, shards, tokenizer, rules, config))
+    counts = list(_make_shards(part, shards, tokenizer, config))
     manifest = _manifest(request, counts, documents, shards, tokenizer)
     tokenizer.save(part / "tokenizer", config.max_seq_length)
     shutil.rmtree(part / "spool")
@@ -150,13 +149,6 @@ def _is_complete(out: Path, request: dict[str, Any], overwrite: bool) -> bool:
     )
 
 
-def _rules(config: MakePretrainingDataConfig, tokenizer: WordPiece) -> InstanceRules:
-    masking = MaskingRules.of(tokenizer, config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
-    return InstanceRules(
-        config.max_seq_length, config.short_seq_prob, config.next_sentence, config.masking == "static", masking
-    )
-
-
 def _spool(
     files: list[Path], part: Path, shards: int, request: dict[str, Any], config: MakePretrainingDataConfig
 ) -> int:
@@ -216,67 +208,47 @@ def _check_documents(documents: int, shards: int) -> None:
 
 
 def _make_shards(
-    part: Path, shards: int, tokenizer: WordPiece, rules: InstanceRules, config: MakePretrainingDataConfig
+    part: Path, shards: int, tokenizer: WordPiece, config: MakePretrainingDataConfig
 ) -> Iterator[dict[str, Any]]:
     """Make the shards that are not finished, on several cores; yield the counts of every shard."""
+    from joblib import Parallel, delayed
+
     unfinished = [shard for shard in range(shards) if not (part / f"shard-{shard:05}.json").exists()]
     sizes = {shard: (part / "spool" / f"{shard:05}.txt").stat().st_size for shard in unfinished}
     workers = min(config.workers or os.cpu_count() or 1, len(unfinished) or 1)
-    job = _Job(part.resolve(), tokenizer.vocab, tokenizer.cased, rules, config.dupe_factor, config.seed)
+    jobs = (delayed(make_shard)(part.resolve(), tokenizer, config, shard) for shard in unfinished)
     with Progress("making instances", total=sum(sizes.values()), unit="B") as progress:
-        for shard in _in_parallel(job, unfinished, workers):
+        for shard in Parallel(n_jobs=workers, return_as="generator_unordered")(jobs):
             progress.advance(sizes[shard])
     for shard in range(shards):
         yield json.loads((part / f"shard-{shard:05}.json").read_text(encoding="utf-8"))
 
 
-def _in_parallel(job: _Job, shards: list[int], workers: int) -> Iterator[int]:
-    if workers == 1:
-        yield from (make_shard(job, shard) for shard in shards)
-        return
-    from joblib import Parallel, delayed
-
-    yield from Parallel(n_jobs=workers, return_as="generator_unordered")(delayed(make_shard)(job, s) for s in shards)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What a worker needs to make any shard."""
-
-    folder: Path
-    vocab: dict[str, int]
-    cased: bool
-    rules: InstanceRules
-    dupe_factor: int
-    seed: int
-
-
-def make_shard(job: _Job, shard: int) -> int:
+def make_shard(folder: Path, tokenizer: WordPiece, config: MakePretrainingDataConfig, shard: int) -> int:
     """Make one shard from its spooled text: a Parquet file and, last, a JSON file with its counts."""
-    tokenizer = WordPiece(job.vocab, job.cased, "")
-    corpus = tokenize(read_documents([job.folder / "spool" / f"{shard:05}.txt"]), tokenizer)
-    draws = Draws(job.seed + shard)
-    instances, order = make_instances(corpus, job.rules, job.dupe_factor, draws)
-    path = job.folder / f"shard-{shard:05}.parquet"
+    corpus = tokenize(read_documents([folder / "spool" / f"{shard:05}.txt"]), tokenizer)
+    draws = Draws(config.seed + shard)
+    rules = MaskingRules.of(tokenizer, config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
+    instances, order = make_instances(corpus, config, rules, draws)
+    path = folder / f"shard-{shard:05}.parquet"
     counts = _write_parquet(path, instances, order, tokenizer.size)
     counts |= {"file": path.name, "rng_random_after": draws.random()}
-    (job.folder / f"shard-{shard:05}.json").write_text(json.dumps(counts), encoding="utf-8")
+    (folder / f"shard-{shard:05}.json").write_text(json.dumps(counts), encoding="utf-8")
     return shard
 
 
 def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], vocab_size: int) -> dict[str, Any]:
     """Write the instances in their order; return what there is of each."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     part = path.with_suffix(".part")
-    schema = _schema(vocab_size, instances.static_masking)
     counts = {"instances": len(order), "tokens": 0, "random_next": 0, "masked_tokens": 0}
     frequency = np.zeros(vocab_size, dtype=np.int64)
+    schema = _table(instances.rows(order[:0]), vocab_size, instances.static_masking).schema
     with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=False) as writer:
         for start in range(0, len(order), ROWS_PER_GROUP):
             rows = instances.rows(order[start : start + ROWS_PER_GROUP])
-            writer.write_table(pa.table(_columns(rows, schema), schema=schema))
+            writer.write_table(_table(rows, vocab_size, instances.static_masking))
             counts["tokens"] += len(rows.input_ids)
             counts["random_next"] += int(rows.next_sentence_labels.sum())
             counts["masked_tokens"] += len(rows.masked_lm_ids)
@@ -286,38 +258,28 @@ def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], v
     return {**counts, "token_counts": frequency.tolist()}
 
 
-def _schema(vocab_size: int, static: bool) -> Any:
-    """The columns of a shard; the smallest integer types that hold them, and nothing may be missing."""
+def _table(rows: Rows, vocab_size: int, static_masking: bool) -> Any:
+    """The rows as Arrow columns, in the smallest integers that hold them; nothing may be missing."""
     import pyarrow as pa
 
     token = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
-    lists = {"input_ids": token, "token_type_ids": pa.uint8()}
-    masks = {"masked_lm_positions": pa.uint16(), "masked_lm_ids": token} if static else {}
-    columns = {name: pa.list_(pa.field("element", kind, nullable=False)) for name, kind in {**lists, **masks}.items()}
-    return pa.schema(
-        [pa.field(name, kind, nullable=False) for name, kind in {**columns, "next_sentence_label": pa.uint8()}.items()]
-    )
-
-
-def _columns(rows: Rows, schema: Any) -> list[Any]:
-    """The rows as Arrow columns."""
-    import pyarrow as pa
-
-    columns: dict[str, tuple[NDArray[Any], NDArray[np.int64]]] = {
-        "input_ids": (rows.input_ids, rows.offsets),
-        "token_type_ids": (rows.token_type_ids, rows.offsets),
-        "masked_lm_positions": (rows.masked_lm_positions, rows.masked_lm_offsets),
-        "masked_lm_ids": (rows.masked_lm_ids, rows.masked_lm_offsets),
+    columns = {
+        "input_ids": (token, rows.input_ids, rows.offsets),
+        "token_type_ids": (pa.uint8(), rows.token_type_ids, rows.offsets),
     }
-
-    def column(declared: Any) -> Any:
-        if declared.name not in columns:
-            return pa.array(rows.next_sentence_labels)
-        values, offsets = columns[declared.name]
-        flat = pa.array(values.astype(declared.type.value_type.to_pandas_dtype()))
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, type=declared.type)
-
-    return [column(declared) for declared in schema]
+    if static_masking:
+        columns["masked_lm_positions"] = (pa.uint16(), rows.masked_lm_positions, rows.masked_lm_offsets)
+        columns["masked_lm_ids"] = (token, rows.masked_lm_ids, rows.masked_lm_offsets)
+    arrays = {
+        name: pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(values, kind), pa.list_(pa.field("element", kind, nullable=False))
+        )
+        for name, (kind, values, offsets) in columns.items()
+    }
+    arrays["next_sentence_label"] = pa.array(rows.next_sentence_labels)
+    return pa.table(
+        list(arrays.values()), pa.schema([pa.field(name, array.type, False) for name, array in arrays.items()])
+    )
 
 
 def _manifest(

@@ -155,18 +155,18 @@ def test_an_interrupted_making_goes_on_with_its_finished_shards(
     made: list[int] = []
     make_shard = module.make_shard
 
-    def fails_at_the_second(job, shard):
+    def fails_at_the_second(*job):
         if len(made) == 1:
             raise KeyboardInterrupt
-        made.append(shard)
-        return make_shard(job, shard)
+        made.append(job[-1])
+        return make_shard(*job)
 
     monkeypatch.setattr(module, "make_shard", fails_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         make_pretraining_data(corpus, shards=3, workers=1, out="data")
     assert not Path("data").exists()
     remade: list[int] = []
-    monkeypatch.setattr(module, "make_shard", lambda job, shard: remade.append(shard) or make_shard(job, shard))
+    monkeypatch.setattr(module, "make_shard", lambda *job: remade.append(job[-1]) or make_shard(*job))
     make_pretraining_data(corpus, shards=3, workers=1, out="data")
     assert made == [0]
     assert remade == [1, 2]

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertcli.config import MakePretrainingDataConfig
 from bertcli.data.corpus import Corpus
 from bertcli.data.draws import HEADS, Draws
 from bertcli.data.instances import Instances, Span
 from bertcli.data.masking import MaskingRules
 
 
-@dataclass(frozen=True)
-class InstanceRules:
-    """How documents are cut into instances."""
-
-    max_seq_length: int
-    short_seq_prob: float
-    next_sentence: bool
-    static_masking: bool
-    masking: MaskingRules
-
-
 def make_instances(
-    corpus: Corpus, rules: InstanceRules, dupe_factor: int, draws: Draws
+    corpus: Corpus, config: MakePretrainingDataConfig, rules: MaskingRules, draws: Draws
 ) -> tuple[Instances, NDArray[np.int64]]:
     """Make all instances of the documents, and the order that the original shuffles them into.
 
@@ -35,31 +24,31 @@ def make_instances(
     shuffled = list(range(len(corpus.documents)))
     draws.shuffle(shuffled)
     documents = [corpus.documents[index] for index in shuffled]
-    instances = Instances(corpus, rules.masking, rules.static_masking)
-    make = _pairs_of_document if rules.next_sentence else _runs_of_document
-    for _ in range(dupe_factor):
+    instances = Instances(corpus, rules, config.masking == "static")
+    make = _pairs_of_document if config.next_sentence else _runs_of_document
+    for _ in range(config.dupe_factor):
         for index in range(len(documents)):
-            make(documents, index, rules, draws, instances)
+            make(documents, index, config, draws, instances)
     order = list(range(len(instances)))
     draws.shuffle(order)
     return instances, np.array(order, dtype=np.int64)
 
 
-def _target_length(rules: InstanceRules, longest: int, draws: Draws) -> int:
+def _target_length(config: MakePretrainingDataConfig, longest: int, draws: Draws) -> int:
     """Drawn once a document: mostly the longest, sometimes shorter, so that the model sees short inputs too."""
-    if draws.random() < rules.short_seq_prob:
+    if draws.random() < config.short_seq_prob:
         return draws.randint(2, longest)
     return longest
 
 
 def _pairs_of_document(
-    documents: list[Span], index: int, rules: InstanceRules, draws: Draws, instances: Instances
+    documents: list[Span], index: int, config: MakePretrainingDataConfig, draws: Draws, instances: Instances
 ) -> None:
     """Cut a document into pairs A, B: B goes on after A, or comes from a random document."""
     bounds = instances.corpus.bounds
     position, last = documents[index]
-    longest = rules.max_seq_length - 3
-    target = _target_length(rules, longest, draws)
+    longest = config.max_seq_length - 3
+    target = _target_length(config, longest, draws)
     while position < last:
         # A chunk: segments until the target is reached, or the document ends.
         chunk_end = bisect_left(bounds, bounds[position] + target, position + 1, last)
@@ -114,12 +103,12 @@ def _cut(span: Span, at_front: bytes) -> Span:
 
 
 def _runs_of_document(
-    documents: list[Span], index: int, rules: InstanceRules, draws: Draws, instances: Instances
+    documents: list[Span], index: int, config: MakePretrainingDataConfig, draws: Draws, instances: Instances
 ) -> None:
     """Without next-sentence prediction: fill each row with the document's text, whole segments where they fit."""
     bounds = instances.corpus.bounds
     position, last = documents[index]
-    target = _target_length(rules, rules.max_seq_length - 2, draws)
+    target = _target_length(config, config.max_seq_length - 2, draws)
     start = bounds[position]
     for segment in range(position, last):
         for piece in range(bounds[segment], bounds[segment + 1], target):  # a longer segment is cut
