@@ -19,7 +19,7 @@ from transformers import AutoConfig, BertConfig, PreTrainedModel
 from bertcli.config import ConvertConfig
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
-from bertcli.models.loading import MODEL_CLASSES, kind_of, load_model
+from bertcli.models.loading import auto_class, kind_of, load_model
 from bertcli.models.tensor_bundle import read_bundle, write_bundle
 from bertcli.models.tensorflow_names import Arrays, to_parameters, to_variables
 from bertcli.training.run_folder import resolve_model
@@ -119,7 +119,7 @@ def _build(kind: str, path: Path, parameters: Arrays) -> PreTrainedModel:
         original = json.loads(path.read_text(encoding="utf-8"))
         known = {key: value for key, value in original.items() if key in BertConfig().to_dict()}
         known["hidden_act"] = ACTIVATIONS.get(original["hidden_act"], original["hidden_act"])
-        model: PreTrainedModel = MODEL_CLASSES[kind].from_config(BertConfig(**known, layer_norm_eps=1e-12, **labels))
+        model: PreTrainedModel = auto_class(kind).from_config(BertConfig(**known, layer_norm_eps=1e-12, **labels))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UserError(
             f"`{path.name}` is not the configuration of a BERT: {error}.", "Take it from the same checkpoint."

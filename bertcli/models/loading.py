@@ -9,17 +9,7 @@ from typing import Any, cast
 import torch
 import transformers
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForMultipleChoice,
-    AutoModelForPreTraining,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    BertConfig,
-    PretrainedConfig,
-    PreTrainedModel,
-)
+from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel
 from transformers import logging as transformers_logging
 
 from bertcli.data.tokenization import WordPiece, load_tokenizer
@@ -33,21 +23,12 @@ logger = logging.getLogger("bertcli")
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
-MODEL_CLASSES: dict[str, Any] = {
-    "pretrain": AutoModelForPreTraining,
-    "classify": AutoModelForSequenceClassification,
-    "regress": AutoModelForSequenceClassification,
-    "multilabel": AutoModelForSequenceClassification,
-    "choose": AutoModelForMultipleChoice,
-    "tag": AutoModelForTokenClassification,
-    "span": AutoModelForQuestionAnswering,
-}
 PROBLEM_TYPES = {  # as config.json spells them
     "classify": "single_label_classification", "regress": "regression", "multilabel": "multi_label_classification",
 }  # fmt: skip
-KIND_OF_ARCHITECTURE = {
-    "SequenceClassification": "classify", "MultipleChoice": "choose", "TokenClassification": "tag",
-    "QuestionAnswering": "span", "PreTraining": "fill", "MaskedLM": "fill",
+ARCHITECTURES = {  # how transformers ends the names of the models of a kind
+    "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification",
+    "span": "QuestionAnswering", "pretrain": "PreTraining", "fill": "MaskedLM",
 }  # fmt: skip
 INITIALIZER_RANGE = 0.02
 
@@ -69,7 +50,7 @@ def build_model(
     if labels.get("frozen_layers"):
         model: PreTrainedModel = FrozenBertForTokenClassification(config)
     else:
-        model = MODEL_CLASSES[kind].from_config(config, attn_implementation=PACKED)
+        model = auto_class(kind).from_config(config, attn_implementation=PACKED)
     initialize(model, {name for name, _ in model.named_parameters()}, initializer_range)
     return with_trained_padding(model)
 
@@ -99,10 +80,10 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     """
     torch.manual_seed(seed)
     try:
-        others = labels is not None and _has_other_head(kind, source, labels)
-        model_class = _model_class(kind, source, labels)
-        family = AutoConfig.from_pretrained(source).model_type
-        model, info = model_class.from_pretrained(
+        saved = AutoConfig.from_pretrained(source)
+        others = labels is not None and _has_other_head(kind, saved, labels)
+        family = saved.model_type
+        model, info = _model_class(kind, source, saved, labels).from_pretrained(
             source, attn_implementation=PACKED if family in PACKED_FAMILIES else None, output_loading_info=True, dtype=torch.float32,
             ignore_mismatched_sizes=True, **(labels or {}),
         )  # fmt: skip
@@ -127,9 +108,13 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     return with_trained_padding(cast(PreTrainedModel, model))
 
 
-def _model_class(kind: str | None, source: str, labels: dict[str, Any] | None) -> Any:
+def auto_class(kind: str) -> Any:
+    """The class of transformers that makes a model for a kind of task."""
+    return getattr(transformers, f"AutoModelFor{ARCHITECTURES['classify' if kind in PROBLEM_TYPES else kind]}")
+
+
+def _model_class(kind: str | None, source: str, saved: PretrainedConfig, labels: dict[str, Any] | None) -> Any:
     """The class for a kind of task; with the head that was saved where none is to be learnt."""
-    saved = AutoConfig.from_pretrained(source)
     layers = _saved_layers(saved) if labels is None else labels.get("frozen_layers")
     if layers and kind in (None, "tag"):
         if saved.model_type != "bert":
@@ -138,8 +123,8 @@ def _model_class(kind: str | None, source: str, labels: dict[str, Any] | None) -
             )
         return FrozenBertForTokenClassification
     if kind:
-        return MODEL_CLASSES[kind]
-    return getattr(transformers, (saved.architectures or [""])[0], AutoModelForPreTraining)
+        return auto_class(kind)
+    return getattr(transformers, (saved.architectures or [""])[0], auto_class("pretrain"))
 
 
 def _saved_layers(saved: PretrainedConfig) -> str | None:
@@ -151,9 +136,9 @@ def _saved_layers(saved: PretrainedConfig) -> str | None:
 def kind_of(config: PretrainedConfig) -> str:
     """What a saved model does: a kind of task, `fill` for a masked LM, or nothing known."""
     architecture = (config.architectures or [""])[0]
-    kind = next((kind for name, kind in KIND_OF_ARCHITECTURE.items() if name in architecture), "")
+    kind = next((kind for kind, name in ARCHITECTURES.items() if name in architecture), "")
     if kind != "classify":
-        return kind
+        return "fill" if kind == "pretrain" else kind
     known = {problem: kind for kind, problem in PROBLEM_TYPES.items()}
     return known.get(config.problem_type, "regress" if config.num_labels == 1 else "classify")
 
@@ -164,9 +149,8 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _has_other_head(kind: str | None, source: str, labels: dict[str, Any]) -> bool:
+def _has_other_head(kind: str | None, saved: PretrainedConfig, labels: dict[str, Any]) -> bool:
     """Whether the saved head gives answers of another kind, or other labels than these."""
-    saved = AutoConfig.from_pretrained(source)
     return (
         kind_of(saved) != kind
         or saved.id2label != labels.get("id2label", saved.id2label)
