@@ -1,7 +1,5 @@
 """The options of every command, each declared once: name, type, default and help."""
 
-from __future__ import annotations
-
 import types
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Turn the original's TensorFlow checkpoints into transformers' format, and back."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

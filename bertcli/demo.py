@@ -1,7 +1,5 @@
 """The whole life of a model on the text that ships, in a few minutes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

@@ -1,7 +1,5 @@
 """Train a pre-trained BERT on one task."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections import Counter

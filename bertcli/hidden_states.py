@@ -1,7 +1,5 @@
 """Hidden states of texts, written as Parquet, .npz or JSON lines (BERT section 5.3)."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Give a model the words of a field: in the unused slots of its vocabulary, then in new rows of its embedding."""
 
-from __future__ import annotations
-
 import logging
 import re
 import time

@@ -1,7 +1,5 @@
 """Use a model: labels, values, answers and fills for texts."""
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Iterable, Iterator

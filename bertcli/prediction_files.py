@@ -1,7 +1,5 @@
 """Files of predictions: records as JSON lines, CSV or TSV, and the official files of SQuAD."""
 
-from __future__ import annotations
-
 import csv
 import json
 import logging

@@ -1,7 +1,5 @@
 """Train a BERT on masked words and next sentences."""
 
-from __future__ import annotations
-
 import logging
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Turn text into masked-LM and next-sentence instances, a shard at a time."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """The zip of the GLUE leaderboard: a file of predictions for each test set, checked."""
 
-from __future__ import annotations
-
 import logging
 import zipfile
 from dataclasses import dataclass

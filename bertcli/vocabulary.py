@@ -1,7 +1,5 @@
 """Learn a WordPiece vocabulary from text."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter

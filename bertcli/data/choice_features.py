@@ -1,7 +1,5 @@
 """Texts with what may follow them as model inputs: a pair a choice, as the paper does for SWAG (section 4.4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Tokenized documents end to end."""
 
-from __future__ import annotations
-
 import re
 import string
 from array import array

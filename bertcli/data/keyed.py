@@ -1,7 +1,5 @@
 """Randomness as a function of a key: nothing to save, any step can be drawn at once."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pairs of text for next-sentence prediction, made as create_pretraining_data.py makes them."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 import numpy as np

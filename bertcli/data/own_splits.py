@@ -1,7 +1,5 @@
 """The splits of the user's own data: files by their names, or a dev set cut off by the seed."""
 
-from __future__ import annotations
-
 import glob
 import logging
 import re

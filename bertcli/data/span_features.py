@@ -1,7 +1,5 @@
 """Questions with windows over long contexts as model inputs (convert_examples_to_features of run_squad.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

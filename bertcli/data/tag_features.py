@@ -1,7 +1,5 @@
 """Sentences of words as model inputs, in windows where they are long; each word is read off its first piece, once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """WordPiece tokenization as the original does it, in Rust, and the other tokenizers of BERT's relatives."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import unicodedata

@@ -1,7 +1,5 @@
 """Scores of resampled examples, and the intervals between which they lie (Efron 1979: the percentile bootstrap)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bertcli.metrics.metric import Array, Weighted

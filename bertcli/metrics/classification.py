@@ -1,7 +1,5 @@
 """Accuracy, F1 and Matthews correlation, times 100, as scikit-learn defines them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How often each label is right, predicted and true: what precision, recall and F1 are made of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

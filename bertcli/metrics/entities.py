@@ -1,7 +1,5 @@
 """Precision, recall and F1 of entities, times 100, as conlleval and seqeval define them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What all metrics are: modules of `evaluate`, with scores of examples that count more or less often."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """F1 of examples that may have several labels, times 100, as scikit-learn defines it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pearson and Spearman correlation, times 100, as scipy defines them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

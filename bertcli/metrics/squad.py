@@ -1,7 +1,5 @@
 """Exact match and F1 of answers, as the official SQuAD scripts define them."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

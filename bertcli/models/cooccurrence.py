@@ -1,7 +1,5 @@
 """Token embeddings to start from: which tokens stand near which in the data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

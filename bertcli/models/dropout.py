@@ -1,7 +1,5 @@
 """Dropout with masks from a fast generator."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A model of any family run over a packed batch: on real tokens only where its attention is ours, else padded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """The tagger on frozen features: BERT as it was, and a BiLSTM on the hidden states of its layers (BERT section 5.3)."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from operator import itemgetter

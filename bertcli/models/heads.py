@@ -1,7 +1,5 @@
 """What each kind of task reads off the encoder, and the loss it trains on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

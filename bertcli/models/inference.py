@@ -1,7 +1,5 @@
 """A model run over all rows, longest first, its outputs put back into input order."""
 
-from __future__ import annotations
-
 from operator import itemgetter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features read off the layers of an encoder that is left as it is (BERT section 5.3)."""
 
-from __future__ import annotations
-
 import logging
 
 import torch

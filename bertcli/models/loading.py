@@ -1,7 +1,5 @@
 """Models built by size, loaded with one sentence about it, saved in transformers' format."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any, cast

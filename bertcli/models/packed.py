@@ -1,7 +1,5 @@
 """Attention within the sequences of a packed batch, through transformers' attention interface."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

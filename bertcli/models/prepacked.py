@@ -1,7 +1,5 @@
 """Linear layers of a model that only predicts: weights in the order a CPU multiplies them in, GELU on the way."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN

@@ -4,8 +4,6 @@ An index file, which is a LevelDB table of protocol buffers (tensorflow/core/uti
 tensors end to end.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The names of the original's variables beside those of transformers' parameters."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

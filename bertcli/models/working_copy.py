@@ -1,7 +1,5 @@
 """A bfloat16 copy of a model that does its work, while the model itself keeps the weights in float32."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

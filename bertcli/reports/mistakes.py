@@ -1,7 +1,5 @@
 """The worst mistakes: the surest wrong predictions, the largest errors, the sentences and answers most wrong."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The model card and the report of a run: README.md, report.html, loss.png, result.json."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """The curves of a run as pictures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tables of a result: scores beside the paper's, the runs of a sweep and their spread."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What a task is: its data, labels, metrics and the paper's scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from bertcli.config import Kind

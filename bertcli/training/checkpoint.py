@@ -1,7 +1,5 @@
 """The state of a training run, saved whole and read without pickle."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which device and precision a run uses, said in one line."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM asked for politely: the step is finished and saved first."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from types import FrameType, TracebackType

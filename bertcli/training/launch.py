@@ -1,7 +1,5 @@
 """The same command in several processes, one a device; Accelerate finds the others by torchrun's variables."""
 
-from __future__ import annotations
-
 import math
 import os
 import socket

@@ -1,7 +1,5 @@
 """The training loop of pre-training and fine-tuning."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -1,7 +1,5 @@
 """Adam as the original has it, and the bias-corrected one; both decay all but LayerNorm and biases."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """A bar on a terminal, a line now and then in a log."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import time

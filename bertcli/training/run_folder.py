@@ -1,7 +1,5 @@
 """The folder of a run: its configuration, environment, metrics, model and last checkpoint."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

@@ -1,7 +1,5 @@
 """How a run begins: in a new folder, from a checkpoint, in one process or in several."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import fields, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Several runs of one request, in sub-folders of one run: seeds, the settings of a grid, or what a BiLSTM reads."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable

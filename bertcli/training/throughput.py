@@ -1,7 +1,5 @@
 """How much of the arithmetic that a device can do a run makes use of."""
 
-from __future__ import annotations
-
 import time
 from functools import lru_cache
 
