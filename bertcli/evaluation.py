@@ -1,7 +1,5 @@
 """Score models, or a file of predictions, on a task."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -76,9 +74,10 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         yield _scored(source.task, config, config.predictions, read, records)
         return
     found = str(run.model) if run else resolve_model(str(model))
+    splits = dev_splits(source) if config.split == "dev" and len(config.model) < 2 else [config.split]
+    reads = {split: _read(source, split) for split in splits}
     scorer = load_scorer(source.task, found, config.precision)
-    for split in dev_splits(source) if config.split == "dev" and len(config.model) < 2 else [config.split]:
-        read = _read(source, split)
+    for split, read in reads.items():
         yield _scored(source.task, replace(config, split=split), found, read, scorer.predict(read))
 
 

@@ -1,11 +1,9 @@
 """A loaded model that turns rows of input into records: one function a kind."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -45,7 +43,7 @@ class Predictor:
     cut: int = 0  # inputs that were longer than the model takes
 
     @classmethod
-    def load(cls, model: str, kind: str, config: PredictConfig) -> Predictor:
+    def load(cls, model: str, kind: str, config: PredictConfig) -> Self:
         """Load a model folder or a Hub name for its kind."""
         if kind == "fill":
             device = inference_device()

@@ -1,7 +1,5 @@
 """Records of a model's outputs, and their scores: one function a kind."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable
@@ -209,9 +207,10 @@ def check_labelled(task: Task, prepared: Prepared) -> None:
         UserError: if it has no labels.
     """
     if (prepared.texts and prepared.texts.labels is None) or (prepared.sentences and prepared.sentences.tags is None):
-        raise UserError(
-            f"The split `{prepared.split}` of {task.name} has no labels.", "Score the dev split: --split dev"
-        )
+        hint = "Score the dev split: --split dev"
+        if "dev" not in task.hub_splits:
+            hint = f"Give the official files, which have them: --data-dir DIR; or: bert submit glue RUN ({task.name} is part of it)"
+        raise UserError(f"The split `{prepared.split}` of {task.name} has no labels.", hint)
 
 
 def measure(task: Task, compared: Compared) -> dict[str, float]:

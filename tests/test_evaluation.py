@@ -169,8 +169,14 @@ def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_tru
     assert "b.tsv: its rows are taken in the order of `index`" in said.text
     assert "a.tsv: its rows" not in said.text
     Path("c.tsv").write_text("index\tprediction\n0\t1\n1\t1\n2\t0\n2\t0\n")
-    with pytest.raises(UserError, match=r"`c.tsv` line 5 has the index 2 again"):
+    with pytest.raises(UserError, match=r"`c.tsv` line 5 has the index 2 again, and 3 nowhere"):
         evaluate("sst2", data_dir=".", predictions="c.tsv")
+    Path("d.tsv").write_text("index\tprediction\n0\t1\n1\t1\n3\t0\n4\t0\n")
+    with pytest.raises(UserError, match=r"`d.tsv` line 4 has the index 3 where 2 is next"):
+        evaluate("sst2", data_dir=".", predictions="d.tsv")
+    Path("e.tsv").write_text("index\tprediction\n2\t1\n1\t1\n0\t0\n-1\t0\n")
+    with pytest.raises(UserError, match=r"`e.tsv` line 5 has the index `-1`"):
+        evaluate("sst2", data_dir=".", predictions="e.tsv")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +323,7 @@ def test_the_worst_values_and_answers_are_the_farthest_off(workspace: Path) -> N
 def test_probabilities_that_are_no_numbers_are_refused(workspace: Path) -> None:
     write_labels(list("ab"), list("aa"))
     Path("p.csv").write_text("label,score\na,much\nb,0.5\n")
-    with pytest.raises(UserError, match="holds probabilities that are not numbers"):
+    with pytest.raises(UserError, match="line 2 has `much`, which is no number"):
         evaluate("mine.csv", predictions="p.csv")
 
 
@@ -389,7 +395,12 @@ def test_scores_stand_beside_the_papers_with_interval_and_difference(
     values = json.loads(shown("mrpc --data-dir . --predictions p.csv --json", capsys, monkeypatch))
     assert values["confidence_interval"] == values["confidence_intervals"]["f1"]
     assert values["difference"]["base f1"] == pytest.approx(200 / 3 - 88.9, abs=1e-5)
-    assert values["paper_splits"] == {"base f1": "test", "large f1": "test", "base accuracy": "dev"}
+    assert values["paper_splits"] == {
+        "base f1": "test",
+        "large f1": "test",
+        "base accuracy": "dev",
+        "large accuracy": "dev",
+    }
     assert values["confusion_matrix"] == [[1, 0], [1, 1]]
 
 

@@ -190,7 +190,7 @@ def test_rows_without_words_are_counted_and_left_out(workspace: Path, said: pyte
 
 def test_answers_that_stand_nowhere_are_no_training_data(workspace: Path) -> None:
     with pytest.raises(UserError, match="No answer stands in its context"):
-        finetune(write("a.json", squad(*"abcdefgh", start=0)), size="tiny")
+        finetune(write("a.json", squad(*"abcdefgh", start=0)), from_="scratch", size="tiny")
 
 
 def test_a_label_seen_once_is_trained_on(workspace: Path, said: pytest.LogCaptureFixture) -> None:
@@ -250,6 +250,11 @@ def utf16(text: str) -> bytes:
         ("a b.json", '[\n{"text": "x", "label": 1}\n]', "one JSON value, not an object", r"jq -c '.\[\]' 'a b.json' > 'a b.jsonl'"),
         ("a.json", '{"rows":\n[{"text": "x", "label": 1}]}', "one JSON value, not an object", r"'.\"rows\"\[\]' a.json"),
         ("a.json", '[{"text": "x", "label": 1}]', "one JSON value, not an object", "jq -c"),
+        ("a.jsonl", '[{"text": "x", "label": 1}]', "one JSON value, not an object", "a.jsonl > a-lines.jsonl"),
+        ("a.jsonl", '{"text": "x", "label": "y"}\n{"text": ["x"], "label": "z"}', "line 2 has a list where a text should be", "one text"),
+        ("a.jsonl", '{"text": "x", "label": [1, 0]}\n' * 9, "has lists of 0 and 1 for labels", "a column a label"),
+        ("a.jsonl", '{"text": "x", "label": [["y"]]}\n' * 9, "which are no list", "Write them like this"),
+        ("a.csv", "o,I am always very hungry,e,a,b\nx,y,z,c,d\n", "which is the text", "a line of names before it"),
         ("a.json", '{\n"text": "x"}', "line 1 is not an object", "Write lines"),
         ("a.csv.bz2", b"BZh9", "not text but compressed by bzip2", "gzip"),
         ("a.json", '{"data": [{"paragraphs": [{"context": ""}]}]}', "not in the form of SQuAD .'qas'", "official"),

@@ -3,12 +3,14 @@
 import gzip
 import json
 import lzma
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import GOLDENS
 
+from bertcli.data.prepared import find_source, read_split
 from bertcli.data.task_files import TextExamples, load_text_examples
 from bertcli.data.text_features import cut_pair, encode_texts
 from bertcli.data.tokenization import WordPiece, load_tokenizer
@@ -68,3 +70,24 @@ def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> N
     assert examples.texts == ['"He said', "one"]
     assert examples.pairs == ['She " said', "two"]
     assert examples.labels == ["1", "0"]
+
+
+def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> None:
+    rows = "index\tsentence1\tsentence2\tlabel\n0\tThe cat sat.\tIt sat.\tentailment\n"
+    with zipfile.ZipFile("RTE.zip", "w") as archive:
+        archive.writestr("RTE/train.tsv", rows)
+    Path("WNLI").mkdir()
+    Path("WNLI/train.tsv").write_text(rows.replace("entailment", "1"))
+    for name in ("rte", "wnli"):  # an archive, and a folder that does not stand in `glue`
+        (text,) = read_split(find_source(name, ".", {}), "train").texts.texts
+        assert text == "The cat sat."
+    for label in ("pos", "neg"):
+        for split in ("train", "test"):
+            Path("aclImdb", split, label).mkdir(parents=True)
+            Path("aclImdb", split, label, "0_9.txt").write_text(f"{split} {label}")
+    for split, folder in (("train", "train"), ("dev", "test")):
+        read = read_split(find_source("imdb", ".", {}), split).texts
+        assert sorted(zip(read.texts, read.labels, strict=True)) == [(f"{folder} neg", "neg"), (f"{folder} pos", "pos")]
+    Path("aclImdb").rename("elsewhere")
+    with pytest.raises(UserError, match=r"There is no `imdb/train.csv`"):
+        read_split(find_source("imdb", ".", {}), "train")

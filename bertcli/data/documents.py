@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import sys
+import zipfile
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,9 @@ def open_binary(path: Path) -> IO[bytes]:
     """Open a file that may be compressed (.gz, .xz, .zst); `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
+    if is_in_archive(path):
+        archive, name = _inside(path)
+        return zipfile.ZipFile(archive).open(name)
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     if path.suffix == ".xz":
@@ -75,6 +79,17 @@ def open_binary(path: Path) -> IO[bytes]:
 
         return io.BufferedReader(zstandard.open(path, "rb"))
     return path.open("rb")
+
+
+def is_in_archive(path: Path) -> bool:
+    """Whether a path leads into a .zip file, as `RTE.zip/RTE/train.tsv`, and to a file in it."""
+    archive, name = _inside(path)
+    return zipfile.is_zipfile(archive) and name in zipfile.ZipFile(archive).namelist()
+
+
+def _inside(path: Path) -> tuple[Path, str]:
+    archive = next((parent for parent in path.parents if parent.suffix == ".zip"), path)
+    return archive, path.relative_to(archive).as_posix()
 
 
 @contextmanager

@@ -1,7 +1,5 @@
 """A task made from the user's own files: form, columns, kind and labels inferred, and said."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter
@@ -37,6 +35,7 @@ METRICS = {
     "classify": ("accuracy", "macro_f1"), "regress": ("spearmanr", "pearson"), "choose": ("accuracy",),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"), "tag": ("f1", "precision", "recall"), "span": ("f1", "exact_match"),
 }  # fmt: skip
+MOST_SPACES = 3  # in the name of a column
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
@@ -205,6 +204,8 @@ def _joined(rows: Rows, label: str) -> Rows:
     if label in rows.names or not set(columns) & set(rows.names):
         return rows
     marks = [[YES_OR_NO.get(cell.strip().lower()) for cell in rows.column(name)] for name in columns]
+    if missing := sum(not cell.strip() for name in columns for cell in rows.column(name)):
+        logger.info("%s: %s empty cells in %s are taken for 0", rows.path, f"{missing:,}", label)
     cells = []
     for row, own in enumerate(zip(*marks, strict=True)):
         if None in own:
@@ -250,6 +251,10 @@ def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExample
     """
     if split == "test" and not any(found["label"] in rows.names for rows in tables):
         found = {key: name for key, name in found.items() if key != "label"}
+    for rows in tables:
+        for number, cells in enumerate(rows.cells):
+            if any(isinstance(cells.get(name), list | dict) for key, name in found.items() if key != "label"):
+                raise UserError(f"{rows.place(number)} has a list where a text should be.", "Give one text a column.")
     read = {key: [cell for rows in tables for cell in rows.column(name)] for key, name in found.items()}
     labels = [re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip()) for label in read.get("label", ())]
     examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))
@@ -309,6 +314,9 @@ def _with_several(task: Task, labels: list[str]) -> Task:
     if separator:
         logger.info("%s: `%s` stands between several labels", task.name, separator)
     several = [label for cell in labels for label in split_labels(cell, separator)]
+    if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
+        what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
+        raise UserError(what, 'Write those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult')
     return replace(_with_distinct(task, several), files=replace(task.files, label_separator=separator))
 
 
@@ -365,7 +373,9 @@ def _columns(first: Rows, given: dict[str, str | None], kind: Kind | None) -> tu
     if label is None and len(left()) == 1:
         label = left()[0]
     if text is None or label is None:
-        raise UserError(f"{shown}: which is the text and which the label?", "Say so: --text COLUMN --label COLUMN")
+        is_header = all(name.count(" ") < MOST_SPACES for name in first.names)
+        hint = "Say so: --text COLUMN --label COLUMN" if is_header else "Put a line of names before it: text,label"
+        raise UserError(f"{shown}: which is the text and which the label?", hint)
     if len({text, pair, label}) < 3:
         raise UserError(
             f"{shown}: one of them is chosen twice.", "Give each of --text, --text-pair and --label another."
@@ -381,8 +391,12 @@ def named(wanted: tuple[str, ...], names: list[str]) -> str | None:
 
 def _kind(labels: list[str], column: str) -> tuple[Kind, str]:
     """The kind that labels are of, and for numbers why: those with fractions, or of many values, are measured."""
-    if labels and all(label.startswith("[") for label in labels):
-        return "multilabel", ""
+    if lists := sum(label.startswith("[") and label.endswith("]") for label in labels):
+        alone = len(labels) - lists
+        return (
+            "multilabel",
+            f", {lists:,} lists and {alone:,} labels alone (--kind classify takes them for names)" if alone else "",
+        )
     if not are_numbers(labels):
         return "classify", ""
     values = {float(label) for label in labels}

@@ -1,13 +1,10 @@
 """Predictions that were made before, read into records: one function a kind."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -146,11 +143,11 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
         rows = _in_order(rows)
     values = rows.column(columns[0])
     if task.kind == "regress":
-        return [{"value": value} for value in _numbers(values, "values", path)]
+        return [{"value": value} for value in _numbers(values, rows)]
     if task.kind == "multilabel":
         several = (split_labels(value, task.files.label_separator, f"`{path}`") for value in values)
         return [
-            {"labels": [_known(label, task, rows, row) for label in labels], **_scores(rows.cells[row], task, path)}
+            {"labels": [_known(label, task, rows, row) for label in labels], **_scores(rows, row, task)}
             for row, labels in enumerate(several)
         ]
     if columns[0] == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
@@ -161,38 +158,46 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
     ]
     if "score" not in rows.names:
         return records
-    shares = _numbers(rows.column("score"), "probabilities", path)
+    shares = _numbers(rows.column("score"), rows)
     return [{**record, "score": share} for record, share in zip(records, shares, strict=True)]
 
 
 def _in_order(rows: Rows) -> Rows:
     """The rows in the order of their `index`, which the official files number them by."""
     index = rows.column("index")
-    if not all(map(str.isdecimal, index)):
-        return rows
+    strange = next((row for row, number in enumerate(index) if not number.isdecimal()), None)
+    if strange is not None:
+        raise UserError(f"{rows.place(strange)} has the index `{index[strange]}`.", "Number the examples from 0.")
     order = sorted(range(len(rows)), key=lambda row: int(index[row]))
-    twice = next((after for before, after in pairwise(order) if int(index[before]) == int(index[after])), None)
-    if twice is not None:
-        raise UserError(f"{rows.place(twice)} has the index {index[twice]} again.", "Give one prediction an example.")
+    for number, row in enumerate(order):
+        if int(index[row]) != number:
+            what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
+            raise UserError(f"{rows.place(row)} has the index {index[row]} {what}.", "Give one prediction an example.")
     if order != sorted(order):
         logger.info("%s: its rows are taken in the order of `index`", rows.path)
     return replace(rows, cells=[rows.cells[row] for row in order], numbers=[rows.numbers[row] for row in order])
 
 
-def _scores(row: Record, task: Task, path: Path) -> Record:
+def _scores(rows: Rows, row: int, task: Task) -> Record:
     """The probabilities of all labels: an object, or a column a label, as `bert predict` writes them."""
-    given = row.get("scores") or {name: row.get(f"score {name}") for name in task.labels}
+    cells = rows.cells[row]
+    given = cells.get("scores") or {name: cells.get(f"score {name}") for name in task.labels}
     if not isinstance(given, dict) or any(given.get(name) is None for name in task.labels):
         return {}
-    shares = _numbers((given[name] for name in task.labels), "probabilities", path)
+    shares = _numbers((given[name] for name in task.labels), rows, row)
     return {"scores": dict(zip(task.labels, shares, strict=True))}
 
 
-def _numbers(values: Iterable[Any], what: str, path: Path) -> list[float]:
-    try:
-        return [_finite(value) for value in values]
-    except (TypeError, ValueError):
-        raise UserError(f"`{path}` holds {what} that are not numbers.", "Give a number a row.") from None
+def _numbers(values: Iterable[Any], rows: Rows, row: int | None = None) -> list[float]:
+    """The values of all rows, or of one, as numbers."""
+    numbers = []
+    for place, value in enumerate(values):
+        try:
+            numbers.append(_finite(value))
+        except (TypeError, ValueError):
+            where = rows.place(place if row is None else row)
+            raise UserError(f"{where} has `{value}`, which is no number.", "Give a number a row.") from None
+    return numbers
 
 
 def _known(label: str, task: Task, rows: Rows, row: int) -> str:

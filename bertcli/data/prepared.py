@@ -17,7 +17,7 @@ from bertcli.data.own_splits import looks_like_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
 from bertcli.data.squad import SpanExample, load_squad, questions_of, span_examples
 from bertcli.data.tag_features import TagFeatures, encode_sentences
-from bertcli.data.task_files import TextExamples, data_folder, load_text_examples
+from bertcli.data.task_files import TextExamples, data_folder, find_file, load_text_examples
 from bertcli.data.text_features import LABELS, TextFeatures, encode_texts, label_ids
 from bertcli.data.tokenization import WordPiece
 from bertcli.tasks import get_task
@@ -84,7 +84,7 @@ def dev_splits(source: Source) -> list[str]:
     if source.own_file or source.data_dir is None:
         return ["dev"] if source.own_file else list(source.task.dev_splits)
     first, *others = source.task.dev_splits
-    there = [split for split in others if any(Path(source.data_dir).glob(source.task.files.splits[split] + "*"))]
+    there = [split for split in others if find_file(source.task, split, Path(source.data_dir))]
     for split in set(others) - set(there):
         logger.info("there is no %s split in %s; scored without it", split, source.data_dir)
     return [first, *there]

@@ -1,7 +1,5 @@
 """Questions with contexts, read from SQuAD's JSON as run_squad.py reads them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -44,7 +42,7 @@ def load_squad(task: Task, split: str, data_dir: str | None) -> list[dict[str, A
     folder = data_folder(data_dir)
     if folder is not None:
         return read_squad(split_file(task, split, folder))
-    rows = load_from_hub(task, "validation" if split == "dev" else split)
+    rows = load_from_hub(task, split)
     return [{"title": row["title"], "paragraphs": [_paragraph(row)]} for row in rows]
 
 
@@ -54,14 +52,16 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: if it is not.
     """
+    place = f"`{path}`"
     try:
         articles = json.loads(read_text(path))["data"]
-        for context, question in questions_of(articles):
+        for number, (context, question) in enumerate(questions_of(articles), 1):
+            place = f"Question {number} of `{path}`"
             answers = question["answers"]
             _ = question["id"], "".join([context, question["question"], *(answer["text"] for answer in answers)])
             _ = [index(answer["answer_start"]) for answer in answers]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"`{path}` is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
+        raise UserError(f"{place} is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
     return list(articles)
 
 

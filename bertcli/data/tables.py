@@ -1,7 +1,5 @@
 """Files of rows: CSV, TSV, JSONL and Parquet, each row with the line where it begins."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -225,6 +223,7 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
         what, hint = f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
         return UserError(what, hint)
     rows, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
+    file += "-lines" if path.name == f"{file}.jsonl" else ""  # which would be written over
     return UserError(
         f"`{path}` is one JSON value, not an object on each line.",
         f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bertcli.data.documents import COMPRESSED, read_text
+from bertcli.data.documents import COMPRESSED, is_in_archive, read_text
 from bertcli.data.tables import ending_of, read_rows
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
@@ -68,15 +68,26 @@ def split_file(task: Task, split: str, folder: Path) -> Path:
     """
     if split not in task.files.splits:
         raise unknown(f"split of {task.name}", split, task.files.splits)
+    found = find_file(task, split, folder)
+    if found is None:
+        raise UserError(
+            f"There is no `{task.files.splits[split].split('|')[0]}` in `{folder}`.",
+            f"Put the official file of {task.name} there, or give another --data-dir.",
+        )
+    return found
+
+
+def find_file(task: Task, split: str, folder: Path) -> Path | None:
+    """The file of a split, or the folder; by all its names, also without the first folder of one, also in an archive."""
     names = task.files.splits[split].split("|")
-    for name in names:
+    for name in (*names, *(name.partition("/")[2] for name in names)):
         for ending in ("", *COMPRESSED):
-            if (folder / (name + ending)).is_file():
-                return folder / (name + ending)
-    raise UserError(
-        f"There is no `{names[0]}` in `{folder}`.",
-        f"Put the official file of {task.name} there, or give another --data-dir.",
-    )
+            if (path := folder / (name + ending)).exists():
+                return path
+        inside = folder / f"{Path(name).parent}.zip" / Path(name).parent.name / Path(name).name
+        if is_in_archive(inside):
+            return inside
+    return None
 
 
 def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExamples:
@@ -89,11 +100,23 @@ def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExam
     if folder is None:
         return _from_hub(task, split)
     path = split_file(task, split, folder)
+    if path.is_dir():
+        return _read_folders(path, task.file_labels)
     is_test = split.startswith("test")
     columns = task.files.test_columns if is_test and task.files.test_columns else task.files.columns
     if ending_of(path) == ".csv":
         return read_table(path, {key: str(value) for key, value in columns.items()})
     return _read_glue(path, columns, task.files.header or is_test)
+
+
+def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
+    """Read a folder for each label with a text a file."""
+    read = [(read_text(path), label) for label in labels for path in sorted((folder / label).glob("*.txt"))]
+    if not read:
+        raise UserError(
+            f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}.", "Check the folder."
+        )
+    return TextExamples([text for text, _ in read], None, [label for _, label in read], str(folder))
 
 
 def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextExamples:
@@ -144,7 +167,8 @@ def _from_hub(task: Task, split: str) -> TextExamples:
     if "label" in dataset.column_names and not split.startswith("test"):
         names = getattr(dataset.features["label"], "names", None)
         read["label"] = [
-            names[value] if names and set(names) <= set(task.labels) else str(value) for value in dataset["label"]
+            names[value] if names and set(names) <= {*task.labels, *task.file_labels} else str(value)
+            for value in dataset["label"]
         ]
     return text_examples(read, f"{task.hub[0]} on the Hub")
 
@@ -158,10 +182,10 @@ def load_from_hub(task: Task, split: str) -> Any:
     import datasets
 
     name, subset = task.hub
-    if split not in task.hub_splits and task.kind != "span":
+    if split not in task.hub_splits:
         raise unknown(f"split of {task.name}", split, task.hub_splits)
     try:
-        return datasets.load_dataset(name, subset, split=task.hub_splits.get(split, split))
+        return datasets.load_dataset(name, subset, split=task.hub_splits[split])
     except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
         first = (str(error) or type(error).__name__).splitlines()[0][:150]
         raise RunError(

@@ -1,8 +1,7 @@
 """Texts and pairs as model inputs, cut as run_classifier.py cuts them."""
 
-from __future__ import annotations
-
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,6 +19,7 @@ from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
+BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
 LARGEST = 1e15  # of the values that are learnt: their squares are added in float32
 Numbers = NDArray[np.float32] | NDArray[np.int64]
 
@@ -144,7 +144,10 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
     """
     if cell.startswith("["):
         try:
-            return [str(label) for label in ast.literal_eval(cell) if label is not None]
+            labels = ast.literal_eval(BETWEEN_QUOTES.sub(r"\1, \2", cell))
+            if any(isinstance(label, list | dict) for label in labels):
+                raise ValueError
+            return [str(label) for label in labels if label is not None]
         except (ValueError, SyntaxError):
             raise UserError(
                 f"{place} has the labels `{cell[:80]}`, which are no list.",

@@ -3,7 +3,10 @@
 from bertcli.tasks.task import Files, Task
 
 IMDB = Task(
-    "imdb", "classify", Files({"train": "imdb/train.csv", "dev": "imdb/test.csv"}, {"text": "text", "label": "label"}),
+    "imdb", "classify", Files(
+        {"train": "imdb/train.csv|imdb/aclImdb/train|imdb/train", "dev": "imdb/test.csv|imdb/aclImdb/test|imdb/test"},
+        {"text": "text", "label": "label"},
+    ),
     ("stanfordnlp/imdb", None), ("accuracy",), ("negative", "positive"), ("neg", "pos"), ("text",),
     hub_splits={"train": "train", "dev": "test"},
     max_seq_length=512, batch_size=16, learning_rate=2e-5,
