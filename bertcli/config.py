@@ -184,7 +184,7 @@ class FinetuneConfig(TrainingConfig):
         None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
     )
     epochs: float | None = option(
-        None, "Passes over the training data; default: the task's, 10 with --frozen.", minimum=0
+        None, "Passes over the training data; default: the task's, 10 with --frozen.", minimum=0.001
     )
     batch_size: int | None = option(None, "Examples a step, over all processes.", minimum=1)
     learning_rate: float | None = option(

@@ -100,7 +100,7 @@ def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
     kind = saved.get("kind")
     if config.predictions and looks_like_file(config.task):
         kind = kind or kind_of_predictions(Path(config.predictions))
-    own = {"scored": config.split, "learnt": same and not config.predictions}
+    own = {"scored": config.split, "learnt": same}
     return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
 
 

@@ -404,6 +404,7 @@ def _keep_best(training: Training, setup: _Setup, metrics: dict[str, float], rec
 
 
 def _is_collapsed(records: list[Record]) -> bool:
-    """Whether every example gets the same label, value or choice, as from a model that has learnt nothing."""
-    given = [record[key] for record in records for key in ("label", "value", "choice") if key in record]
+    """Whether every example, or word, is given the same, as by a model that has learnt nothing."""
+    given = [str(record[key]) for record in records for key in ("label", "labels", "value", "choice") if key in record]
+    given += [tag for record in records for tag in record.get("tags", ())]
     return len(given) > 1 and len(set(given)) == 1

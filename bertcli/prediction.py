@@ -97,6 +97,7 @@ def stream(config: PredictConfig) -> Predictions:
     for option, path in (("--output", output), ("--features", config.features)):
         if path:
             check_output(option, Path(path), config.file)
+    _check_in_use(config)
     if config.task:
         return _predict_split(config, output)
     rows, wanted, run = _inputs(config)
@@ -114,6 +115,16 @@ def stream(config: PredictConfig) -> Predictions:
     if output:
         return Predictions(model, kind, write_records(records, output), config.output)
     return Predictions(model, kind, 0, None, records)
+
+
+def _check_in_use(config: PredictConfig) -> None:
+    """Refuse options of another use than the one asked for."""
+    for given, of, names in (
+        (config.features, "--features", ("layers", "pooling")), (config.task, "a TASK", ("data_dir", "split")),
+    ):  # fmt: skip
+        for name in names:
+            if not given and getattr(config, name) != getattr(PredictConfig, name):
+                raise UserError(f"--{name.replace('_', '-')} goes with {of} alone.", "Leave it out, or give both.")
 
 
 def _records(predictor: Predictor, rows: Iterator[Record], watched: str | None) -> Iterator[Record]:

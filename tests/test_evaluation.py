@@ -171,6 +171,13 @@ def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_tru
     Path("c.tsv").write_text("index\tprediction\n0\t1\n1\t1\n2\t0\n2\t0\n")
     with pytest.raises(UserError, match=r"`c.tsv` line 5 has the index 2 again, and 3 nowhere"):
         evaluate("sst2", data_dir=".", predictions="c.tsv")
+    for name in ("idx", "id", "guid"):
+        lines = [json.dumps({name: number, "prediction": found}) for number, _, found in rows[::-1]]
+        Path("n.jsonl").write_text("\n".join(lines))
+        assert evaluate("sst2", data_dir=".", predictions="n.jsonl").metrics == {"accuracy": 75}
+    Path("n.jsonl").write_text("\n".join(json.dumps({"id": f"x{row}", "prediction": row[2]}) for row in rows))
+    assert evaluate("sst2", data_dir=".", predictions="n.jsonl").metrics == {"accuracy": 75}
+    assert "its column `id` does not count from 0; the rows are taken as they stand" in said.text
     Path("d.tsv").write_text("index\tprediction\n0\t1\n1\t1\n3\t0\n4\t0\n")
     with pytest.raises(UserError, match=r"`d.tsv` line 4 has the index 3 where 2 is next"):
         evaluate("sst2", data_dir=".", predictions="d.tsv")
@@ -337,7 +344,7 @@ def rivals(home: Path) -> tuple[str, str]:
     shutil.copy(file, home / "judged.csv")
     start = {"from_": str(home / "runs" / "pretrain-tiny"), "batch_size": 8, "learning_rate": 2e-3}
     good = finetune(str(file), out=str(home / "runs" / "good"), epochs=8, **start)
-    bad = finetune(str(file), out=str(home / "runs" / "bad"), epochs=0, seed=1, **start)
+    bad = finetune(str(file), out=str(home / "runs" / "bad"), epochs=0.001, seed=1, **start)
     return good.run, bad.run
 
 
@@ -357,6 +364,16 @@ def test_models_are_compared_on_the_same_resamples(at_home: Path, rivals: tuple[
 def test_models_that_held_out_different_examples_are_not_compared(at_home: Path, rivals: tuple[str, str]) -> None:
     with pytest.raises(UserError, match="are not scored on the same examples"):
         evaluate("rivals.csv", model=list(rivals))
+
+
+def test_what_a_run_wrote_of_its_own_part_is_scored_with_the_run(rivals: tuple[str, str], at_home: Path) -> None:
+    good = rivals[0]
+    written = f"{good}/predictions.jsonl"
+    wanted = evaluate("rivals.csv", model=[good]).metrics
+    assert evaluate("rivals.csv", model=[good], predictions=written).metrics == wanted
+    with pytest.raises(UserError, match=r"has 8 predictions, the dev split of rivals.csv 80") as found:
+        evaluate("rivals.csv", predictions=written)
+    assert "--model RUN" in found.value.hint
 
 
 def test_predictions_are_scored_alone(rivals: tuple[str, str]) -> None:

@@ -190,6 +190,15 @@ def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Pa
     assert json.loads((tmp_path / "run" / "result.json").read_text())["runs"][0]["collapsed"]
 
 
+def test_tags_and_sets_of_labels_collapse_too(workspace: Path) -> None:
+    Path("tags.txt").write_text("the O\nking B-PER\nrode O\n\n" * 20)
+    Path("sets.jsonl").write_text(
+        '{"text": "a king", "labels": ["x"]}\n{"text": "a ship", "labels": ["x", "y"]}\n' * 20
+    )
+    for name in ("tags.txt", "sets.jsonl"):
+        assert finetune(name, epochs=0.1, learning_rate=0.0, out=name + ".run").collapsed
+
+
 def test_the_papers_grid_is_all_of_its_settings_but_what_is_given() -> None:
     settings = settings_of(FinetuneConfig(grid="paper"))
     assert len(settings) == 18
@@ -216,6 +225,8 @@ def test_a_grid_keeps_the_best_on_dev_and_its_spread_by_setting(reviews: str, tm
     assert_same_bits(run.run, best["run"])
     assert (tmp_path / "run" / "epochs-4-seed-1" / "model").exists()
     assert RunFolder(tmp_path / "run").config["epochs"] is None
+    with pytest.raises(UserError, match="is finished"):
+        finetune(reviews, resume=True, out=str(tmp_path / "run"))
 
 
 def test_a_dry_run_of_a_sweep_names_its_runs_and_writes_nothing(

@@ -83,7 +83,7 @@ def test_a_predicted_value_that_is_not_a_number_is_refused(workspace: Path) -> N
     Path("glue/STS-B").mkdir(parents=True)
     Path("glue/STS-B/dev.tsv").write_text("header\n" + "\t".join("abcdefghi") + "\t2.5\n")
     Path("p.csv").write_text("value\nnan\n")
-    with pytest.raises(UserError, match="values that are not numbers"):
+    with pytest.raises(UserError, match="line 2 has `nan`, which is no number"):
         evaluate("glue/stsb", data_dir=".", predictions="p.csv")
 
 

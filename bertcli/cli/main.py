@@ -69,7 +69,10 @@ def main() -> None:
         sys.stderr.close()
         code = 0
     if code == INTERRUPTED and not said:
-        console.error("Interrupted.", "Run the same command again; what was finished is kept.")
+        console.error(
+            "Interrupted.",
+            "Run the same command again; finished shards and runs are kept, a file of predictions begins anew.",
+        )
     sys.exit(code if isinstance(code, int) else 0)
 
 

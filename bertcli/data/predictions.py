@@ -26,6 +26,7 @@ PREDICTION_COLUMNS = (
     "labels",
     "label",
 )  # beside the others, `label` is the truth
+NUMBERS = ("index", "idx", "id", "guid")  # columns that may say which example a prediction is of
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 
@@ -43,7 +44,8 @@ def read_predictions(task: Task, prepared: Prepared, path: Path, na_probs: str |
     if task.kind != "span" and len(records) != len(prepared):
         raise UserError(
             f"`{path}` has {len(records)} predictions, the {prepared.split} split of {task.name} {len(prepared)} examples.",
-            "Give one prediction an example, in the order of the split.",
+            "Give one prediction an example, in the order of the split"
+            + ("." if task.hub[0] else "; those of the part that a run held out: add --model RUN."),
         )
     return records
 
@@ -58,7 +60,11 @@ def kind_of_predictions(path: Path) -> str | None:
 def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
     """Read a JSON object of question ids and values."""
     try:
-        return {key: convert(value) for key, value in json.loads(path.read_text(encoding="utf-8")).items()}
+        pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
+        read = {key: convert(value) for key, value in pairs}
+        if len(read) < len(pairs):
+            logger.info("%s: %d questions stand in it again; the last %s counts", path, len(pairs) - len(read), form)
+        return read
     except (ValueError, TypeError, AttributeError):
         raise UserError(
             f"`{path}` is not a JSON object of question ids and {form}s.", f"Give the official form: {{id: {form}}}."
@@ -139,8 +145,7 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
         )
     if len(columns) > 1:
         logger.info("%s: the column `%s` is scored, not `%s`", path, columns[0], "`, `".join(columns[1:]))
-    if "index" in rows.names and task.hub[0]:
-        rows = _in_order(rows)
+    rows = _in_order(rows, strict=bool(task.hub[0]))
     values = rows.column(columns[0])
     if task.kind == "regress":
         return [{"value": value} for value in _numbers(values, rows)]
@@ -162,9 +167,15 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
     return [{**record, "score": share} for record, share in zip(records, shares, strict=True)]
 
 
-def _in_order(rows: Rows) -> Rows:
-    """The rows in the order of their `index`, which the official files number them by."""
-    index = rows.column("index")
+def _in_order(rows: Rows, strict: bool) -> Rows:
+    """The rows in the order of their `index`, which the official files number them by, or of another number."""
+    name = next((name for name in NUMBERS if name in rows.names), None)
+    if name is None:
+        return rows
+    index = rows.column(name)
+    if (name != "index" or not strict) and sorted(index) != sorted(map(str, range(len(rows)))):
+        logger.info("%s: its column `%s` does not count from 0; the rows are taken as they stand", rows.path, name)
+        return rows
     strange = next((row for row, number in enumerate(index) if not number.isdecimal()), None)
     if strange is not None:
         raise UserError(f"{rows.place(strange)} has the index `{index[strange]}`.", "Number the examples from 0.")
@@ -174,7 +185,7 @@ def _in_order(rows: Rows) -> Rows:
             what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
             raise UserError(f"{rows.place(row)} has the index {index[row]} {what}.", "Give one prediction an example.")
     if order != sorted(order):
-        logger.info("%s: its rows are taken in the order of `index`", rows.path)
+        logger.info("%s: its rows are taken in the order of `%s`", rows.path, name)
     return replace(rows, cells=[rows.cells[row] for row in order], numbers=[rows.numbers[row] for row in order])
 
 

@@ -65,10 +65,10 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
         resumed = replace(resumed, **{declared.name: given})
         longer |= declared.name == ended_by and given > begun
     if ended_by and not longer:
-        hint = f"Train it longer: bert {command} --resume --out {folder.path} --{ended_by} {2 * saved[ended_by]}"
-        raise UserError(
-            f"The run in `{folder.path}` is finished.", hint if ended_by in changeable else "Start a new one."
-        )
+        hint = "Start a new one."
+        if ended_by in changeable:
+            hint = f"Train it longer: bert {command} --resume --out {folder.path} --{ended_by} {2 * saved[ended_by]}"
+        raise UserError(f"The run in `{folder.path}` is finished.", hint)
     logger.info("resuming %s", folder.path)
     return resumed, folder
 
