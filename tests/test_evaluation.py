@@ -198,6 +198,7 @@ def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_tru
         ),
         ("squad", "p.json", '{"blue": null}', "is not a JSON object of question ids and texts"),
         ("squad", "p.json", '{"blue": ["blue"]}', "is not a JSON object of question ids and texts"),
+        ("squad", "p.json", '[["blue", "blue"]]', "is not a JSON object of question ids and texts"),
     ],
 )
 def test_predictions_that_are_not_of_the_split_are_refused(

@@ -379,6 +379,8 @@ def test_labels_may_be_lists_in_json(workspace: Path) -> None:
     rows[2]["labels"] = "a"  # a single one without brackets
     Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert find_source("mine.jsonl", None, {}).task.labels == ("a", "b, c")
+    Path("names.csv").write_text("text,label\nx,good\ny,[other]\nz,bad\n")  # a name in brackets is no list
+    assert find_source("names.csv", None, {}, scored="dev").task.kind == "classify"
 
 
 # --- The diagnostic set

@@ -35,6 +35,7 @@ METRICS = {
     "classify": ("accuracy", "macro_f1"), "regress": ("spearmanr", "pearson"), "choose": ("accuracy",),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"), "tag": ("f1", "precision", "recall"), "span": ("f1", "exact_match"),
 }  # fmt: skip
+LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a name in brackets
 MOST_SPACES = 3  # in the name of a column
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
@@ -391,12 +392,10 @@ def named(wanted: tuple[str, ...], names: list[str]) -> str | None:
 
 def _kind(labels: list[str], column: str) -> tuple[Kind, str]:
     """The kind that labels are of, and for numbers why: those with fractions, or of many values, are measured."""
-    if lists := sum(label.startswith("[") and label.endswith("]") for label in labels):
-        alone = len(labels) - lists
-        return (
-            "multilabel",
-            f", {lists:,} lists and {alone:,} labels alone (--kind classify takes them for names)" if alone else "",
-        )
+    alone = sum(not label.startswith("[") for label in labels)
+    if labels and (not alone or any(map(LIST.fullmatch, labels))):
+        mixed = f", {len(labels) - alone:,} lists and {alone:,} labels alone (--kind classify takes them for names)"
+        return "multilabel", mixed if alone else ""
     if not are_numbers(labels):
         return "classify", ""
     values = {float(label) for label in labels}

@@ -60,12 +60,14 @@ def kind_of_predictions(path: Path) -> str | None:
 def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
     """Read a JSON object of question ids and values."""
     try:
-        pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=list)
+        pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
+        if not isinstance(pairs, tuple):
+            raise TypeError
         read = {key: convert(value) for key, value in pairs}
         if len(read) < len(pairs):
             logger.info("%s: %d questions stand in it again; the last %s counts", path, len(pairs) - len(read), form)
         return read
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         raise UserError(
             f"`{path}` is not a JSON object of question ids and {form}s.", f"Give the official form: {{id: {form}}}."
         ) from None

@@ -60,6 +60,7 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
             answers = question["answers"]
             _ = question["id"], "".join([context, question["question"], *(answer["text"] for answer in answers)])
             _ = [index(answer["answer_start"]) for answer in answers]
+            place = f"`{path}` after question {number}"
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{place} is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
     return list(articles)
