@@ -81,6 +81,9 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
     for name in ("rte", "wnli"):  # an archive, and a folder that does not stand in `glue`
         (text,) = read_split(find_source(name, ".", {}), "train").texts.texts
         assert text == "The cat sat."
+    Path("MRPC.zip").write_bytes(Path("RTE.zip").read_bytes()[:60])
+    with pytest.raises(UserError, match=r"There is no `glue/MRPC/train.tsv`"):
+        read_split(find_source("mrpc", ".", {}), "train")
     for label in ("pos", "neg"):
         for split in ("train", "test"):
             Path("aclImdb", split, label).mkdir(parents=True)

@@ -39,10 +39,9 @@ def command(
             output = Output(json=as_json, quiet=quiet)
             values = read_recipe(recipe) if recipe else {}
             chosen = {key: value for key, value in given.items() if value is not None and value != []}
-            for key in {key for key, hint in get_type_hints(config_class).items() if hint is str} & chosen.keys():
-                chosen[key] = (
-                    ",".join(chosen[key]) if isinstance(chosen[key], list) else chosen[key]
-                )  # several files of one task
+            for key, hint in get_type_hints(config_class).items():
+                if hint is str and isinstance(chosen.get(key), list):
+                    chosen[key] = ",".join(chosen[key])  # several files of one task
             config = config_class.from_values({**values, **chosen}, "recipe key")
             if print_config:
                 _print_config(config)

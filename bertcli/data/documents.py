@@ -67,9 +67,8 @@ def open_binary(path: Path) -> IO[bytes]:
     """Open a file that may be compressed (.gz, .xz, .zst); `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
-    if is_in_archive(path):
-        archive, name = _inside(path)
-        return zipfile.ZipFile(archive).open(name)
+    if inside := _inside_archive(path):
+        return inside.open("rb")
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     if path.suffix == ".xz":
@@ -83,13 +82,15 @@ def open_binary(path: Path) -> IO[bytes]:
 
 def is_in_archive(path: Path) -> bool:
     """Whether a path leads into a .zip file, as `RTE.zip/RTE/train.tsv`, and to a file in it."""
-    archive, name = _inside(path)
-    return zipfile.is_zipfile(archive) and name in zipfile.ZipFile(archive).namelist()
+    inside = _inside_archive(path)
+    return inside is not None and inside.is_file()
 
 
-def _inside(path: Path) -> tuple[Path, str]:
-    archive = next((parent for parent in path.parents if parent.suffix == ".zip"), path)
-    return archive, path.relative_to(archive).as_posix()
+def _inside_archive(path: Path) -> zipfile.Path | None:
+    archive = next((parent for parent in path.parents if parent.suffix == ".zip"), None)
+    if archive is None or not zipfile.is_zipfile(archive):
+        return None
+    return zipfile.Path(archive, path.relative_to(archive).as_posix())
 
 
 @contextmanager
@@ -102,7 +103,7 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
     try:
         with open_binary(path) as file:
             yield file
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
     except Exception as error:
         if type(error).__name__ != "ZstdError":

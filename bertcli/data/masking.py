@@ -138,11 +138,11 @@ def mask_batch(
     row = rows[sequence]
     priority = uniform(key, row, place)[word]  # [T] one draw a candidate
     pieces = np.bincount(word, weights=maskable, minlength=len(ids)).astype(np.int64)  # [T]
-    order = np.lexsort((np.arange(len(ids)), priority, sequence))  # [T]
-    order = order[pieces[order] > 0]  # the words in the order drawn
+    words = np.flatnonzero(pieces)
+    words = words[np.lexsort((priority[words], sequence[words]))]  # in the order drawn
     budget = np.array([rules.num_to_predict(int(length)) for length in lengths])
     chosen = np.zeros(len(ids), dtype=bool)
-    chosen[order[_fitting(pieces[order], sequence[order], budget)]] = True
+    chosen[words[_fitting(pieces[words], sequence[words], budget)]] = True
     positions = np.flatnonzero(chosen[word] & maskable)  # [M]
     originals = ids[positions].copy()  # [M]
     draw = uniform(key + 1, row[positions], place[positions])
