@@ -9,6 +9,8 @@ import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the same cores wait for each other
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.pretraining import pretrain
