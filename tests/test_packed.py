@@ -25,6 +25,8 @@ from bertcli.models.encoder import encode
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 from bertcli.models.prepacked import PrepackedLinear, prepack
+from bertcli.models.working_copy import WorkingCopy
+from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
 
 LENGTHS = np.array([17, 9, 9, 5, 2])
 CONFIG = {
@@ -249,6 +251,33 @@ def test_the_kernel_of_a_gpu_takes_the_whole_batch_and_is_told_where_its_sequenc
     context.sum().backward()
     assert context.shape == query.shape
     assert query.grad is not None
+
+
+@pytest.mark.parametrize("kind", ["pretrain", "classify", "tag", "span"])
+def test_a_step_on_a_gpu_asks_nothing_back_from_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device that has shapes and no numbers, whatever would make the CPU wait for one fails."""
+    monkeypatch.setattr(packed_module, "_in_groups", packed_module._flash)
+    of_sequences, of_tokens = torch.zeros(len(LENGTHS), dtype=torch.long), torch.arange(6)
+    labels = {
+        "pretrain": {
+            "masked_lm_positions": of_tokens, "masked_lm_ids": of_tokens, "next_sentence_labels": of_sequences
+        },
+        "classify": {"labels": of_sequences},
+        "tag": {"word_positions": of_tokens, "labels": torch.zeros(6, dtype=torch.long)},
+        "span": {"start_positions": of_sequences, "end_positions": of_sequences},
+    }[kind]  # fmt: skip
+    objective = Objective(make_models(kind)[0], kind).to("meta").train()
+    working_copy, optimizer = WorkingCopy(objective, torch.bfloat16), make_optimizer(objective, "bert")
+    batch, _ = make_batch(labels, {})
+    for _ in range(2):  # the second adds to the first's gradients
+        losses = working_copy.module(batch.to(torch.device("meta")))
+        torch.stack([*losses.values()]).sum().backward()
+        working_copy.give_gradients()
+    clip_by_global_norm(objective.parameters())
+    optimizer.step()
+    working_copy.refresh()
+    assert all(loss.dtype == torch.float32 for loss in losses.values())
+    assert objective.model.base_model.embeddings.word_embeddings.weight.grad.dtype == torch.float32
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -32,15 +32,18 @@ class PackedBatch:
     def first_tokens(self) -> Tensor:
         """Where each sequence starts, [N]: the places of [CLS]."""
         starts = np.cumsum((0, *self.lengths[:-1]))
-        return torch.as_tensor(starts, device=self.input_ids.device)
+        return send(torch.from_numpy(starts), self.input_ids.device)
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on another device."""
-        labels = {name: value.to(device, non_blocking=True) for name, value in self.labels.items()}
-        ids, types, positions = (
-            value.to(device, non_blocking=True) for value in (self.input_ids, self.token_type_ids, self.position_ids)
-        )
+        labels = {name: send(value, device) for name, value in self.labels.items()}
+        ids, types, positions = (send(v, device) for v in (self.input_ids, self.token_type_ids, self.position_ids))
         return replace(self, input_ids=ids, token_type_ids=types, position_ids=positions, labels=labels)
+
+
+def send(values: Tensor, device: torch.device) -> Tensor:
+    """Copy to a device; to a GPU from locked memory, for else the CPU would wait until the GPU has done all it was given."""
+    return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
 class Examples(Protocol):

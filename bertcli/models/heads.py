@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from transformers import PreTrainedModel
 
-from bertcli.data.batches import PackedBatch
+from bertcli.data.batches import PackedBatch, send
 from bertcli.models.dropout import with_fast_dropout
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
@@ -60,9 +60,7 @@ def span_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
 
 
 def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:
-    rows = torch.repeat_interleave(
-        torch.arange(len(batch.lengths), device=values.device), torch.tensor(batch.lengths, device=values.device)
-    )
+    rows = send(torch.repeat_interleave(torch.tensor(batch.lengths)), values.device)  # [T] which sequence each is of
     padded = values.new_full((len(batch.lengths), max(batch.lengths)), -torch.inf)
     return padded.index_put((rows, batch.position_ids), values)  # [N, S]
 

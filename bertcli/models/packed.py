@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
+from bertcli.data.batches import send
 from bertcli.models.dropout import dropout as drop
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
@@ -60,13 +61,13 @@ class Sequences:
             return Group(tokens, shape)
         there = torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]  # [n, S]
         mask = torch.zeros(shape).masked_fill(~there, -torch.inf)[:, None, None]
-        return Group(tokens, shape, there.flatten().nonzero()[:, 0].to(self.device), mask.to(self.device))
+        return Group(tokens, shape, send(there.flatten().nonzero()[:, 0], self.device), send(mask, self.device))
 
     @cached_property
     def boundaries(self) -> Tensor:
         """Where each sequence begins and the last ends, [N + 1] of int32; idle tokens are one sequence more."""
         ends = torch.tensor((0, *self.lengths, self.idle)).cumsum(0, dtype=torch.int32)
-        return ends[: None if self.idle else -1].to(self.device)
+        return send(ends[: None if self.idle else -1], self.device)
 
     @property
     def longest(self) -> int:

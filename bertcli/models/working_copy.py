@@ -26,20 +26,22 @@ class WorkingCopy:
     @torch.no_grad()
     def give_gradients(self) -> None:
         """Add the copy's gradients to the model's, in float32, and forget them."""
-        for parameter, working, room in self._weights:
-            if working.grad is None:
-                continue
-            if parameter.grad is None:
-                parameter.grad = room.copy_(working.grad)
-            else:
-                parameter.grad += working.grad
-            working.grad = None
+        given = [(own, working, room) for own, working, room in self._weights if working.grad is not None]
+        new = [(room, working.grad) for own, working, room in given if own.grad is None]
+        more = [(own.grad, working.grad) for own, working, _ in given if own.grad is not None]
+        for combine, pairs in ((torch._foreach_copy_, new), (torch._foreach_add_, more)):
+            if pairs:
+                sums, gradients = zip(*pairs, strict=True)
+                combine(sums, gradients)
+        for own, working, room in given:
+            own.grad, working.grad = room if own.grad is None else own.grad, None
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the model's weights."""
-        for parameter, working, _ in self._weights:
-            working.copy_(parameter)
+        if self._weights:
+            own, working, _ = zip(*self._weights, strict=True)
+            torch._foreach_copy_(working, own)
 
 
 class _Lookup(torch.autograd.Function):
