@@ -133,7 +133,7 @@ class TrainingConfig(Config):
     )
     processes: int = option(1, "Processes that share each batch, one a device.", minimum=1)
     micro_batch_tokens: int | None = option(
-        None, "Tokens in one forward pass; larger batches accumulate gradients.", minimum=1
+        None, "Tokens in one forward pass, default by the device; larger batches accumulate gradients.", minimum=1
     )
     save_steps: int = option(1000, "Steps between checkpoints.", minimum=1)
     eval_steps: int | None = option(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from bertcli.errors import RunError, UserError
 from bertcli.models.heads import HEADS, Objective
 from bertcli.models.loading import build_model, save_model
 from bertcli.pretraining import pretrain
+from bertcli.training.device import micro_batch_tokens
 from bertcli.training.interruption import Interruption
 from bertcli.training.loop import Training
 from bertcli.training.run_folder import RunFolder
@@ -223,6 +225,31 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_p
     with pytest.raises(RunError, match=r"loss is (nan|inf)") as caught:
         pretrain(**{**SHORT, "learning_rate": 1e30}, steps=20, warmup_steps=0, out=str(tmp_path / "run"))
     assert caught.value.exit_code == 1
+
+
+def test_a_full_gpu_is_a_line_that_says_how_to_fit(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 94.00 MiB.")
+
+    monkeypatch.setattr(Training, "_step", full)
+    with pytest.raises(RunError, match="memory does not hold a pass over") as caught:
+        pretrain(**SHORT, steps=2, micro_batch_tokens=100, out=str(tmp_path / "run"))
+    tokens = int(caught.value.message.split()[-2])
+    assert 50 < tokens <= 100
+    assert f"--micro-batch-tokens {tokens // 2}:" in caught.value.hint
+
+
+@pytest.mark.parametrize(("gibibytes", "tokens"), [(8, 4096), (24, 12288), (139.7, 65536), (180, 65536)])
+def test_a_gpu_is_given_as_many_tokens_at_once_as_its_memory_holds(
+    gibibytes: float, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = SimpleNamespace(total_memory=int(gibibytes * 2**30))
+    for name, value in {"is_available": True, "current_device": 0, "get_device_properties": gpu}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    assert micro_batch_tokens(None) == tokens
+    assert micro_batch_tokens(99) == 99
 
 
 def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Path) -> None:

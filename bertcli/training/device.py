@@ -15,6 +15,9 @@ ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
 BFLOAT16_HIDDEN_SIZE = 256  # of mini; products of tiny lose by it
 CPU_MICRO_BATCH_TOKENS = 8192
 GPU_MICRO_BATCH_TOKENS = 65536
+TOKENS_A_GIBIBYTE = (
+    512  # of a GPU's memory: large keeps 0.8 MB a token for its backward pass, weights and Adam take the rest
+)
 
 
 def make_accelerator(precision: str, track: str | None, folder: Path, unused: bool = False) -> Accelerator:
@@ -72,7 +75,10 @@ def inference_device() -> torch.device:
 
 def micro_batch_tokens(asked: int | None) -> int:
     """Tokens in one forward pass: as asked, else what suits the device."""
-    return asked or (GPU_MICRO_BATCH_TOKENS if torch.cuda.is_available() else CPU_MICRO_BATCH_TOKENS)
+    if asked or not torch.cuda.is_available():
+        return asked or CPU_MICRO_BATCH_TOKENS
+    memory = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
+    return min(GPU_MICRO_BATCH_TOKENS, memory * TOKENS_A_GIBIBYTE // 2**30)
 
 
 def describe_device(accelerator: Accelerator, precision: str) -> str:

@@ -151,7 +151,10 @@ class Training:
                 micro_batches = coming.result()
                 if step + 1 < plan.steps:
                     coming = ahead.submit(self.batches.of_step, step + 1)
-                totals = self._step(step, micro_batches, interruption.asked)
+                try:
+                    totals = self._step(step, micro_batches, interruption.asked)
+                except torch.OutOfMemoryError:
+                    raise _out_of_memory(micro_batches) from None
                 stop = totals["stop"] > 0
                 history.steps = step + 1
                 saves = history.steps % plan.save_steps == 0 or history.steps == plan.steps or stop
@@ -280,3 +283,11 @@ class Training:
             f"Stopped after step {self.history.steps:,} of {self.plan.steps:,}; the checkpoint is kept.",
             f"Go on: bert {command} --resume --out {self.folder.path}",
         )
+
+
+def _out_of_memory(micro_batches: list[PackedBatch]) -> RunError:
+    tokens = max(len(batch.input_ids) for batch in micro_batches)
+    return RunError(
+        f"The GPU's memory does not hold a pass over {tokens:,} tokens.",
+        f"Give --micro-batch-tokens {tokens // 2}: more passes a step, and the same result.",
+    )
