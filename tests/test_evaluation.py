@@ -252,6 +252,14 @@ def test_tags_that_are_no_list_are_refused(workspace: Path) -> None:
         evaluate("conll2003", data_dir=".", predictions="p.jsonl")
 
 
+def test_tags_of_types_that_the_task_has_not_are_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("conll2003").mkdir()
+    Path("conll2003/valid.txt").write_text("Ann B-PER\n\nruns O\n")
+    Path("p.jsonl").write_text('{"tags": ["B-PERSON"]}\n{"tags": ["O"]}\n')
+    assert evaluate("conll2003", data_dir=".", predictions="p.jsonl").metrics["f1"] == 0
+    assert "tags of types that conll2003 has not count as errors: `B-PERSON` (1)" in said.text
+
+
 # --- Labels, confusion and mistakes
 
 

@@ -213,7 +213,7 @@ def test_conll2003_has_its_official_counts(shared: Path) -> None:
 
 
 def test_a_tag_that_the_task_has_not_is_an_error(google_tokenizer: WordPiece) -> None:
-    with pytest.raises(UserError, match=r"tag `S-PER` \(sentence 2\)"):
+    with pytest.raises(UserError, match="`x` sentence 2: the sentence has the tag `S-PER`"):
         encode_sentences(
             Sentences([["a"], ["b"]], [["O"], ["S-PER"]], "x"), google_tokenizer, WindowRules(16, 128, 0), ("O",)
         )

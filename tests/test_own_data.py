@@ -264,7 +264,7 @@ def utf16(text: str) -> bytes:
         ("a.json", squad("x", "y", start=4.0), "not in the form of SQuAD .*float", "official"),
         ("a.conll", "the O\ncat\n", "line 2 has 1 columns, not 2", "blank line"),
         ("a.conll", "the\tO\t\ncat\t\n", "line 2 has 1 columns, not 2", "blank line"),
-        ("a.conll", "the O\n\ncat NN\n", r"has the tag `NN` \(sentence 2\), which is not of an entity", "B-TYPE"),
+        ("a.conll", "the O\n\ncat NN\n", r"`a.conll` line 3: the sentence has the tag `NN`, which is not of an entity", "B-TYPE"),
         ("a.conll", "the O\ncat O\n", "has only the label `O`", "Add examples"),
     ],
 )  # fmt: skip

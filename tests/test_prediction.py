@@ -60,13 +60,6 @@ def chunks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prediction, "CHUNK_CHARACTERS", 3 * prediction.ROW_CHARACTERS)
 
 
-@pytest.fixture
-def said(caplog: LogCapture) -> LogCapture:
-    """What is said, as `said.text`."""
-    caplog.set_level("INFO", "bertcli")
-    return caplog
-
-
 def read_csv(path: str | Path) -> list[dict[str, str]]:
     with Path(path).open(newline="") as file:
         return list(csv.DictReader(file))

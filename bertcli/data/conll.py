@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli.data.documents import read_text
-from bertcli.data.tables import Rows, ending_of, read_rows
+from bertcli.data.tables import Rows, ending_of, place_of, read_rows
 from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
@@ -28,6 +28,7 @@ class Sentences:
     words: list[list[str]]
     tags: list[list[str]] | None
     origin: str
+    places: list[str] | None = None  # where each begins in its file
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -35,8 +36,13 @@ class Sentences:
 
     def take(self, rows: list[int]) -> Sentences:
         """The chosen sentences."""
-        tags = None if self.tags is None else [self.tags[row] for row in rows]
-        return replace(self, words=[self.words[row] for row in rows], tags=tags)
+        tags = self.tags and [self.tags[row] for row in rows]
+        places = self.places and [self.places[row] for row in rows]
+        return replace(self, words=[self.words[row] for row in rows], tags=tags, places=places)
+
+    def place(self, row: int) -> str:
+        """Where a sentence begins, for messages."""
+        return self.places[row] if self.places is not None else f"`{self.origin}` sentence {row + 1}"
 
 
 def load_sentences(task: Task, split: str, data_dir: str | None) -> Sentences:
@@ -86,7 +92,7 @@ def read_sentences(path: Path) -> Sentences:
         logger.info(
             "%s: %s of %s rows have no words and are left out", path, f"{len(rows) - len(full):,}", f"{len(rows):,}"
         )
-    return Sentences(words, tags, str(path)).take(full)
+    return Sentences(words, tags, str(path), [rows.place(row) for row in range(len(rows))]).take(full)
 
 
 def read_conll(path: Path) -> Sentences:
@@ -98,6 +104,7 @@ def read_conll(path: Path) -> Sentences:
         UserError: naming the line that has other columns than the first.
     """
     sentences: list[list[list[str]]] = [[]]
+    places: list[str] = []
     width = 0
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         fields = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
@@ -110,10 +117,12 @@ def read_conll(path: Path) -> Sentences:
                 f"`{path}` line {number} has {len(fields)} columns, not {max(width, 2)}.",
                 "Write a word and its tag on each line, and a blank line after each sentence.",
             )
+        if not sentences[-1]:
+            places.append(place_of(path, number))
         sentences[-1].append(fields)
     if not width:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
     words, tags = (
         [[fields[column] for fields in sentence] for sentence in sentences if sentence] for column in (0, -1)
     )
-    return Sentences(words, tags, str(path))
+    return Sentences(words, tags, str(path), places)

@@ -139,10 +139,8 @@ def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part
     tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
     for tag in tags:
         if not TAG.fullmatch(tag):
-            origin, row = next(
-                (p.origin, row) for p in parts.values() for row, own in enumerate(p.tags or ()) if tag in own
-            )
-            raise UserError(f"`{origin}` has the tag `{tag}` (sentence {row + 1}), which is not of an entity.",
+            place = next(p.place(row) for p in parts.values() for row, own in enumerate(p.tags or ()) if tag in own)
+            raise UserError(f"{place}: the sentence has the tag `{tag}`, which is not of an entity.",
                             "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")  # fmt: skip
     lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
     where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
@@ -152,8 +150,11 @@ def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part
 
 def _sentences(paths: list[Path]) -> Sentences:
     read = [read_sentences(path) for path in paths]
-    tags = [tags for sentences in read for tags in sentences.tags or ()]
-    return Sentences([words for sentences in read for words in sentences.words], tags, ", ".join(map(str, paths)))
+    words, tags, places = (
+        list(chain.from_iterable(getattr(sentences, name) or () for sentences in read))
+        for name in ("words", "tags", "places")
+    )
+    return Sentences(words, tags, ", ".join(map(str, paths)), places)
 
 
 def _sizes(parts: Mapping[str, Part]) -> str:

@@ -3,8 +3,10 @@
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -127,14 +129,24 @@ def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
                 f"Sentence {other} of `{path}` has other words than the {prepared.split} split of {task.name}.",
                 "Give the sentences of the split, in its order.",
             )
-        return [{"tags": tags} for tags in read.tags or []]
+        return _of_types(path, task, read.tags or [])
     rows = read_rows(path)
     if "tags" not in rows.names:
         raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(rows.names)}.")
     strange = next((number for number, row in enumerate(rows.cells) if not isinstance(row.get("tags"), list)), None)
     if strange is not None:
         raise UserError(f"{rows.place(strange)} has no list of tags.", 'Give one tag a word: {"tags": ["B-PER", "O"]}')
-    return [{"tags": [str(tag) for tag in row["tags"]]} for row in rows.cells]
+    return _of_types(path, task, [[str(tag) for tag in row["tags"]] for row in rows.cells])
+
+
+def _of_types(path: Path, task: Task, tags: list[list[str]]) -> list[Record]:
+    """A record a sentence; entities of types that the task has not can only be wrong, which is said."""
+    known = {tag.partition("-")[2] for tag in task.labels}
+    strange = Counter(tag for tag in chain.from_iterable(tags) if tag.partition("-")[2] not in {"", *known})
+    if strange:
+        what = ", ".join(f"`{tag}` ({count:,})" for tag, count in strange.most_common(5))
+        logger.info("%s: tags of types that %s has not count as errors: %s", path, task.name, what)
+    return [{"tags": own} for own in tags]
 
 
 def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:

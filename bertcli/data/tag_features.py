@@ -86,7 +86,7 @@ def _tag_ids(sentences: Sentences, labels: tuple[str, ...]) -> list[list[int]] |
         strange = next((tag for tag in tags if tag not in number), None)
         if strange is not None:
             raise UserError(
-                f"`{sentences.origin}` has the tag `{strange}` (sentence {row + 1}), which the task has not.",
+                f"{sentences.place(row)}: the sentence has the tag `{strange}`, which the task has not.",
                 f"Its tags: {', '.join(labels[:20])}.",
             )
     return [[number[tag] for tag in tags] for tags in sentences.tags]

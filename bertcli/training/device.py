@@ -15,9 +15,7 @@ ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
 BFLOAT16_HIDDEN_SIZE = 256  # of mini; products of tiny lose by it
 CPU_MICRO_BATCH_TOKENS = 8192
 GPU_MICRO_BATCH_TOKENS = 65536
-TOKENS_A_GIBIBYTE = (
-    512  # of a GPU's memory: large keeps 0.8 MB a token for its backward pass, weights and Adam take the rest
-)
+TOKENS_A_GIBIBYTE = 512  # of a GPU's memory; for its backward pass, large keeps 0.8 MB a token
 
 
 def make_accelerator(precision: str, track: str | None, folder: Path, unused: bool = False) -> Accelerator:
