@@ -26,7 +26,7 @@ from bertcli.data.own_file import own_task
 from bertcli.data.prepared import find_source, read_split
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tag_features import encode_sentences
-from bertcli.data.task_files import TextExamples, load_text_examples
+from bertcli.data.task_files import TextExamples
 from bertcli.data.text_features import encode_texts, label_ids, split_labels
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -72,7 +72,7 @@ def swag_run(home: Path) -> Path:
 
 
 def test_swags_choices_are_whole_sentences_after_the_first(home: Path, swag_run: Path) -> None:
-    examples = load_text_examples(TASKS["swag"], "dev", str(home / "official"))
+    examples = read_split(find_source("swag", str(home / "official"), {}), "dev").texts
     assert examples.texts[0] == "The cat sat."
     assert all(choice.startswith("It ") for choice in examples.choices[0])
     assert examples.choices[0][int(examples.labels[0])] == "It happily, green garden"

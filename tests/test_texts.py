@@ -11,7 +11,7 @@ import pytest
 from conftest import GOLDENS
 
 from bertcli.data.prepared import find_source, read_split
-from bertcli.data.task_files import TextExamples, load_text_examples
+from bertcli.data.task_files import TextExamples
 from bertcli.data.text_features import cut_pair, encode_texts
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -66,7 +66,7 @@ def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> N
     text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t1\t2\t"He said\tShe " said\r\n0\t3\t4\tone\ttwo\r\n'
     with lzma.open(folder / "train.tsv.xz", "wt", encoding="utf-8", newline="") as file:
         file.write(text)
-    examples = load_text_examples(TASKS["glue/mrpc"], "train", str(workspace))
+    examples = read_split(find_source("glue/mrpc", str(workspace), {}), "train").texts
     assert examples.texts == ['"He said', "one"]
     assert examples.pairs == ['She " said', "two"]
     assert examples.labels == ["1", "0"]

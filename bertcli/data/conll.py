@@ -11,9 +11,7 @@ from typing import Any
 
 from bertcli.data.documents import read_text
 from bertcli.data.tables import Rows, ending_of, place_of, read_rows
-from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
-from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
 LIST_ENDINGS = (".jsonl", ".json", ".parquet")
@@ -45,19 +43,11 @@ class Sentences:
         return self.places[row] if self.places is not None else f"`{self.origin}` sentence {row + 1}"
 
 
-def load_sentences(task: Task, split: str, data_dir: str | None) -> Sentences:
-    """Load a split of a task whose words are tagged.
-
-    Raises:
-        UserError: if the data are not there or not in columns; RunError: if the Hub cannot be reached.
-    """
-    folder = data_folder(data_dir)
-    if folder is not None:
-        return read_conll(split_file(task, split, folder))
-    rows = load_from_hub(task, split)
+def sentences_of_hub(rows: Any) -> Sentences:
+    """Rows of the Hub, whose tags are numbered."""
     names = rows.features["ner_tags"].feature.names
     tags = [[names[tag] for tag in row] for row in rows["ner_tags"]]
-    return Sentences([list(row) for row in rows["tokens"]], tags, f"{task.hub[0]} on the Hub")
+    return Sentences([list(row) for row in rows["tokens"]], tags, "the Hub")
 
 
 def list_columns(rows: Rows) -> tuple[str, str] | None:

@@ -11,13 +11,21 @@ from typing import Any
 import numpy as np
 
 from bertcli.data.choice_features import ChoiceFeatures, encode_choices
-from bertcli.data.conll import Sentences, load_sentences
+from bertcli.data.conll import Sentences, read_conll, sentences_of_hub
 from bertcli.data.own_file import own_task
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
-from bertcli.data.squad import SpanExample, load_squad, questions_of, span_examples
+from bertcli.data.squad import SpanExample, articles_of_hub, questions_of, read_squad, span_examples
 from bertcli.data.tag_features import TagFeatures, encode_sentences
-from bertcli.data.task_files import TextExamples, data_folder, find_file, load_text_examples
+from bertcli.data.task_files import (
+    TextExamples,
+    data_folder,
+    find_file,
+    load_from_hub,
+    read_official,
+    split_file,
+    texts_of_hub,
+)
 from bertcli.data.text_features import LABELS, TextFeatures, encode_texts, label_ids
 from bertcli.data.tokenization import WordPiece
 from bertcli.tasks import get_task
@@ -92,27 +100,29 @@ def dev_splits(source: Source) -> list[str]:
 
 def read_split(source: Source, split: str, training: bool = False, limit: int | None = None) -> Prepared:
     """Read the examples of a split; with `limit`, as many as that, drawn by the seed."""
-    prepared = READ.get(source.task.kind, _read_texts)(source, split, training)
+    kind, read = source.task.kind, _load(source, split)
+    if kind == "span":
+        questions = span_examples(read, training, source.task.with_impossible)
+        prepared = Prepared(split, questions=questions, answers=true_answers(read))
+    else:
+        prepared = Prepared(split, sentences=read) if kind == "tag" else Prepared(split, texts=read)
     return prepared.take(_draw(len(prepared), limit, source.seed))
 
 
-def _read_texts(source: Source, split: str, training: bool) -> Prepared:
-    texts = source.own[split] if source.own else load_text_examples(source.task, split, source.data_dir)
-    return Prepared(split, texts=texts)
+def _load(source: Source, split: str) -> Any:
+    """The texts, sentences or articles of a split."""
+    task = source.task
+    if source.own is not None:
+        return source.own[split]
+    if source.data_dir is None:
+        rows = load_from_hub(task, split)
+        return OF_HUB[task.kind](rows) if task.kind in OF_HUB else texts_of_hub(task, split, rows)
+    path = split_file(task, split, Path(source.data_dir))
+    return READ[task.kind](path) if task.kind in READ else read_official(task, split, path)
 
 
-def _read_sentences(source: Source, split: str, training: bool) -> Prepared:
-    sentences = source.own[split] if source.own else load_sentences(source.task, split, source.data_dir)
-    return Prepared(split, sentences=sentences)
-
-
-def _read_questions(source: Source, split: str, training: bool) -> Prepared:
-    articles = source.own[split] if source.own else load_squad(source.task, split, source.data_dir)
-    questions = span_examples(articles, training, source.task.with_impossible)
-    return Prepared(split, questions=questions, answers=true_answers(articles))
-
-
-READ: dict[str, Callable[[Source, str, bool], Prepared]] = {"tag": _read_sentences, "span": _read_questions}
+READ: dict[str, Callable[[Path], Any]] = {"tag": read_conll, "span": read_squad}
+OF_HUB: dict[str, Callable[[Any], Any]] = {"tag": sentences_of_hub, "span": articles_of_hub}
 
 
 def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:

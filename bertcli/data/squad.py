@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli.data.documents import read_text
-from bertcli.data.task_files import data_folder, load_from_hub, split_file
 from bertcli.errors import UserError
-from bertcli.tasks.task import Task
 
 logger = logging.getLogger("bertcli")
 SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words
@@ -33,16 +31,8 @@ class SpanExample:
     is_impossible: bool = False
 
 
-def load_squad(task: Task, split: str, data_dir: str | None) -> list[dict[str, Any]]:
-    """Load a split as the articles of SQuAD's JSON.
-
-    Raises:
-        UserError: if the file is missing or is not in SQuAD's form.
-    """
-    folder = data_folder(data_dir)
-    if folder is not None:
-        return read_squad(split_file(task, split, folder))
-    rows = load_from_hub(task, split)
+def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
+    """Rows of the Hub as the articles of SQuAD's JSON."""
     return [{"title": row["title"], "paragraphs": [_paragraph(row)]} for row in rows]
 
 

@@ -90,16 +90,12 @@ def find_file(task: Task, split: str, folder: Path) -> Path | None:
     return None
 
 
-def load_text_examples(task: Task, split: str, data_dir: str | None) -> TextExamples:
-    """Load a split of a task whose examples are texts: to classify, to measure, or to choose what follows.
+def read_official(task: Task, split: str, path: Path) -> TextExamples:
+    """Read an official file, or folder, of texts: to classify, to measure, or to choose what follows.
 
     Raises:
-        UserError: if the data are not there; RunError: if the Hub cannot be reached.
+        UserError: if it has not the columns of the task, or no examples.
     """
-    folder = data_folder(data_dir)
-    if folder is None:
-        return _from_hub(task, split)
-    path = split_file(task, split, folder)
     if path.is_dir():
         return _read_folders(path, task.file_labels)
     is_test = split.startswith("test")
@@ -160,8 +156,8 @@ def _without_unlabelled(examples: TextExamples) -> TextExamples:
     return examples.take(rows)
 
 
-def _from_hub(task: Task, split: str) -> TextExamples:
-    dataset = load_from_hub(task, split)
+def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
+    """Rows of the Hub; those of a test split have no labels there."""
     columns = dict(zip(("text", "text_pair"), task.hub_columns, strict=False)) or task.files.columns
     read = {key: list(dataset[name]) for key, name in columns.items() if key != "label"}
     if "label" in dataset.column_names and not split.startswith("test"):
