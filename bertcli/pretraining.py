@@ -139,16 +139,22 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
         model.num_parameters() / 1e6,
         describe_device(accelerator, config.precision),
     )
-    logger.info(
-        "%s instances, %.1f M tokens, %s masking; %s",
-        f"{rows:,}", setup.examples.manifest["tokens"] / 1e6, setup.examples.manifest["options"]["masking"],
-        plan.words(config.batch_size, rows),
-    )  # fmt: skip
+    logger.info("%s; %s", _data_words(setup.examples), plan.words(config.batch_size, rows))
     if not config.eval_data:
         logger.info(
             "measured on %d rows of the training data, as the original does; --eval-data gives held-out text",
             len(setup.held_out.lengths),
         )
+
+
+def _data_words(examples: PretrainingExamples) -> str:
+    """What is learnt from, and how it is masked."""
+    options = examples.manifest["options"]
+    units = "words" if options["whole_word_mask"] else "tokens"
+    return (
+        f"{len(examples.lengths):,} instances{'' if examples.has_next_sentence else ' without next sentences'}, "
+        f"{examples.manifest['tokens'] / 1e6:.1f} M tokens, {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
+    )
 
 
 def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
@@ -195,7 +201,7 @@ def _finish(setup: _Setup, training: Training, folder: RunFolder, history: Histo
     if training.accelerator.is_main_process:
         with replacing(folder.model) as part:
             save_model(training.model.model, setup.examples.tokenizer, part)
-        write_reports(folder, result, _health(history.metrics))
+        write_reports(folder, result, [f"Data: {_data_words(setup.examples)}.", *_health(history.metrics)])
         folder.unlock()
     training.accelerator.end_training()
     return result

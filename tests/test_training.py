@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -268,10 +269,13 @@ def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> 
 def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, tmp_path: Path) -> None:
     from bertcli.pretraining_data import make_pretraining_data
 
-    make_pretraining_data("corpus.txt", max_seq_length=32, next_sentence=False, out=str(tmp_path / "data"))
+    options = {"next_sentence": False, "masked_lm_prob": 0.4, "whole_word_mask": True}
+    make_pretraining_data("corpus.txt", max_seq_length=32, out=str(tmp_path / "data"), **options)
     result = pretrain(**SHORT, steps=2, data=str(tmp_path / "data"), out=str(tmp_path / "run"))
     assert "masked_lm_accuracy" in result.metrics
     assert "next_sentence_accuracy" not in result.metrics
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert re.search(r"Data: [\d,]+ instances without next sentences, .* static masks of 40% of words\.", card)
 
 
 def test_two_runs_in_one_process_may_differ_in_precision(at_home: Path, tmp_path: Path) -> None:
