@@ -10,10 +10,11 @@ from transformers import BertConfig, BertModel
 
 from bertcli.data.batches import pack
 from bertcli.models.heads import Objective
-from bertcli.models.loading import build_model
+from bertcli.models.loading import build_model, load_model, save_model
 from bertcli.training.throughput import peak_flops, training_flops
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
-from tests.benchmarks.materials import MAKERS, Materials
+from tests.benchmarks.materials import MAKERS, Materials, enlarge
+from tests.benchmarks.race import agreement_of
 
 CONFIG = {
     "vocab_size": 50,
@@ -60,3 +61,22 @@ def test_every_command_of_the_race_is_made_of_words_that_are_known(case: Case, t
         assert {name for _, name, _, _ in Formatter().parse(command) if name} <= known
     for row in case.rows:
         assert {row.ours, row.theirs} <= {*case.runs, ""}
+
+
+def test_a_model_is_enlarged_for_the_race_without_another_answer(google_tokenizer, tmp_path):
+    small = build_model("classify", "tiny", google_tokenizer, {"num_labels": 2}, seed=0).eval()
+    save_model(small, google_tokenizer, tmp_path / "model")
+    enlarge(tmp_path / "model", "mini")
+    large = load_model("classify", str(tmp_path / "model")).eval()
+    assert (large.config.hidden_size, large.config.num_hidden_layers) == (256, 4)
+    batch = make_batch(5, 16)
+    wanted, found = (Objective(model, "classify").outputs(batch)["logits"] for model in (small, large))
+    torch.testing.assert_close(found, wanted)
+
+
+def test_labels_that_are_all_the_same_do_not_count_as_the_same_work():
+    case = CPU_CASES[0]
+    sides = [{"labels": labels} for labels in (["a"] * 9, ["a"] * 8 + ["b"])]
+    assert agreement_of(case, sides[0], sides[0]) == ("100.00% of 9 labels", False)
+    assert agreement_of(case, sides[1], sides[1]) == ("100.00% of 8 + 1 labels", True)
+    assert not agreement_of(case, sides[0], sides[1])[1]

@@ -67,4 +67,4 @@ def with_fast_dropout(model: nn.Module) -> None:
     for parent in model.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, Dropout(child.p))
+                setattr(parent, name, Dropout(child.p).train(child.training))

@@ -65,16 +65,17 @@ def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
     lines = []
     for case in cases:
         try:
-            lines += [line.cells() for line in race(case, folder, rounds)]
+            new = [line.cells() for line in race(case, folder, rounds)]
         except UserError as error:
             what = "failed" if isinstance(error, RunError) else "left out"
-            lines.append([case.what, f"{what}: {error.hint.splitlines()[-1]}", *[""] * (len(COLUMNS) - 2)])
-        print(*(" | ".join(cells) for cells in lines[-len(case.rows) :]), sep="\n", flush=True)
+            new = [[case.what, f"{what}: {error.hint.splitlines()[-1]}", *[""] * (len(COLUMNS) - 2)]]
+        print(*(" | ".join(cells) for cells in new), sep="\n", flush=True)
+        lines += new
     return table(COLUMNS, lines)
 
 
-def put_into(text: str, raced: str, names: list[str]) -> str:
-    """The results of before, with the new lines of some cases in the places of the old ones."""
+def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
+    """The results of before, with the new lines of some cases in the places of the old ones, and how those were measured."""
     new: dict[str, list[str]] = {}
     for line in raced.splitlines()[2:]:
         new.setdefault(line.split(" | ")[0], []).append(line)
@@ -83,7 +84,7 @@ def put_into(text: str, raced: str, names: list[str]) -> str:
         what = line.split(" | ")[0]
         lines += new.get(what, [line])
         new |= {what: []} if what in new else {}
-    again = f"Measured again on {datetime.date.today()}: {', '.join(names)}."
+    again = f"Measured again, {', '.join(names)}: {measured}."
     return "\n".join([*lines[:3], "", again, *lines[3:]]) + "\n"
 
 
@@ -93,7 +94,7 @@ def main() -> None:
     all_cases = {case.name: case for case in (GPU_CASES if on_gpu else CPU_CASES)}
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("cases", nargs="*", metavar="CASE", help=f"some of: {', '.join(all_cases)}")
-    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--rounds", type=int, default=3, choices=range(1, 100), metavar="N")
     options.add_argument("--quick", action="store_true")
     asked = options.parse_args()
     if unknown := set(asked.cases) - set(all_cases):
@@ -105,13 +106,15 @@ def main() -> None:
         parts = [] if on_gpu or not everything else [start_up(), preparation(Path(made))]
         print(*parts, sep="\n\n", flush=True)
         raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
+    measured = f"{machine()}; load {os.getloadavg()[0]:.2f}; each the median of {asked.rounds}, in turn"
     results = Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md"
     if asked.cases and not asked.quick and results.exists():
-        results.write_text(put_into(results.read_text(encoding="utf-8"), raced, asked.cases), encoding="utf-8")
+        results.write_text(
+            put_into(results.read_text(encoding="utf-8"), raced, asked.cases, measured), encoding="utf-8"
+        )
     if not everything:
         return
-    head = f"{machine()}; load {os.getloadavg()[0]:.2f}; each the median of {asked.rounds}, in turn"
-    text = "\n\n".join(["# Measured", head, *parts, raced]) + "\n"
+    text = "\n\n".join(["# Measured", measured, *parts, raced]) + "\n"
     results.write_text(text, encoding="utf-8")
     print("\n" + text)
 

@@ -2,10 +2,14 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from bertcli.config import recipes_folder
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from bertcli.config import SHIPPED, recipes_folder
 from bertcli.data.documents import open_binary
 from bertcli.data.prepared import find_source, read_split
 from bertcli.data.tokenization import load_tokenizer
@@ -18,6 +22,7 @@ from tests.benchmarks.cases import Case
 
 VOCAB = Path(__file__).parents[1] / "goldens" / "vocab.txt"  # of bert-base-uncased: 30,522 tokens
 BESIDE = Path(__file__).parents[3] / "shared" / "data"
+LEARNT_FROM = {"glue/sst2": 16_000, "imdb": 2_000}  # examples, where labels are compared
 DEV_LINES = 64  # the dev set is scored when the clock has stopped: it need not be long
 
 
@@ -25,7 +30,9 @@ class Materials(dict[str, str]):
     """The words in braces of a case's commands. What is made stays in `folder`, for the other cases."""
 
     def __init__(self, case: Case, folder: Path) -> None:
-        super().__init__({name: str(getattr(case, name)) for name in ("task", "steps", "batch_size")}, vocab=str(VOCAB))
+        super().__init__(
+            {name: str(getattr(case, name)) for name in ("task", "steps", "batch_size", "length")}, vocab=str(VOCAB)
+        )
         self.case, self.folder = case, folder
 
     def __missing__(self, name: str) -> str:
@@ -123,27 +130,56 @@ def model(case: Case, folder: Path) -> Path:
 
 
 def texts(case: Case, folder: Path) -> Path:
-    """The texts of a dev set, a line each: all of SST-2's, the first long ones of IMDB's."""
+    """The texts of a dev set, a line each: all of SST-2's, some long ones of IMDB's."""
     made = folder / f"{case.name}.txt"
     source = find_source(case.task, str(official_data()), {})
     read = read_split(source, "dev").texts
     assert read is not None
     lines = [" ".join(text.split()) for text in read.texts]
     if case.task == "imdb":
-        lines = [line for line in lines if len(line.split()) > 250][:128]
+        long = [line for line in lines if len(line.split()) > 250]
+        lines = long[:: max(1, len(long) // 128)][:128]
     made.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return made
 
 
 def learnt(case: Case, folder: Path) -> Path:
-    """A model that has learnt enough of SST-2 to tell texts apart: labels of new weights would agree by chance."""
-    run = folder / f"learnt-{case.size}"
+    """A model that tells the texts of a task apart, so that its labels say something, in the size of the case.
+
+    It is the one that ships, fine-tuned in a minute and then made larger.
+    """
+    run = folder / f"learnt-{case.name}"
     if not run.exists():
         finetune(
-            "glue/sst2", data_dir=str(official_data()), limit=1024, epochs=1, learning_rate=5e-5, out=str(run),
-            from_=str(model(Case("", "", {}, (), task="glue/sst2", size=case.size), folder)), precision="bfloat16",
+            case.task, data_dir=str(official_data()), limit=LEARNT_FROM[case.task], epochs=1, out=str(run), from_=SHIPPED,
+            max_seq_length=case.length, precision="float32",
         )  # fmt: skip
+        enlarge(run / "model", case.size)
     return run / "model"
+
+
+@torch.no_grad()
+def enlarge(folder: Path, size: str) -> None:
+    """Write a model of another size in the place of a small one, of nearly the same function.
+
+    Hidden units, heads and intermediate units are repeated, the products over them divided by how often; the layers that
+    come on top are computed, and add nothing.
+    """
+    small, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), load_tokenizer(folder)
+    labels = {
+        "num_labels": small.config.num_labels,
+        "id2label": small.config.id2label,
+        "label2id": small.config.label2id,
+    }
+    large = build_model("classify", size, tokenizer, labels, seed=0)
+    for name in (name for name in large.state_dict() if re.search(r"encoder.*output\.dense\.(weight|bias)", name)):
+        large.state_dict()[name].zero_()
+    for name, values in small.state_dict().items():
+        wanted = large.state_dict()[name]
+        times = [after // before for after, before in zip(wanted.shape, values.shape, strict=True)]
+        is_product = values.dim() == 2 and "embeddings" not in name
+        wanted.copy_(values.repeat(times) / (times[1] if is_product else 1))
+    save_model(large, tokenizer, folder)
 
 
 MAKERS: dict[str, Callable[[Case, Path], object]] = {

@@ -4,7 +4,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bertcli.config import PredictConfig
@@ -13,12 +12,11 @@ from bertcli.pretraining import pretrain
 from bertcli.training.loop import Training
 
 
-def predict(texts: str, model: str, out: str) -> dict[str, Any]:
-    """Label the lines of a file; reading, tokenizing and writing count, loading the model does not."""
-    found = stream(PredictConfig(file=texts, model=model))
+def predict(texts: str, model: str, precision: str) -> dict[str, Any]:
+    """Label the lines of a file; reading and tokenizing count, loading the model does not."""
+    found = stream(PredictConfig.build(None, {"file": texts, "model": model, "precision": precision}))
     started = time.perf_counter()
     labels = [record["label"] for record in found.records]
-    Path(out).write_text("\n".join(labels), encoding="utf-8")
     return {"texts_per_second": len(labels) / (time.perf_counter() - started), "labels": labels}
 
 

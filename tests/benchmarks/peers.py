@@ -12,13 +12,12 @@ from datasets import load_dataset
 from transformers import AutoTokenizer, pipeline
 
 
-def predict(texts: str, model: str, out: str) -> dict[str, Any]:
+def predict(texts: str, model: str, length: str) -> dict[str, Any]:
     """Label the lines of a file."""
     lines = Path(texts).read_text(encoding="utf-8").splitlines()
     pipe = pipeline("text-classification", model=model, dtype=torch.float32, device="cpu")
     started = time.perf_counter()
-    labels = [found["label"] for found in pipe(lines, batch_size=32, truncation=True, max_length=512)]
-    Path(out).write_text("\n".join(labels), encoding="utf-8")
+    labels = [found["label"] for found in pipe(lines, batch_size=32, truncation=True, max_length=int(length))]
     return {"texts_per_second": len(labels) / (time.perf_counter() - started), "labels": labels}
 
 
