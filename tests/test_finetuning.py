@@ -72,6 +72,12 @@ def test_patience_stops_a_run_that_gets_no_better_and_says_so(
     assert finetune(resume=True, task="", out=whole.run, epochs=2).steps == 2 * whole.steps
 
 
+def test_a_run_that_patience_ends_within_its_first_steps_is_timed(reviews: str, tmp_path: Path) -> None:
+    run = finetune(reviews, **{**FAST, "learning_rate": 0.0}, eval_steps=1, patience=1, out=str(tmp_path / "run"))
+    assert run.steps == 2
+    assert run.tokens_per_second > 0
+
+
 @pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
 def test_patience_counts_on_after_a_resume(
     reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool

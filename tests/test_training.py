@@ -74,6 +74,26 @@ def test_a_resumed_run_has_the_weights_of_an_undisturbed_one_to_the_bit(
     assert steps == sorted(steps)
 
 
+def test_the_first_steps_are_timed_only_for_want_of_later_ones(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Training._step
+
+    def slow_at_first(self, number, micro_batches, asked):
+        time.sleep(0.3 if number < 6 else 0)
+        return step(self, number, micro_batches, asked)
+
+    monkeypatch.setattr(Training, "_step", slow_at_first)
+    short = pretrain(**SHORT, steps=3, out=str(tmp_path / "run"))
+    assert 0 < short.tokens_per_second < short.steps * 8 * 48 / 0.9
+    one_more = pretrain(resume=True, out=short.run, steps=4)
+    assert one_more.tokens_per_second == pytest.approx(short.tokens_per_second, rel=0.5)
+    assert pretrain(resume=True, out=short.run, steps=9).tokens_per_second > 2 * short.tokens_per_second
+    seconds = json.loads((tmp_path / "run" / "last" / "state.json").read_text())["timed_seconds"]
+    pretrain(resume=True, out=short.run, steps=11)
+    assert json.loads((tmp_path / "run" / "last" / "state.json").read_text())["timed_seconds"] == seconds
+
+
 def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         stop_after(patch, 2)

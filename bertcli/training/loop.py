@@ -67,12 +67,22 @@ class History:
     timed_tokens: int = 0
     timed_flops: float = 0.0
     timed_seconds: float = 0.0
+    is_warm: bool = False  # whether what is timed is without the first steps
     steps: int = 0
 
     @property
     def tokens_per_second(self) -> float:
         """Real tokens a second over all processes, without the first steps."""
         return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
+
+    def time(self, tokens: float, flops: float, seconds: float, is_warm: bool) -> None:
+        """Count a step; the first ones count for want of later ones."""
+        if is_warm and not self.is_warm:
+            self.timed_tokens, self.timed_flops, self.timed_seconds, self.is_warm = 0, 0.0, 0.0, True
+        if is_warm == self.is_warm:
+            self.timed_tokens += int(tokens)
+            self.timed_flops += flops
+            self.timed_seconds += seconds
 
 
 class Training:
@@ -160,10 +170,8 @@ class Training:
                 saves = history.steps % plan.save_steps == 0 or history.steps == plan.steps or stop
                 if saves or history.steps % plan.log_steps == 0:
                     self._log(step)
-                if step - first >= UNTIMED_STEPS or plan.steps - first <= UNTIMED_STEPS:
-                    history.timed_tokens += int(totals["tokens"])
-                    history.timed_flops += totals["flops"]
-                    history.timed_seconds += time.perf_counter() - started
+                seconds = time.perf_counter() - started
+                history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._words(step))
                 if evaluate and (history.steps % plan.eval_steps == 0 or history.steps == plan.steps):
                     self._evaluate(evaluate)
