@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import write_reviews
-from test_training import assert_same_bits, weights
+from test_training import assert_same_bits, logged, weights
 
 from bertcli.config import FinetuneConfig, read_recipe, recipe_names
 from bertcli.data.batches import longest_first
@@ -82,7 +82,7 @@ def test_a_run_that_patience_ends_within_its_first_steps_is_timed(reviews: str, 
 def test_patience_counts_on_after_a_resume(
     reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool
 ) -> None:
-    options = {**FAST, "epochs": 12.0, "eval_steps": 3, "patience": 3, "save_steps": 2}
+    options = {**FAST, "epochs": 12.0, "eval_steps": 3, "patience": 3, "save_steps": 2, "log_steps": 5}
     whole = finetune(reviews, **options, out=str(tmp_path / "whole"))
     assert whole.stopped_early
     assert whole.steps == whole.best_step + 9
@@ -93,6 +93,8 @@ def test_patience_counts_on_after_a_resume(
     resumed = finetune(reviews, **options, out=str(tmp_path / "cut"), resume=True)
     assert (resumed.steps, resumed.best_step, resumed.metrics) == (whole.steps, whole.best_step, whole.metrics)
     assert_same_bits(whole.run, resumed.run)
+    assert logged(resumed.run) == logged(whole.run)
+    assert max(line["step"] for line in RunFolder(tmp_path / "cut").metrics() if "loss" in line) == whole.steps
     assert (tmp_path / "cut" / "last" / f"step-{whole.steps}.safetensors").read_bytes() == (
         tmp_path / "whole" / "last" / f"step-{whole.steps}.safetensors"
     ).read_bytes()

@@ -50,8 +50,16 @@ def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(Training, "_step", watched)
 
 
+def logged(run: str | Path) -> list[tuple]:
+    """The lines of metrics.jsonl without what depends on the time."""
+    timed = ("tokens_per_second", "share_of_peak")
+    return [
+        [(key, value) for key, value in line.items() if key not in timed] for line in RunFolder(Path(run)).metrics()
+    ]
+
+
 @pytest.mark.parametrize(("masking", "precision"), [("static", "float32"), ("dynamic", "bfloat16")])
-def test_a_resumed_run_has_the_weights_of_an_undisturbed_one_to_the_bit(
+def test_a_resumed_run_has_the_weights_and_the_losses_of_an_undisturbed_one_to_the_bit(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masking: str, precision: str
 ) -> None:
     data = tmp_path / "data"
@@ -61,17 +69,32 @@ def test_a_resumed_run_has_the_weights_of_an_undisturbed_one_to_the_bit(
         from bertcli.pretraining_data import make_pretraining_data
 
         make_pretraining_data("corpus.txt", max_seq_length=48, masking="dynamic", out=str(data), dupe_factor=2)
-    options = {**SHORT, "data": str(data), "steps": 6, "log_steps": 2, "precision": precision}
+    options = {**SHORT, "data": str(data), "steps": 6, "log_steps": 4, "precision": precision}
     whole = pretrain(**options, out=str(tmp_path / "whole"))
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
         with pytest.raises(UserError, match="Stopped after step 3 of 6"):
-            pretrain(**options, out=str(tmp_path / "cut"))
+            pretrain(**options, save_steps=2, out=str(tmp_path / "cut"))
     resumed = pretrain(resume=True, out=str(tmp_path / "cut"))
     assert_same_bits(whole.run, resumed.run)
     assert resumed.steps == 6
-    steps = [line["step"] for line in RunFolder(tmp_path / "cut").metrics()]
-    assert steps == sorted(steps)
+    assert resumed.losses == whole.losses
+    assert logged(resumed.run) == logged(whole.run)
+    assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics()] == [4, 6, 6]
+
+
+def test_a_checkpoint_of_before_losses_were_kept_can_go_on(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**SHORT, steps=3, log_steps=3, out=str(tmp_path / "run"))
+    state = tmp_path / "run" / "last" / "state.json"
+    remembered = json.loads(state.read_text())
+    assert len(remembered.pop("unlogged")) == 2
+    state.write_text(json.dumps(remembered))
+    assert len(pretrain(resume=True, out=str(tmp_path / "run")).losses) == 1
 
 
 def test_the_first_steps_are_timed_only_for_want_of_later_ones(
@@ -244,8 +267,16 @@ def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path
 
 def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"loss is (nan|inf)") as caught:
-        pretrain(**{**SHORT, "learning_rate": 1e30}, steps=20, warmup_steps=0, out=str(tmp_path / "run"))
+        pretrain(
+            **{**SHORT, "learning_rate": 1e30},
+            steps=20,
+            warmup_steps=0,
+            log_steps=20,
+            save_steps=10,
+            out=str(tmp_path / "run"),
+        )
     assert caught.value.exit_code == 1
+    assert not (tmp_path / "run" / "last").exists()  # not even where the save comes before the log line
 
 
 def test_a_full_gpu_is_a_line_that_says_how_to_fit(

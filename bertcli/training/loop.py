@@ -1,12 +1,12 @@
 """The training loop of pre-training and fine-tuning."""
 
 import logging
-import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -61,6 +61,7 @@ class History:
     """What the loop remembers; saved with each checkpoint."""
 
     losses: list[float] = field(default_factory=list)  # the mean of each log interval
+    unlogged: list[dict[str, float]] = field(default_factory=list)  # losses since the last log line, a step each
     metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
     best: dict[str, Any] = field(default_factory=dict)
     evaluations_since_best: int = 0
@@ -108,9 +109,7 @@ class Training:
             accelerator.device, next(self.working_copy.module.parameters()).dtype
         )
         self.history = History()
-        self._pending: list[
-            dict[str, torch.Tensor]
-        ] = []  # losses since the last log line, not yet read from the device
+        self._pending: list[dict[str, torch.Tensor]] = []  # losses that are not yet read from the device
 
     @property
     def _own_optimizer(self) -> torch.optim.Optimizer:
@@ -167,15 +166,20 @@ class Training:
                     raise _out_of_memory(micro_batches) from None
                 stop = totals["stop"] > 0
                 history.steps = step + 1
-                saves = history.steps % plan.save_steps == 0 or history.steps == plan.steps or stop
-                if saves or history.steps % plan.log_steps == 0:
-                    self._log(step)
+                saves, evaluates, logs = (
+                    history.steps % every == 0 or history.steps == plan.steps
+                    for every in (plan.save_steps, plan.eval_steps, plan.log_steps)
+                )
+                if saves or evaluates or logs or stop:
+                    self._read_losses()
+                if logs:
+                    self._log()
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._words(step))
-                if evaluate and (history.steps % plan.eval_steps == 0 or history.steps == plan.steps):
+                if evaluate and evaluates:
                     self._evaluate(evaluate)
-                if saves or self.is_out_of_patience:
+                if saves or stop or self.is_out_of_patience:
                     self._save()
                 if stop or self.is_out_of_patience:
                     break
@@ -238,32 +242,37 @@ class Training:
         """Processes exchange gradients once a step, with the last micro-batch."""
         return nullcontext() if last else self.accelerator.no_sync(self.objective)
 
-    def _log(self, step: int) -> None:
+    def _read_losses(self) -> None:
+        """Take the losses from the device and sum them over processes; nothing is saved or measured if one is no number."""
         names = list(self._pending[0])
-        means = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending]).mean(0)
+        values = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending])
         self._pending.clear()
         if self.accelerator.num_processes > 1:
-            means = self.accelerator.reduce(means)
-        loss = float(means.sum())
-        if not math.isfinite(loss):
+            values = self.accelerator.reduce(values)
+        if not values.isfinite().all():
             raise RunError(
-                f"The loss is {loss} at step {step + 1:,}.",
+                f"The loss is {float(values.mean(0).sum())} at step {self.history.steps:,}.",
                 f"Go on from the checkpoint with a smaller --learning-rate than {self.plan.learning_rate:g}, or in float32.",
             )
-        self.history.losses.append(loss)
-        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
+        self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
+
+    def _log(self) -> None:
+        plan, history = self.plan, self.history
+        means = {f"{name}_loss": fmean(losses[name] for losses in history.unlogged) for name in history.unlogged[0]}
+        history.unlogged.clear()
+        history.losses.append(sum(means.values()))
         line = {
-            "step": step + 1,
-            "loss": loss,
-            "learning_rate": rate,
-            "tokens_per_second": self.history.tokens_per_second,
+            "step": history.steps,
+            "loss": history.losses[-1],
+            "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
+            "tokens_per_second": history.tokens_per_second,
             "share_of_peak": self.share_of_peak,
         }
-        if len(names) > 1:
-            line |= {f"{name}_loss": float(mean) for name, mean in zip(names, means, strict=True)}
+        if len(means) > 1:
+            line |= means
         if self.accelerator.is_main_process:
             self.folder.log(line)
-        self.accelerator.log(line, step=step + 1)
+        self.accelerator.log(line, step=history.steps)
 
     def _words(self, step: int) -> str:
         loss = f"loss {self.history.losses[-1]:.4f}  " if self.history.losses else ""
@@ -278,6 +287,8 @@ class Training:
             logger.info("step %s  %s", f"{self.history.steps:,}", words)
         waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
         self.history.evaluations_since_best = int(broadcast(waited))  # the main process tells the others
+        if self.is_out_of_patience and self.history.unlogged:
+            self._log()
 
     def _save(self) -> None:
         if self.accelerator.is_main_process:
