@@ -201,6 +201,29 @@ def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None
 
 
 @pytest.mark.slow
+def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_one(
+    at_home: Path, tmp_path: Path
+) -> None:
+    options = {**SHORT, "steps": 6, "log_steps": 4, "precision": "float32", "dropout": 0.0}  # it is drawn a process
+    whole = pretrain(**options, out=str(tmp_path / "whole"))
+    stopping = (
+        "from bertcli.cli.main import main\n"
+        "from bertcli.training.loop import Training\n"
+        "step = Training._step\n"
+        "Training._step = lambda self, number, batches, asked: step(self, number, batches, asked or number == 2)\n"
+        "main()\n"
+    )
+    (tmp_path / "stopping.py").write_text(stopping)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, str(tmp_path / "stopping.py"), "pretrain", *flags(options), "--out", str(tmp_path / "cut")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert "Stopped after step 3 of 6" in done.stderr
+    resumed = pretrain(resume=True, processes=2, out=str(tmp_path / "cut"))
+    assert resumed.losses == pytest.approx(whole.losses, abs=2e-4)
+    assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics() if "loss" in line] == [4, 6]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 4e-3)])
 def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, precision: str, closeness: float) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
