@@ -1,5 +1,6 @@
 """The same command in several processes, one a device; Accelerate finds the others by torchrun's variables."""
 
+import logging
 import math
 import os
 import socket
@@ -15,6 +16,8 @@ from bertcli.config import TrainingConfig
 from bertcli.errors import Interrupted, RunError
 from bertcli.training.interruption import Interruption
 from bertcli.training.result import TrainingResult
+
+logger = logging.getLogger("bertcli")
 
 
 def is_launched() -> bool:
@@ -33,6 +36,8 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
         yaml.safe_dump({**config.values(), "out": str(folder)}, recipe)
         recipe.flush()
         arguments = [sys.executable, "-m", "bertcli", command, "--recipe", recipe.name]
+        if not logger.isEnabledFor(logging.INFO):
+            arguments.append("--quiet")
         port = _free_port()
         processes = [
             # Results are this process's to print, and Ctrl-C this one's to pass on.
