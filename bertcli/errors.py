@@ -9,6 +9,7 @@ class UserError(Exception):
     """The request was wrong (exit code 2): `message` says what, `hint` what to type next."""
 
     exit_code = 2
+    is_said = False  # by another process of the run
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message, hint)  # both: a worker process sends it by its arguments

@@ -271,6 +271,8 @@ def test_ctrl_c_ends_with_130_keeps_the_checkpoint_and_can_go_on(at_home: Path, 
     _, words = process.communicate(timeout=240)
     assert process.returncode == 130, words
     assert "Traceback" not in words
+    assert words.count("error: ") == 1
+    assert "error: Stopped after step" in words
     assert f"--resume --out {run}" in words
     assert (run / "last" / "state.json").exists()
     made = json.loads((run / "last" / "state.json").read_text())["step"]

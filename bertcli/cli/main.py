@@ -59,7 +59,8 @@ def main() -> None:
     except UserError as error:
         if is_debugging():
             raise
-        console.error(error.message, error.hint)
+        if not error.is_said:
+            console.error(error.message, error.hint)
         code, said = error.exit_code, True
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED

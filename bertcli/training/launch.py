@@ -49,7 +49,9 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
         with Interruption() as interruption:
             code = _wait(processes, interruption)
         if interruption.asked:
-            raise Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}")
+            stop = Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}")
+            stop.is_said = processes[0].returncode == stop.exit_code
+            raise stop
     if code:
         raise RunError(f"One of the {config.processes} processes failed (exit code {code}).", "See what it said above.")
     return TrainingResult.read(folder)
