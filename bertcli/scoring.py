@@ -26,6 +26,7 @@ from bertcli.models.heads import Objective
 from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
 from bertcli.models.prepacked import prepack
+from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import Task
 from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision, training_precision
 from bertcli.training.run_folder import saved_config
@@ -84,7 +85,7 @@ def load_scorer(task: Task, model: str, precision: str, fast: bool = False) -> S
     dtype = training_precision(precision, loaded.config.hidden_size) if fast else resolve_precision(precision)
     objective = Objective(loaded, task.kind).to(device)
     if dtype == "bfloat16" and device.type == "cpu":
-        objective.to(torch.bfloat16)  # once, not in each product
+        cast_weights(objective, torch.bfloat16)  # once, not in each product
     if fast and device.type == "cpu" and is_packed(loaded):
         prepack(loaded)
     return Scorer(task, objective, tokenizer, rules, device, dtype)

@@ -24,6 +24,7 @@ from bertcli.models.encoder import encode, encode_layers
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.models.packed import PACKED
+from bertcli.models.working_copy import WorkingCopy
 from bertcli.prediction import predict
 from bertcli.vocabulary import build_vocab
 
@@ -35,9 +36,10 @@ CONFIGS = {
     "Bert": SIZES, "Roberta": {**SIZES, "type_vocab_size": 1, "pad_token_id": 1}, "XLMRoberta": {**SIZES, "type_vocab_size": 1},
     "Electra": {**SIZES, "embedding_size": 16}, "Albert": {**SIZES, "embedding_size": 16}, "Ernie": SIZES,
     "DistilBert": {"vocab_size": 50, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 32},
+    "ModernBert": {**SIZES, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3},
     "ConvBert": {**SIZES, "embedding_size": 16}, "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
 }  # fmt: skip
-IS_PADDED = ("ConvBert", "MobileBert")
+IS_PADDED = ("ConvBert", "MobileBert", "ModernBert")
 HEADS = {
     "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification", "span": "QuestionAnswering",
 }  # fmt: skip
@@ -93,6 +95,16 @@ def test_outputs_equal_those_of_the_familys_own_padded_model(
         return
     expected = torch.stack([wanted.logits[row, place] for row, place in words]) if kind == "tag" else wanted.logits
     torch.testing.assert_close(outputs["logits"], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_in_bfloat16_positions_stay_as_precise_as_in_transformers(tmp_path: Path) -> None:
+    save("ModernBert", "classify", tmp_path)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    copy = WorkingCopy(Objective(load_model("classify", str(tmp_path)), "classify"), torch.bfloat16).module
+    batch, padded = make_batch({}, has_types=False)
+    for ours, wanted in zip(copy.model.buffers(), theirs.buffers(), strict=True):
+        torch.testing.assert_close(ours, wanted)
+    torch.testing.assert_close(copy.eval().outputs(batch)["logits"], theirs.eval()(**padded).logits.detach())
 
 
 @pytest.mark.parametrize("family", ["DistilBert", "ConvBert"])

@@ -18,7 +18,7 @@ class WorkingCopy:
         # Each weight, its copy, and room for its gradient, kept from step to step: new memory costs more than the sums.
         self._weights: list[tuple[nn.Parameter, nn.Parameter, Tensor]] = []
         if dtype != torch.float32:
-            self.module = copy.deepcopy(model).to(dtype)
+            self.module = cast_weights(copy.deepcopy(model), dtype)
             _sum_embeddings_in_float32(self.module)
             pairs = zip(model.parameters(), self.module.parameters(), strict=True)
             self._weights = [(own, working, torch.empty_like(own)) for own, working in pairs]
@@ -42,6 +42,13 @@ class WorkingCopy:
         if self._weights:
             own, working, _ = zip(*self._weights, strict=True)
             torch._foreach_copy_(working, own)
+
+
+def cast_weights(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """Cast the weights alone: buffers, such as the frequencies of rotary positions, keep their precision."""
+    for weight in model.parameters():
+        weight.data = weight.data.to(dtype)
+    return model
 
 
 class _Lookup(torch.autograd.Function):
