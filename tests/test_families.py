@@ -20,7 +20,7 @@ from bertcli.data.text_features import encode_texts
 from bertcli.data.tokenization import load_tokenizer, load_wordpiece
 from bertcli.errors import UserError
 from bertcli.finetuning import finetune
-from bertcli.models.encoder import encode, encode_layers
+from bertcli.models.encoder import NO_END, encode, encode_layers, longest_input
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.models.packed import PACKED
@@ -146,6 +146,16 @@ def save_sentence_pieces(folder: Path) -> None:
         tokenizer_object=backend._tokenizer, cls_token="[CLS]", sep_token="[SEP]", pad_token="<pad>", unk_token="<unk>",
         mask_token="[MASK]",
     ).save_pretrained(folder)  # fmt: skip
+
+
+def test_a_model_takes_as_many_tokens_as_it_has_positions_for() -> None:
+    found = {}
+    for family in ("Bert", "Roberta", "MPNet", "Longformer", "IBert", "Luke", "Esm"):
+        config = getattr(transformers, f"{family}Config")(**{**SIZES, "pad_token_id": 1})
+        found[family] = longest_input(transformers.AutoModel.from_config(config))
+    assert found == {**dict.fromkeys(found, 30), "Bert": 32}
+    endless = transformers.XLNetConfig(vocab_size=50, d_model=32, n_layer=1, n_head=4, d_inner=64)
+    assert longest_input(transformers.AutoModel.from_config(endless)) == NO_END
 
 
 SENTENCES = ["the king rode out", "the ship sank", "The Queen, in Rome, saw it."]

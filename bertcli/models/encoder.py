@@ -18,17 +18,20 @@ from bertcli.models.packed import PACKED, Sequences
 # The families whose layers ask transformers' interface for plain attention over the whole sequence.
 PACKED_FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "ernie")
 TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
+NO_END = 1_000_000
 
 
 def first_position(model: PreTrainedModel) -> int:
     """The position id of the first token: RoBERTa and its kin keep those up to the padding's for themselves."""
-    embeddings: Any = getattr(model.base_model, "embeddings", None)
-    return embeddings.padding_idx + 1 if hasattr(embeddings, "create_position_ids_from_input_ids") else 0
+    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    padding: int | None = getattr(table, "padding_idx", None)
+    return 0 if padding is None else padding + 1
 
 
 def longest_input(model: PreTrainedModel) -> int:
-    """Tokens that a model has positions for."""
-    return int(model.config.max_position_embeddings) - first_position(model)
+    """Tokens that a model has positions for; relative ones may have no end."""
+    positions: int = getattr(model.config, "max_position_embeddings", 0)  # -1 in XLNet's
+    return positions - first_position(model) if positions > 0 else NO_END
 
 
 def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:

@@ -171,7 +171,7 @@ def _modules(names: set[str]) -> str:
 def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> None:
     """Write weights (safetensors), configuration and tokenizer, as `from_pretrained` reads them."""
     model.save_pretrained(folder)
-    tokenizer.save(folder, model.config.max_position_embeddings)
+    tokenizer.save(folder, longest_input(model))
 
 
 def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) -> None:
