@@ -39,6 +39,10 @@ CONFIGS = {
     "ModernBert": {**SIZES, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3},
     "ConvBert": {**SIZES, "embedding_size": 16}, "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
 }  # fmt: skip
+BART = {
+    "vocab_size": 50, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 32, "pad_token_id": 0,
+}  # fmt: skip
 IS_PADDED = ("ConvBert", "MobileBert", "ModernBert")
 HEADS = {
     "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification", "span": "QuestionAnswering",
@@ -156,6 +160,24 @@ def test_a_model_takes_as_many_tokens_as_it_has_positions_for() -> None:
     assert found == {**dict.fromkeys(found, 30), "Bert": 32}
     endless = transformers.XLNetConfig(vocab_size=50, d_model=32, n_layer=1, n_head=4, d_inner=64)
     assert longest_input(transformers.AutoModel.from_config(endless)) == NO_END
+
+
+@pytest.mark.parametrize(("family", "head"), [("MobileBert", "PreTraining"), ("Bart", "QuestionAnswering")])
+def test_of_all_that_a_padded_model_gives_the_logits_of_tokens_are_taken(
+    family: str, head: str, tmp_path: Path
+) -> None:
+    config = getattr(transformers, f"{family}Config")(**CONFIGS.get(family, BART))
+    theirs = getattr(transformers, f"{family}For{head}")(config).eval()
+    theirs.save_pretrained(tmp_path)
+    batch, padded = make_batch({"masked_lm_positions": torch.arange(17)}, has_types=False)
+    batch = replace(batch, token_type_ids=torch.zeros_like(batch.token_type_ids))
+    kind, ours, name = (
+        ("fill", "masked_lm", "prediction_logits") if head == "PreTraining" else ("span", "start", "start_logits")
+    )
+    outputs = Objective(load_model(None, str(tmp_path)).eval(), kind).outputs(batch)[ours]
+    with torch.no_grad():
+        wanted = theirs(**padded)[name][0]
+    torch.testing.assert_close(outputs if kind == "fill" else outputs[0], wanted, atol=1e-5, rtol=1e-4)
 
 
 SENTENCES = ["the king rode out", "the ship sank", "The Queen, in Rome, saw it."]

@@ -1,7 +1,7 @@
 """A model of any family run over a packed batch: on real tokens only where its attention is ours, else padded."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from bertcli.models.packed import PACKED, Sequences
 PACKED_FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "ernie")
 TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
 NO_END = 1_000_000
+OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # what heads say of each token
 
 
 def first_position(model: PreTrainedModel) -> int:
@@ -61,18 +62,15 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
         What the head gives, such as `logits`: [R, ...] of each token, or [N, ...] where `pooled`, the rows being [CLS].
     """
     packs = is_packed(model)
-    columns, there = (_packed(model, batch), None) if packs else _padded(model, batch)
+    columns, there = (_packed(model, batch), 0) if packs else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # takes choices as an axis: one a sequence here
         columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences"}}
-    if packs:
-        with _reading(model, batch, rows, pooled):
-            outputs = model(**columns)
-        return outputs if pooled else {name: value[0] for name, value in outputs.items()}
-    outputs = model(**columns)
+    with _reading(model, batch, rows, pooled) if packs else nullcontext():
+        outputs = model(**columns)
     if pooled:
         return outputs
-    of_tokens = {name: value[there] for name, value in outputs.items()}
-    return of_tokens if rows is None else {name: value[rows] for name, value in of_tokens.items()}
+    of_tokens = {name: outputs[name][there] for name in OF_TOKENS if name in outputs}
+    return of_tokens if packs or rows is None else {name: value[rows] for name, value in of_tokens.items()}
 
 
 @contextmanager
