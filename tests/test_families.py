@@ -1,5 +1,6 @@
 """Relatives of BERT are run too: packed where their attention is transformers' own, else padded, which is said."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,10 +175,49 @@ def test_of_all_that_a_padded_model_gives_the_logits_of_tokens_are_taken(
     kind, ours, name = (
         ("fill", "masked_lm", "prediction_logits") if head == "PreTraining" else ("span", "start", "start_logits")
     )
-    outputs = Objective(load_model(None, str(tmp_path)).eval(), kind).outputs(batch)[ours]
+    outputs = Objective(load_model(None, str(tmp_path)), kind).eval().outputs(batch)[ours]
     with torch.no_grad():
         wanted = theirs(**padded)[name][0]
     torch.testing.assert_close(outputs if kind == "fill" else outputs[0], wanted, atol=1e-5, rtol=1e-4)
+
+
+def change_config(folder: Path, **values: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize("saved", [{"return_dict": False}, {"output_attentions": True}, {"output_hidden_states": True}])
+def test_what_a_saved_model_was_to_give_besides_its_logits_changes_nothing(
+    saved: dict[str, bool], tmp_path: Path
+) -> None:
+    save("Bert", "tag", tmp_path)
+    batch, _ = make_batch({"word_positions": torch.arange(17)}, has_types=True)
+    wanted = Objective(load_model("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
+    change_config(tmp_path, **saved)
+    found = Objective(load_model("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_decoder_is_padded_and_its_tokens_see_what_is_before_them_only(
+    tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    save("Bert", "tag", tmp_path)
+    change_config(tmp_path, is_decoder=True)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
+    batch, padded = make_batch({"word_positions": torch.arange(17)}, has_types=True)
+    found = Objective(load_model("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
+    assert "is a bert decoder: its batches are padded" in said.text
+    torch.testing.assert_close(found, theirs(**padded).logits[0].detach(), atol=1e-5, rtol=1e-4)
+
+
+def test_what_transformers_cannot_open_is_one_error(tmp_path: Path) -> None:
+    save("Bert", "classify", tmp_path / "heads")
+    change_config(tmp_path / "heads", num_attention_heads=5)
+    canine = transformers.CanineConfig(**{**SIZES, "num_hash_buckets": 64})
+    transformers.CanineForSequenceClassification(canine).save_pretrained(tmp_path / "canine")
+    for name, why in (("heads", "not a multiple of the number of attention heads"), ("canine", "get_input_embeddings")):
+        with pytest.raises(UserError, match=f"cannot be opened: .*{why}"):
+            load_model("classify", str(tmp_path / name))
 
 
 SENTENCES = ["the king rode out", "the ship sank", "The Queen, in Rome, saw it."]

@@ -28,6 +28,11 @@ ARCHITECTURES = {  # how transformers ends the names of the models of a kind
     "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification",
     "span": "QuestionAnswering", "pretrain": "PreTraining", "fill": "MaskedLM",
 }  # fmt: skip
+OUTPUTS = {
+    "output_attentions": False,
+    "output_hidden_states": False,
+    "return_dict": True,
+}  # what is read, whatever was saved
 INITIALIZER_RANGE = 0.02
 
 
@@ -80,13 +85,17 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     try:
         saved = AutoConfig.from_pretrained(source)
         others = labels is not None and _has_other_head(kind, saved, labels)
-        family = saved.model_type
+        is_decoder = getattr(saved, "is_decoder", False)  # whose tokens see only what is before them
+        packs = saved.model_type in PACKED_FAMILIES and not is_decoder
         model, info = _model_class(kind, source, saved, labels).from_pretrained(
-            source, attn_implementation=PACKED if family in PACKED_FAMILIES else None, output_loading_info=True, dtype=torch.float32,
-            ignore_mismatched_sizes=True, **(labels or {}),
+            source, attn_implementation=PACKED if packs else None, output_loading_info=True, dtype=torch.float32,
+            ignore_mismatched_sizes=True, **OUTPUTS, **(labels or {}),
         )  # fmt: skip
-    except (OSError, ValueError) as error:
-        first = str(error).strip().splitlines()[0]
+        model.get_input_embeddings()
+    except UserError:
+        raise
+    except Exception as error:  # transformers has no class of its own for what it cannot open
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(
             f"The model `{source}` cannot be opened: {first}", "Give --from or --model a run, a folder or a Hub name."
         ) from None
@@ -100,7 +109,8 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
     replaced = head - missing if others else other_shape
     initialize(model, missing | replaced)
-    if family not in PACKED_FAMILIES:
+    if not packs:
+        family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
         logger.info("%s is a %s: its batches are padded, as its attention is its own", source, family)
     logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     return with_trained_padding(cast(PreTrainedModel, model))
