@@ -42,6 +42,14 @@ def test_dropout_keeps_its_rate_and_the_mean(rate: float, dtype: torch.dtype) ->
     assert torch.equal(values.grad, dropped.detach())  # what is dropped has no gradient, what is kept the scale
 
 
+def test_a_rate_of_one_drops_everything() -> None:
+    values = torch.ones(100, requires_grad=True)
+    dropped = dropout(values, 0.999999, training=True)
+    dropped.sum().backward()
+    assert (dropout(values, 1.0, training=True) == 0).all()
+    assert torch.equal(values.grad, dropped.detach())
+
+
 def test_masks_are_independent_of_each_other_and_functions_of_their_key() -> None:
     drawn = [*masks_of(0, 0, 0), *masks_of(0, 1, 0), *masks_of(0, 0, 1), *masks_of(1, 0, 0)]
     correlations = np.corrcoef(torch.stack(drawn).numpy())

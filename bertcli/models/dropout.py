@@ -20,7 +20,7 @@ def seed_dropout(key: int) -> None:
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """What nn.functional.dropout does; on a CPU the rate is rounded to 1/65,536."""
-    if not training or rate == 0 or values.device.type != "cpu":
+    if not training or round(rate * CHANCES) in (0, CHANCES) or values.device.type != "cpu":
         return nn.functional.dropout(values, rate, training)
     dropped: Tensor = _Drop.apply(values, rate)  # type: ignore[no-untyped-call]
     return dropped
