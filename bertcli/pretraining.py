@@ -87,6 +87,12 @@ def _prepare(config: PretrainConfig) -> _Setup:
                 )
         source = resolve_model(config.from_)
         model = load_model("pretrain", source, seed=config.seed)
+        has_heads = hasattr(getattr(model, "cls", None), "seq_relationship")
+        if not has_heads or isinstance(model.base_model.pooler, torch.nn.Linear):  # as BigBird's is
+            raise UserError(
+                f"The model `{source}` ({model.config.model_type}) has not BERT's heads to pre-train.",
+                "Give --from a BERT or an ERNIE, or leave it out.",
+            )
         check_vocabulary(model, tokenizer, source)
     else:
         model = build_model("pretrain", config.size, tokenizer, {}, config.seed, config.initializer_range)

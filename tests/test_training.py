@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining
 
@@ -340,6 +341,15 @@ def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Pat
 def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:
     result = pretrain(from_="runs/pretrain-tiny", steps=1, batch_size=8, learning_rate=0.0, out=str(tmp_path / "run"))
     assert_same_bits("runs/pretrain-tiny", result.run)
+
+
+def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    for family in ("Electra", "Albert", "BigBird"):
+        model = getattr(transformers, f"{family}ForPreTraining")(getattr(transformers, f"{family}Config")(**sizes))
+        model.save_pretrained(tmp_path / family)
+        with pytest.raises(UserError, match="has not BERT's heads to pre-train"):
+            pretrain(from_=str(tmp_path / family), out=str(tmp_path / "run"))
 
 
 def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, tmp_path: Path) -> None:
