@@ -37,14 +37,14 @@ CONFIGS = {
     "Bert": SIZES, "Roberta": {**SIZES, "type_vocab_size": 1, "pad_token_id": 1}, "XLMRoberta": {**SIZES, "type_vocab_size": 1},
     "Electra": {**SIZES, "embedding_size": 16}, "Albert": {**SIZES, "embedding_size": 16}, "Ernie": SIZES,
     "DistilBert": {"vocab_size": 50, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 32},
-    "ModernBert": {**SIZES, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3},
+    "FNet": SIZES, "ModernBert": {**SIZES, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3},
     "ConvBert": {**SIZES, "embedding_size": 16}, "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
 }  # fmt: skip
 BART = {
     "vocab_size": 50, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 32, "pad_token_id": 0,
 }  # fmt: skip
-IS_PADDED = ("ConvBert", "MobileBert", "ModernBert")
+IS_PADDED = ("ConvBert", "MobileBert", "FNet", "ModernBert")
 HEADS = {
     "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification", "span": "QuestionAnswering",
 }  # fmt: skip
@@ -110,6 +110,16 @@ def test_in_bfloat16_positions_stay_as_precise_as_in_transformers(tmp_path: Path
     for ours, wanted in zip(copy.model.buffers(), theirs.buffers(), strict=True):
         torch.testing.assert_close(ours, wanted)
     torch.testing.assert_close(copy.eval().outputs(batch)["logits"], theirs.eval()(**padded).logits.detach())
+
+
+def test_a_fourier_transform_is_made_in_float32(tmp_path: Path) -> None:
+    save("FNet", "classify", tmp_path)
+    objective = Objective(load_model("classify", str(tmp_path)), "classify").eval()
+    batch, _ = make_batch({"labels": torch.zeros(5, dtype=torch.long)}, has_types=True)
+    copy = WorkingCopy(objective, torch.bfloat16)
+    wanted = objective.outputs(batch)["logits"]
+    torch.testing.assert_close(copy.module.outputs(batch)["logits"].float(), wanted, atol=0.02, rtol=0.02)
+    copy.module(batch)["loss"].backward()
 
 
 @pytest.mark.parametrize("family", ["DistilBert", "ConvBert"])
