@@ -19,6 +19,7 @@ from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures, balanced_weights
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
+from bertcli.models.encoder import is_packed
 from bertcli.models.frozen import with_states
 from bertcli.models.heads import Objective
 from bertcli.models.loading import PROBLEM_TYPES, build_model, check_length, check_vocabulary, load_model, save_model
@@ -102,7 +103,8 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
 
 def _run(setup: _Setup, folder: RunFolder) -> TrainingResult:
     config = setup.config
-    accelerator = make_accelerator(setup.precision, config.track, folder.path)
+    unused = not is_packed(setup.model)  # weights of attention that is not ours may not all be read
+    accelerator = make_accelerator(setup.precision, config.track, folder.path, unused)
     plan = _plan(setup)
     _show_card(setup, plan, accelerator)
     if config.dry_run:

@@ -284,6 +284,16 @@ def test_such_a_relative_is_finetuned_and_predicts(family: str, workspace: Path)
     assert [(entity["text"], entity["label"]) for entity in record["entities"]] == [("ship", "MISC")]
 
 
+@pytest.mark.slow
+def test_two_processes_train_a_relative_that_does_not_read_all_its_weights(workspace: Path) -> None:
+    Path("words.txt").write_text("the king rode out\nthe ship sank\n" * 50)
+    build_vocab("words.txt", vocab_size=40, out="start")
+    transformers.BigBirdForMaskedLM(transformers.BigBirdConfig(**SIZES, block_size=4)).save_pretrained("start")
+    Path("nouns.tsv").write_text("text\tlabel\n" + "the king rode out\tking\nthe ship sank\tship\n" * 10)
+    run = finetune("nouns.tsv", from_="start", epochs=2, batch_size=8, max_seq_length=30, processes=2)
+    assert run.steps == 4
+
+
 @pytest.mark.parametrize("family", ["Electra", "DistilBert", "ConvBert"])
 def test_a_relative_is_finetuned_and_predicts(family: str, workspace: Path) -> None:
     Path("words.txt").write_text("the king rode out\nthe ship sank\n" * 50)
