@@ -25,7 +25,7 @@ from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.scoring import Record, Scorer, load_scorer
 from bertcli.tasks.task import Files, Task
-from bertcli.training.device import inference_device
+from bertcli.training.device import inference_device, resolve_precision
 from bertcli.training.run_folder import saved_config
 
 logger = logging.getLogger("bertcli")
@@ -49,7 +49,8 @@ class Predictor:
             device = inference_device()
             objective = Objective(load_model(None, model), "fill").to(device).eval()
             rules = WindowRules(max_query_length=0)
-            scorer = Scorer(_task("classify"), objective, load_tokenizer(model), rules, device)
+            dtype = resolve_precision(config.precision)
+            scorer = Scorer(_task("classify"), objective, load_tokenizer(model), rules, device, dtype)
         else:
             with_impossible = saved_config(model).get("with_impossible", False)
             scorer = load_scorer(_task(kind, with_impossible), model, config.precision, fast=True)
@@ -166,7 +167,9 @@ def _fill(predictor: Predictor, row: Record) -> Record:
         raise UserError(f"{where} {what}", "Shorten it." if masks else "Put [MASK] where a word is to be filled in.")
     batch = pack(np.array(ids), np.zeros(len(ids), dtype=np.int64), np.array([len(ids)]), np.array([0]))
     batch = replace(batch, labels={"masked_lm_positions": torch.tensor(masks)}).to(scorer.device)
-    shares = torch.softmax(scorer.objective.outputs(batch)["masked_lm"].float(), dim=-1)  # [masks, V]
+    with torch.autocast(scorer.device.type, getattr(torch, scorer.dtype), enabled=scorer.dtype != "float32"):
+        logits = scorer.objective.outputs(batch)["masked_lm"]  # [masks, V]
+    shares = torch.softmax(logits.float(), dim=-1)
     best = shares[:, : tokenizer.size].topk(min(top_k, tokenizer.size))
     tokens = tokenizer.tokens
     fills = [

@@ -200,6 +200,19 @@ def test_fills_of_a_file_have_their_probabilities_in_csv_too(at_home: Path, tmp_
     assert [len(fills) for fills in found] == [2, 4]
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is for a machine without a GPU")
+def test_a_mask_is_filled_in_the_precision_asked_for(at_home: Path) -> None:
+    options = {"text": "the [MASK] sat", "model": "runs/pretrain-tiny", "top_k": 5}
+    exact, half = (
+        [fill["score"] for fill in predict(**options, precision=name).records[0]["fills"]]
+        for name in ("float32", "bfloat16")
+    )
+    assert half == pytest.approx(exact, abs=0.02)
+    assert half != exact
+    with pytest.raises(UserError, match="--precision float16 needs a GPU"):
+        predict(**options, precision="float16")
+
+
 def test_a_line_without_a_mask_is_named(at_home: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the [MASK] sat\nthe cat\n")
     with pytest.raises(UserError, match=r"in.txt` line 2 has no \[MASK\] in it"):
