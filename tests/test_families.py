@@ -191,6 +191,14 @@ def test_of_all_that_a_padded_model_gives_the_logits_of_tokens_are_taken(
     torch.testing.assert_close(outputs if kind == "fill" else outputs[0], wanted, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["Bart", "Funnel"])
+def test_layers_without_a_hidden_state_of_each_token_are_refused(family: str) -> None:
+    sizes = {"vocab_size": 50, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 64, "block_sizes": [1, 1]}
+    config = getattr(transformers, f"{family}Config")(**{"Bart": BART, "Funnel": sizes}[family])
+    with pytest.raises(UserError, match=f"Not every layer of a {family.lower()}"):
+        encode_layers(getattr(transformers, f"{family}Model")(config).eval(), make_batch({}, has_types=False)[0])
+
+
 def change_config(folder: Path, **values: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
+from bertcli.errors import UserError
 from bertcli.models.packed import PACKED, Sequences
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
@@ -18,7 +19,7 @@ from bertcli.models.packed import PACKED, Sequences
 # The families whose layers ask transformers' interface for plain attention over the whole sequence.
 PACKED_FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "ernie")
 TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
-NO_END = 1_000_000
+NO_END = 1_000_000  # tokens of an input, where positions are relative
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # what heads say of each token
 
 
@@ -47,10 +48,20 @@ def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = Non
 
 
 def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
-    """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H]."""
+    """The same with every hidden state: the embeddings, then what each layer makes of them, each [T, H].
+
+    Raises:
+        UserError: if the layers of the family do not have one of each token.
+    """
     if not is_packed(model):
         columns, there = _padded(model, batch)
-        return [state[there] for state in model.base_model(**columns, output_hidden_states=True).hidden_states]
+        states = model.base_model(**columns, output_hidden_states=True).get("hidden_states", ())
+        if not states or any(state.shape[:2] != there.shape for state in states):
+            raise UserError(
+                f"Not every layer of a {model.config.model_type} has a hidden state of each token.",
+                "Give another --model, such as a BERT.",
+            )
+        return [state[there] for state in states]
     states = model.base_model(**_packed(model, batch), output_hidden_states=True).hidden_states
     return [state[0, : len(batch.input_ids)] for state in states]
 
