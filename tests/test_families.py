@@ -199,6 +199,20 @@ def test_layers_without_a_hidden_state_of_each_token_are_refused(family: str) ->
         encode_layers(getattr(transformers, f"{family}Model")(config).eval(), make_batch({}, has_types=False)[0])
 
 
+@pytest.mark.parametrize("family", ["ConvBert", "MobileBert", "FNet"])
+def test_a_padded_model_is_filled_up_with_its_own_padding_which_learns_nothing(family: str, tmp_path: Path) -> None:
+    config = getattr(transformers, f"{family}Config")(**{**CONFIGS[family], "pad_token_id": 3})
+    theirs = getattr(transformers, f"{family}ForSequenceClassification")(config)
+    theirs.save_pretrained(tmp_path)
+    objective = Objective(load_model("classify", str(tmp_path)), "classify").eval()
+    batch, padded = make_batch({"labels": torch.zeros(5, dtype=torch.long)}, has_types=True)
+    padded["input_ids"] = padded["input_ids"].masked_fill(padded["attention_mask"] == 0, 3)
+    wanted = theirs.eval()(**padded).logits.detach()
+    torch.testing.assert_close(objective.outputs(batch)["logits"], wanted, atol=1e-5, rtol=1e-4)
+    objective(batch)["loss"].backward()
+    assert (objective.model.get_input_embeddings().weight.grad[3] == 0).all()
+
+
 def change_config(folder: Path, **values: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

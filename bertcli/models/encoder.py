@@ -132,8 +132,9 @@ def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tenso
     """A sequence a row, each column [N, S], and where there are tokens."""
     lengths = torch.tensor(batch.lengths, device=batch.input_ids.device)
     there = torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]
+    filler = {"input_ids": getattr(model.config, "pad_token_id", None) or 0}
     columns = {
-        name: pad_sequence(list(torch.split(column, list(batch.lengths))), batch_first=True)
+        name: pad_sequence(list(torch.split(column, list(batch.lengths))), True, filler.get(name, 0))
         for name, column in _columns(model, batch).items()
         if name != "position_ids"  # which such families make themselves, where they have any
     }

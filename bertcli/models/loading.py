@@ -28,11 +28,8 @@ ARCHITECTURES = {  # how transformers ends the names of the models of a kind
     "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification",
     "span": "QuestionAnswering", "pretrain": "PreTraining", "fill": "MaskedLM",
 }  # fmt: skip
-OUTPUTS = {
-    "output_attentions": False,
-    "output_hidden_states": False,
-    "return_dict": True,
-}  # what is read, whatever was saved
+# What is read of a model, whatever was saved.
+OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
 
 
@@ -113,7 +110,7 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
         family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
         logger.info("%s is a %s: its batches are padded, as its attention is its own", source, family)
     logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
-    return with_trained_padding(cast(PreTrainedModel, model))
+    return with_trained_padding(model) if packs else cast(PreTrainedModel, model)
 
 
 def auto_class(kind: str) -> Any:
@@ -152,7 +149,7 @@ def kind_of(config: PretrainedConfig) -> str:
 
 
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
-    """Let [PAD] learn like any other token, as in the original: it may stand in for a masked one."""
+    """Let [PAD] learn like any other token, as in the original: it may stand in for a masked one, and fills nothing up."""
     model.get_input_embeddings().padding_idx = None
     return model
 
