@@ -213,6 +213,16 @@ def test_a_padded_model_is_filled_up_with_its_own_padding_which_learns_nothing(f
     assert (objective.model.get_input_embeddings().weight.grad[3] == 0).all()
 
 
+def test_a_head_that_fills_has_a_loss(tmp_path: Path) -> None:
+    transformers.RobertaForMaskedLM(transformers.RobertaConfig(**CONFIGS["Roberta"])).save_pretrained(tmp_path)
+    places, ids = torch.tensor([1, 4, 20]), torch.tensor([7, 9, 11])
+    batch, _ = make_batch({"masked_lm_positions": places, "masked_lm_ids": ids}, has_types=False)
+    objective = Objective(load_model(None, str(tmp_path)), "fill").eval()
+    logits = objective.outputs(batch)["masked_lm"]
+    wanted = torch.nn.functional.cross_entropy(logits, ids, reduction="sum")
+    torch.testing.assert_close(objective(batch)["masked_lm"].detach(), wanted)
+
+
 def change_config(folder: Path, **values: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **values}))

@@ -67,17 +67,16 @@ def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:
 
 def pretraining_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
     """Summed cross entropies: over masked tokens, and over sequences."""
+    next_sentence = batch.labels["next_sentence_labels"]
     return {
-        "masked_lm": cross_entropy(outputs["masked_lm"].float(), batch.labels["masked_lm_ids"], reduction="sum"),
-        "next_sentence": cross_entropy(
-            outputs["next_sentence"].float(), batch.labels["next_sentence_labels"], reduction="sum"
-        ),
+        **masked_lm_losses(outputs, batch),
+        "next_sentence": cross_entropy(outputs["next_sentence"].float(), next_sentence, reduction="sum"),
     }
 
 
 def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
     """The masked-LM part alone, for data without next sentences."""
-    return {"masked_lm": pretraining_losses(outputs, batch)["masked_lm"]}
+    return {"masked_lm": cross_entropy(outputs["masked_lm"].float(), batch.labels["masked_lm_ids"], reduction="sum")}
 
 
 def classification_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
