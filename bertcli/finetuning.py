@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accelerate import Accelerator, PartialState
+from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli.config import SHIPPED, FinetuneConfig, FrozenLayers, shipped_model
@@ -32,6 +32,7 @@ from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training.device import (
     describe_device,
+    disconnect,
     make_accelerator,
     micro_batch_tokens,
     resolve_precision,
@@ -97,7 +98,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     if config.processes > 1 and not is_launched() and not config.dry_run:
         return launch("finetune", config, folder.path)
     result = _sweep(setup, settings, folder) if settings else _run(setup, folder)
-    PartialState().destroy_process_group()
+    disconnect()
     return result
 
 

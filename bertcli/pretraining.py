@@ -21,7 +21,7 @@ from bertcli.models.dropout import set_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
 from bertcli.reports.model_card import write_reports
-from bertcli.training.device import describe_device, make_accelerator, micro_batch_tokens
+from bertcli.training.device import describe_device, disconnect, make_accelerator, micro_batch_tokens
 from bertcli.training.launch import is_launched, launch
 from bertcli.training.loop import History, Plan, Training
 from bertcli.training.result import TrainingResult
@@ -209,7 +209,9 @@ def _finish(setup: _Setup, training: Training, folder: RunFolder, history: Histo
             save_model(training.model.model, setup.examples.tokenizer, part)
         write_reports(folder, result, [f"Data: {_data_words(setup.examples)}.", *_health(history.metrics)])
         folder.unlock()
-    training.accelerator.end_training()
+    for tracker in training.accelerator.trackers:
+        tracker.finish()
+    disconnect()
     return result
 
 

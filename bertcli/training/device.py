@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 
@@ -36,6 +36,16 @@ def make_accelerator(precision: str, track: str | None, folder: Path, unused: bo
         raise UserError(
             f"--track {track} cannot be used: {str(error).splitlines()[0]}", f"Install it: pip install {track}"
         ) from None
+
+
+def disconnect() -> None:
+    """End the connection of several GPUs; that of CPUs ends with the process.
+
+    Whoever ends it here holds the interpreter's lock, which gloo's thread may want for what it has just sent, while it
+    holds that of the connection: they would wait for each other.
+    """
+    if torch.cuda.is_available():
+        PartialState().destroy_process_group()
 
 
 def resolve_precision(precision: str) -> str:
