@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,19 +165,15 @@ def enlarge(folder: Path, size: str) -> None:
     come on top are computed, and add nothing.
     """
     small, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), load_tokenizer(folder)
-    labels = {
-        "num_labels": small.config.num_labels,
-        "id2label": small.config.id2label,
-        "label2id": small.config.label2id,
-    }
-    large = build_model("classify", size, tokenizer, labels, seed=0)
-    for name in (name for name in large.state_dict() if re.search(r"encoder.*output\.dense\.(weight|bias)", name)):
-        large.state_dict()[name].zero_()
-    for name, values in small.state_dict().items():
-        wanted = large.state_dict()[name]
-        times = [after // before for after, before in zip(wanted.shape, values.shape, strict=True)]
-        is_product = values.dim() == 2 and "embeddings" not in name
-        wanted.copy_(values.repeat(times) / (times[1] if is_product else 1))
+    labels = {name: getattr(small.config, name) for name in ("id2label", "label2id")}
+    large, weights = build_model("classify", size, tokenizer, labels, seed=0), small.state_dict()
+    for name, wanted in large.state_dict().items():
+        if name in weights:
+            times = [after // before for after, before in zip(wanted.shape, weights[name].shape, strict=True)]
+            is_product = wanted.dim() == 2 and "embeddings" not in name
+            wanted.copy_(weights[name].repeat(times) / (times[1] if is_product else 1))
+        elif ".output.dense." in name:
+            wanted.zero_()
     save_model(large, tokenizer, folder)
 
 
