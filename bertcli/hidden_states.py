@@ -17,7 +17,7 @@ from bertcli.data.batches import evaluation_batches
 from bertcli.data.replacing import replacing
 from bertcli.data.text_features import TextFeatures, encode_texts
 from bertcli.data.tokenization import load_tokenizer
-from bertcli.models.encoder import longest_input
+from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.layers import combine, layer_states, say_if_fewer
 from bertcli.models.loading import check_vocabulary, load_model
 from bertcli.predictor import texts_of
@@ -62,11 +62,10 @@ def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterato
 @torch.inference_mode()
 def _states(model: PreTrainedModel, features: TextFeatures, config: PredictConfig) -> list[States]:
     """What is read off each text, [L, D], or pooled, [D]."""
-    device, dtype = model.device, resolve_precision(config.precision)
     found: dict[int, States] = {}
-    with torch.autocast(device.type, getattr(torch, dtype), enabled=dtype != "float32"):
+    with in_precision(model, resolve_precision(config.precision)):
         for batch in evaluation_batches(features, micro_batch_tokens(None)):
-            states = combine(layer_states(model, batch.to(device), config.layers), config.layers)  # [T, D]
+            states = combine(layer_states(model, batch.to(model.device), config.layers), config.layers)  # [T, D]
             texts = np.split(states.float().cpu().numpy(), np.cumsum(batch.lengths)[:-1])
             found |= zip(batch.rows.tolist(), map(POOL[config.pooling], texts), strict=True)
     return [found[row] for row in range(len(found))]

@@ -20,7 +20,7 @@ from bertcli.data.tables import place_of
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.models.encoder import longest_input
+from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.heads import Objective
 from bertcli.models.loading import load_model
 from bertcli.scoring import Record, Scorer, load_scorer
@@ -167,7 +167,7 @@ def _fill(predictor: Predictor, row: Record) -> Record:
         raise UserError(f"{where} {what}", "Shorten it." if masks else "Put [MASK] where a word is to be filled in.")
     batch = pack(np.array(ids), np.zeros(len(ids), dtype=np.int64), np.array([len(ids)]), np.array([0]))
     batch = replace(batch, labels={"masked_lm_positions": torch.tensor(masks)}).to(scorer.device)
-    with torch.autocast(scorer.device.type, getattr(torch, scorer.dtype), enabled=scorer.dtype != "float32"):
+    with in_precision(scorer.objective, scorer.dtype):
         logits = scorer.objective.outputs(batch)["masked_lm"]  # [masks, V]
     shares = torch.softmax(logits.float(), dim=-1)
     best = shares[:, : tokenizer.size].topk(min(top_k, tokenizer.size))

@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
@@ -21,6 +21,12 @@ PACKED_FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "di
 TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
 NO_END = 1_000_000  # tokens of an input, where positions are relative
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # what heads say of each token
+
+
+def in_precision(model: nn.Module, dtype: str) -> torch.autocast:
+    """Within it, a model is run in a precision, which is cast to where its weights have another."""
+    weight, wanted = next(model.parameters()), getattr(torch, dtype)
+    return torch.autocast(weight.device.type, wanted, enabled=weight.dtype != wanted)
 
 
 def first_position(model: PreTrainedModel) -> int:

@@ -15,6 +15,7 @@ from transformers import BertConfig, BertModel, BertPreTrainedModel
 
 from bertcli.data.batches import PackedBatch, evaluation_batches
 from bertcli.data.tag_features import TagFeatures
+from bertcli.models.encoder import in_precision
 from bertcli.models.layers import combine, layer_numbers, layer_states, say_if_fewer
 
 # W words to tag, K chosen layers, H hidden, D features, U units, C labels
@@ -86,8 +87,7 @@ def with_states(
         return features
     logger.info("%s: computed once and kept in memory", said)
     found: list[tuple[int, NDArray[np.float32]]] = []
-    autocast = torch.autocast(device.type, getattr(torch, dtype), enabled=dtype != "float32")
-    with torch.inference_mode(), autocast:
+    with torch.inference_mode(), in_precision(model, dtype):
         for batch in evaluation_batches(features, micro_batch_tokens):
             states = model.word_states(batch.to(device)).float().cpu().numpy()
             found += zip(batch.rows.tolist(), states, strict=True)

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertcli.data.batches import Examples, evaluation_batches
+from bertcli.models.encoder import in_precision
 from bertcli.models.heads import Objective
 
 Rows = dict[str, list[NDArray[np.float32]]]
@@ -18,9 +19,7 @@ def run_model(
     """Run the head over every row; return each output as arrays in the order of the rows that `batch.rows` names."""
     objective.eval()
     found: dict[str, list[tuple[int, NDArray[np.float32]]]] = {}
-    is_cast = next(objective.parameters()).dtype == getattr(torch, dtype)
-    autocast = torch.autocast(device.type, getattr(torch, dtype), enabled=not is_cast)
-    with torch.inference_mode(), autocast:
+    with torch.inference_mode(), in_precision(objective, dtype):
         for batch in evaluation_batches(examples, micro_batch_tokens):
             for name, values in objective.outputs(batch.to(device)).items():
                 arrays = values.float().cpu().numpy()
