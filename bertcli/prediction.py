@@ -13,6 +13,7 @@ from transformers import AutoConfig
 
 from bertcli.config import SHIPPED, PredictConfig, shipped_model
 from bertcli.data.documents import lines_of
+from bertcli.data.mask_features import MASK
 from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
 from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
 from bertcli.data.prepared import find_source, read_split
@@ -34,7 +35,7 @@ from bertcli.errors import UserError, unknown
 from bertcli.hidden_states import write_hidden_states
 from bertcli.models.loading import kind_of
 from bertcli.prediction_files import check_output, write_answers, write_records
-from bertcli.predictor import MASK, Predictor
+from bertcli.predictor import Predictor
 from bertcli.scoring import Record, load_scorer
 from bertcli.tasks import get_task
 from bertcli.training.progress import Progress

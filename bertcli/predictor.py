@@ -1,7 +1,8 @@
 """A loaded model that turns rows of input into records: one function a kind."""
 
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,15 +11,17 @@ import torch
 from tokenizers import Encoding
 
 from bertcli.config import PredictConfig
-from bertcli.data.batches import pack
+from bertcli.data.batches import evaluation_batches
 from bertcli.data.conll import Sentences
+from bertcli.data.mask_features import MaskFeatures, encode_masks
 from bertcli.data.prepared import Prepared, encode_split
+from bertcli.data.ragged import Ragged
 from bertcli.data.span_answers import Answer
 from bertcli.data.span_features import WindowRules
 from bertcli.data.squad import SpanExample, split_words
-from bertcli.data.tables import place_of
+from bertcli.data.tables import chunks_of, place_of
 from bertcli.data.task_files import TextExamples
-from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.heads import Objective
@@ -29,7 +32,7 @@ from bertcli.training.device import inference_device, resolve_precision
 from bertcli.training.run_folder import saved_config
 
 logger = logging.getLogger("bertcli")
-MASK = "[MASK]"
+FILL_TOKENS = 2048  # at once: each mask has a number for every token of the vocabulary
 
 
 @dataclass
@@ -56,7 +59,7 @@ class Predictor:
             scorer = load_scorer(_task(kind, with_impossible), model, config.precision, fast=True)
         return cls(scorer, kind, config.top_k, config.file)
 
-    def __call__(self, rows: list[Record]) -> list[Record]:
+    def __call__(self, rows: list[Record]) -> Iterable[Record]:
         """One record a row."""
         return PREDICT.get(self.kind, _labels)(self, rows)
 
@@ -124,11 +127,42 @@ def _answers(predictor: Predictor, rows: list[Record]) -> list[Record]:
     return [_placed(record, row["context"]) for record, row in zip(records, rows, strict=True)]
 
 
-def _fills(predictor: Predictor, rows: list[Record]) -> list[Record]:
-    return [_fill(predictor, row) for row in rows]
+def _fills(predictor: Predictor, rows: list[Record]) -> Iterator[Record]:
+    """The most probable tokens for each [MASK] of each text."""
+    scorer, size = predictor.scorer, predictor.scorer.tokenizer.size
+    names, top_k = scorer.tokenizer.tokens, min(predictor.top_k, size)
+    for texts in chunks_of(_masked(predictor, rows), len(rows)):  # those before one that is wrong come before its error
+        features = MaskFeatures(*map(Ragged.from_lists, zip(*texts, strict=True)))
+        fills: list[list[Record]] = [[] for _ in texts]
+        with torch.inference_mode(), in_precision(scorer.objective, scorer.dtype):
+            for batch in evaluation_batches(features, FILL_TOKENS):
+                logits = scorer.objective.outputs(batch.to(scorer.device))["masked_lm"]
+                shares, ids = logits.float().softmax(-1)[:, :size].topk(top_k)  # [masks, top_k]
+                for text, best, scores in zip(batch.rows.tolist(), ids.tolist(), shares.tolist(), strict=True):
+                    mask = {"mask": len(fills[text]) // top_k} if len(texts[text][1]) > 1 else {}
+                    fills[text] += [
+                        {"token": names[token], "score": round(score, 6), **mask}
+                        for token, score in zip(best, scores, strict=True)
+                    ]
+        yield from ({"fills": found} for found in fills)
 
 
-PREDICT = {"choose": _choices, "tag": _entities, "span": _answers, "fill": _fills}
+def _masked(predictor: Predictor, rows: list[Record]) -> Iterator[tuple[list[int], list[int]]]:
+    longest = longest_input(predictor.scorer.objective.model)
+    for row in rows:
+        ids, places = encode_masks(row["text"], predictor.scorer.tokenizer)
+        if len(ids) > longest or not places:
+            where = place_of(Path(str(predictor.file)), row["line"]) if "line" in row else "The text"
+            what = f"has {len(ids)} tokens; the model takes {longest}." if places else "has no [MASK] in it."
+            raise UserError(
+                f"{where} {what}", "Shorten it." if places else "Put [MASK] where a word is to be filled in."
+            )
+        yield ids, places
+
+
+PREDICT: dict[str, Callable[[Predictor, list[Record]], Iterable[Record]]] = {
+    "choose": _choices, "tag": _entities, "span": _answers, "fill": _fills,
+}  # fmt: skip
 
 
 def _task(kind: Any, with_impossible: bool = False) -> Task:
@@ -147,34 +181,3 @@ def _placed(record: Record, context: str) -> Record:
     start = context.find(answer.text, first)
     place = (start, start + len(answer.text)) if start >= 0 else (None, None)
     return {"answer": record["answer"], "score": record["score"], "start": place[0], "end": place[1]}
-
-
-@torch.inference_mode()
-def _fill(predictor: Predictor, row: Record) -> Record:
-    """The most probable tokens for each [MASK] of a text."""
-    scorer, top_k = predictor.scorer, predictor.top_k
-    tokenizer: WordPiece = scorer.tokenizer
-    first, *others = tokenizer.encode_ids(row["text"].split(MASK))
-    ids, masks = [tokenizer.special("cls"), *first], []
-    for part in others:
-        masks.append(len(ids))
-        ids += [tokenizer.special("mask"), *part]
-    ids.append(tokenizer.special("sep"))
-    longest = longest_input(scorer.objective.model)
-    if len(ids) > longest or not masks:
-        where = place_of(Path(str(predictor.file)), row["line"]) if "line" in row else "The text"
-        what = f"has {len(ids)} tokens; the model takes {longest}." if masks else "has no [MASK] in it."
-        raise UserError(f"{where} {what}", "Shorten it." if masks else "Put [MASK] where a word is to be filled in.")
-    batch = pack(np.array(ids), np.zeros(len(ids), dtype=np.int64), np.array([len(ids)]), np.array([0]))
-    batch = replace(batch, labels={"masked_lm_positions": torch.tensor(masks)}).to(scorer.device)
-    with in_precision(scorer.objective, scorer.dtype):
-        logits = scorer.objective.outputs(batch)["masked_lm"]  # [masks, V]
-    shares = torch.softmax(logits.float(), dim=-1)
-    best = shares[:, : tokenizer.size].topk(min(top_k, tokenizer.size))
-    tokens = tokenizer.tokens
-    fills = [
-        {"token": tokens[int(token)], "score": round(float(share), 6), **({"mask": mask} if len(masks) > 1 else {})}
-        for mask, (row, scores) in enumerate(zip(best.indices, best.values, strict=True))
-        for token, share in zip(row, scores, strict=True)
-    ]
-    return {"fills": fills}

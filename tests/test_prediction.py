@@ -213,10 +213,22 @@ def test_a_mask_is_filled_in_the_precision_asked_for(at_home: Path) -> None:
         predict(**options, precision="float16")
 
 
-def test_a_line_without_a_mask_is_named(at_home: Path, tmp_path: Path) -> None:
+def test_a_line_without_a_mask_is_named_and_what_came_before_it_stays(at_home: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the [MASK] sat\nthe cat\n")
+    options = {"file": str(tmp_path / "in.txt"), "model": "runs/pretrain-tiny"}
     with pytest.raises(UserError, match=r"in.txt` line 2 has no \[MASK\] in it"):
-        predict(file=str(tmp_path / "in.txt"), model="runs/pretrain-tiny")
+        predict(**options, output=str(tmp_path / "out.jsonl"))
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 1
+
+
+def test_masks_of_many_texts_are_filled_as_those_of_one(at_home: Path, tmp_path: Path) -> None:
+    texts = ["the [MASK] sat", "[MASK]", "a dog and [MASK] cat on the [MASK]", "the cat [MASK] on the mat today"]
+    (tmp_path / "in.txt").write_text("\n".join(texts))
+    options = {"model": "runs/pretrain-tiny", "precision": "float32"}
+    together = predict(file=str(tmp_path / "in.txt"), **options).records
+    for text, record in zip(texts, together, strict=True):
+        for one, other in zip(predict(text=text, **options).records[0]["fills"], record["fills"], strict=True):
+            assert one == {**other, "score": pytest.approx(other["score"], abs=1e-5)}
 
 
 @pytest.mark.usefixtures("chunks_of_three")
