@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 
 from bertcli.config import SHIPPED, FinetuneConfig, FrozenLayers, shipped_model
 from bertcli.data.batches import TrainingBatches
-from bertcli.data.own_splits import looks_like_file, run_name
+from bertcli.data.own_splits import listed, looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, dev_splits, encode_split, find_source, read_split
 from bertcli.data.replacing import replacing
 from bertcli.data.span_features import WindowRules
@@ -270,8 +270,7 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
         logger.info("%s", _frozen_words(setup))
     counts = _label_counts(setup)
     if counts:
-        more = f" and {len(counts) - 6} more" if len(counts) > 6 else ""
-        logger.info("labels: %s%s", ", ".join(counts[:6]), more)
+        logger.info("labels%s", listed(counts, 6))
     logger.info("%s", plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))
 
 

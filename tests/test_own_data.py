@@ -236,6 +236,7 @@ def utf16(text: str) -> bytes:
         ("a.csv", "text,label\ncafé,1\n".encode("latin1"), "line 2 is not UTF-8", "iconv -f latin1 "),
         ("a.csv.gz", gzip_compress(b"text\nit\x92s"), "line 2 is not UTF-8", "Unpack .* iconv -f cp1252 .* a.csv >"),
         ("a.csv.gz", gzip_compress(CSV.encode())[:-9], "`a.csv.gz` cannot be read", "compress it again"),
+        ("a.csv.gz", gzip_compress(CSV.encode())[:10] + b"\xff" * 20, "`a.csv.gz` cannot be read: .*block type", "compress it again"),
         ("a.csv.zst", b"text", "`a.csv.zst` cannot be read", "compress it again"),
         ("a.csv", gzip_compress(CSV.encode()), "not text but compressed data", ".gz"),
         ("a.csv", b"PAR1", "not text but Parquet", ".parquet"),

@@ -66,7 +66,7 @@ def read_csv(path: str | Path) -> list[dict[str, str]]:
 
 
 def give_stdin(monkeypatch: pytest.MonkeyPatch, data: io.BufferedIOBase | str) -> None:
-    buffer = io.BytesIO(data.encode()) if isinstance(data, str) else data
+    buffer = io.BufferedReader(io.BytesIO(data.encode())) if isinstance(data, str) else data
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(buffer))
 
 

@@ -6,12 +6,15 @@ import io
 import lzma
 import sys
 import zipfile
+import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import IO, cast
+
+import zstandard
 
 from bertcli.errors import UserError
 
@@ -74,8 +77,6 @@ def open_binary(path: Path) -> IO[bytes]:
     if path.suffix == ".xz":
         return io.BufferedReader(lzma.open(path))
     if path.suffix == ".zst":
-        import zstandard
-
         return io.BufferedReader(zstandard.open(path, "rb"))
     return path.open("rb")
 
@@ -103,11 +104,7 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
     try:
         with open_binary(path) as file:
             yield file
-    except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
-    except Exception as error:
-        if type(error).__name__ != "ZstdError":
-            raise
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile) as error:
         raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
 
 
@@ -125,11 +122,10 @@ def lines_of(path: Path) -> Iterator[str]:
     number = 0
     try:
         with reading(path) as file:
+            _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
             for number, line in enumerate(file, start=1):
-                if number == 1:
-                    _check_beginning(path, line)
                 if b"\0" in line and _is_binary(line.rstrip()):
-                    raise UserError(f"`{path}` line {number} is not text but binary.", "Name text files only.")
+                    raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, number, error) from None
@@ -147,16 +143,7 @@ def read_text(path: Path) -> str:
     Raises:
         UserError: if it is not UTF-8 text, with what it is instead.
     """
-    with reading(path) as file:
-        data = file.read()
-    _check_beginning(path, data[:1000])
-    for number, line in enumerate(data.split(b"\n") if b"\0" in data else [], start=1):
-        if b"\0" in line and _is_binary(line.rstrip()):
-            raise UserError(f"`{path}` line {number} is not text but binary.", "Give a text file or Parquet.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, data[: error.start].count(b"\n") + 1, error) from None
+    return "".join(lines_of(path))
 
 
 def _check_beginning(path: Path, data: bytes) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from bertcli.data.span_features import Window
 from bertcli.data.squad import SpanExample
@@ -147,9 +148,7 @@ def _text(example: SpanExample, window: Window, span: _Span, finder: TextFinder)
 
 
 def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
-    scores = np.array([candidate.start_logit + candidate.end_logit for candidate in candidates])
-    weights = np.exp(scores - scores.max())
-    shares = weights / weights.sum()
+    shares = softmax([candidate.start_logit + candidate.end_logit for candidate in candidates])
     return [replace(candidate, probability=float(share)) for candidate, share in zip(candidates, shares, strict=True)]
 
 

@@ -49,7 +49,8 @@ def to_parameters(variables: Arrays) -> Arrays:
 def to_variables(parameters: Arrays) -> Arrays:
     """Parameters as variables of the original, by the inverse of `our_name`."""
     inverse = {ours: theirs for theirs, ours in WHOLE.items()}
-    return {_their_name(name, inverse): _turned(name, value, inverse) for name, value in parameters.items()}
+    variables = {_their_name(name, inverse): value for name, value in parameters.items()}
+    return {name: value.T if is_transposed(name) else value for name, value in variables.items()}
 
 
 def _their_name(name: str, inverse: dict[str, str]) -> str:
@@ -60,7 +61,3 @@ def _their_name(name: str, inverse: dict[str, str]) -> str:
     for theirs, ours in PARTS:
         name = name.replace(ours, theirs)
     return re.sub(r"/weight$", "/kernel", name)
-
-
-def _turned(name: str, value: NDArray[np.generic], inverse: dict[str, str]) -> NDArray[np.generic]:
-    return value.T if is_transposed(_their_name(name, inverse)) else value

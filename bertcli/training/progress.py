@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from types import TracebackType
 from typing import Any, Self
 
 logger = logging.getLogger("bertcli")
@@ -40,9 +39,7 @@ class Progress:
             self._task = self._bar.add_task(self.title, total=self.total, words="")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
@@ -124,19 +124,12 @@ def new_run(name: str) -> RunFolder:
     return RunFolder(path)
 
 
-def find_runs(command: str | None = None, finished: bool | None = None, **wanted: object) -> list[RunFolder]:
+def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
     """The runs here, newest first: of a command, finished or not, with the given values in their configuration."""
-    found = []
-    for path in RUNS.glob("*/config.yaml"):
-        run = RunFolder(path.parent)
-        config = run.config
-        if command is not None and config.get("command") != command:
-            continue
-        if finished is not None and run.is_finished != finished:
-            continue
-        if all(config.get(key) == value for key, value in wanted.items()):
-            found.append(run)
-    return sorted(found, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
+    wanted["command"] = command
+    runs = [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
+    fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
+    return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
 def newest_run(task: str, *others: RunFolder) -> RunFolder:
@@ -183,12 +176,6 @@ def resolve_model(source: str) -> str:
 
 def environment() -> dict[str, Any]:
     """What the run ran on."""
-    versions: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = None
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command_line": " ".join(["bert", *sys.argv[1:]]),
@@ -196,5 +183,5 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "packages": versions,
+        "packages": {package: version(package) for package in PACKAGES},
     }
