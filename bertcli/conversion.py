@@ -1,7 +1,6 @@
 """Turn the original's TensorFlow checkpoints into transformers' format, and back."""
 
 import json
-import logging
 import shutil
 import tempfile
 import zipfile
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from transformers import AutoConfig, BertConfig, PreTrainedModel
 
+from bertcli import say
 from bertcli.config import ConvertConfig
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
@@ -22,7 +22,6 @@ from bertcli.models.tensor_bundle import read_bundle, write_bundle
 from bertcli.models.tensorflow_names import Arrays, to_parameters, to_variables
 from bertcli.training.run_folder import resolve_model
 
-logger = logging.getLogger("bertcli")
 CHECKPOINT = "bert_model.ckpt"
 CONFIG = "bert_config.json"
 # The original calls the tanh approximation "gelu"; transformers means the exact function by that.
@@ -100,14 +99,14 @@ def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
     model = _build(kind, folder / CONFIG, parameters)
     strange = _load(model, parameters)
     said = f"; left out: {', '.join(left_out[:5])}" if left_out else ""
-    logger.info("read %d tensors of %s%s", len(variables), config.source, said)
+    say(f"read {len(variables)} tensors of {config.source}{said}")
     if strange:
         raise UserError(f"The checkpoint does not fit its configuration: {', '.join(strange[:4])}.", f"Check {CONFIG}.")
     if not config.dry_run:
         model.save_pretrained(out)
         if (folder / "vocab.txt").exists():
             load_tokenizer(folder / "vocab.txt", config.cased).save(out, model.config.max_position_embeddings)
-        logger.info("wrote %s: a %s", out, type(model).__name__)
+        say(f"wrote {out}: a {type(model).__name__}")
     return Conversion(config.source, config.out, "transformers", len(parameters), left_out)
 
 
@@ -160,7 +159,7 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
         (out / CONFIG).write_text(json.dumps(original, indent=2) + "\n", encoding="utf-8")
         if (Path(source) / "vocab.txt").exists():
             shutil.copyfile(Path(source) / "vocab.txt", out / "vocab.txt")
-        logger.info("wrote %s: %d variables", out / CHECKPOINT, len(variables))
+        say(f"wrote {out / CHECKPOINT}: {len(variables)} variables")
     return Conversion(config.source, config.out, "tensorflow", len(variables), [])
 
 

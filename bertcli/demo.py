@@ -2,7 +2,6 @@
 
 import csv
 import json
-import logging
 import shutil
 import time
 from collections import Counter
@@ -11,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bertcli import say
 from bertcli.config import DemoConfig, recipes_folder, shipped_model
 from bertcli.data.task_files import read_table
 from bertcli.errors import UserError
@@ -23,7 +23,6 @@ from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 from bertcli.vocabulary import build_vocab
 
-logger = logging.getLogger("bertcli")
 MARK = ".bert-demo"  # says that a folder is the demonstration's own, and may be made anew
 QUESTIONS = (
     "My card still has not arrived, when will it come?",
@@ -51,22 +50,22 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     started = time.perf_counter()
     shipped, out = recipes_folder() / "demo", Path(config.out)
     if config.dry_run:
-        logger.info("would run the whole flow on %s and write %s", shipped, out)
+        say(f"would run the whole flow on {shipped} and write {out}")
         return Demonstration(str(out), 0.0)
     _clear(out)
     books = str(shipped / "books")
-    _say("1  Build a vocabulary of %s tokens from seven novels", f"{config.vocab_size:,}")
+    say(f"\n1  Build a vocabulary of {config.vocab_size:,} tokens from seven novels")
     build_vocab(books, vocab_size=config.vocab_size, out=str(out / "vocab"))
-    _say("2  Make pre-training data, and data of a novel held out")
+    say("\n2  Make pre-training data, and data of a novel held out")
     for text, name in ((books, "pretraining-data"), (str(shipped / "held-out"), "held-out-data")):
         make_pretraining_data(text, tokenizer=str(out / "vocab"), out=str(out / name), **DATA)
-    _say("3  Pre-train a %s BERT for %s steps", config.size, f"{config.steps:,}")
+    say(f"\n3  Pre-train a {config.size} BERT for {config.steps:,} steps")
     pretrained = _pretrain(config, out)
-    _say(
-        "4  Fine-tune it on few questions of 77 kinds to a bank (Banking77); and the same from random weights, and from the model that ships"
+    say(
+        "\n4  Fine-tune it on few questions of 77 kinds to a bank (Banking77); and the same from random weights, and from the model that ships"
     )
     scores, best = _finetune_and_evaluate(config, shipped, out, pretrained)
-    _say("5  Predict")
+    say("\n5  Predict")
     predictions = [
         {"text": text, **{key: record[key] for key in ("label", "score")}}
         for text in QUESTIONS
@@ -85,10 +84,6 @@ def _clear(out: Path) -> None:
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
-
-
-def _say(step: str, *values: object) -> None:
-    logger.info(f"\n{step}", *values)
 
 
 def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
@@ -132,7 +127,7 @@ def _finetune_and_evaluate(
         )  # fmt: skip
         runs = [part["run"] for part in run.runs or []] or [run.run]
         scores[name] = median(evaluate(test, model=[part]).metrics["accuracy"] for part in runs)
-        logger.info("test accuracy from %s, median of %d seeds: %.1f", name, len(runs), scores[name])
+        say(f"test accuracy from {name}, median of {len(runs)} seeds: {scores[name]:.1f}")
     best = max(scores, key=lambda name: scores[name])
     return scores, str(out / "runs" / _slug(best))
 

@@ -1,11 +1,11 @@
 """Score models, or a file of predictions, on a task."""
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bertcli import say
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.predictions import kind_of_predictions, read_predictions
@@ -20,8 +20,6 @@ from bertcli.scoring import Record, check_labelled, compare, load_scorer, measur
 from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
 from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model
-
-logger = logging.getLogger("bertcli")
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
             "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json",
         )
     if config.dry_run:
-        logger.info("would score %s on %s", config.predictions or model or (run.path if run else ""), source.task.name)
+        say(f"would score {config.predictions or model or (run.path if run else '')} on {source.task.name}")
         yield _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
         return
     if config.predictions:
@@ -95,7 +93,7 @@ def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
     columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
     if data_dir and not config.data_dir:
-        logger.info("data: %s (the run's)", data_dir)
+        say(f"data: {data_dir} (the run's)")
     same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
     kind = saved.get("kind")
     if config.predictions and looks_like_file(config.task):

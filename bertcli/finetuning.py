@@ -1,6 +1,5 @@
 """Train a pre-trained BERT on one task."""
 
-import logging
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from typing import Any
 from accelerate import Accelerator
 from transformers import PreTrainedModel
 
+from bertcli import say
 from bertcli.config import SHIPPED, FinetuneConfig, FrozenLayers, shipped_model
 from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import listed, looks_like_file, run_name
@@ -45,7 +45,6 @@ from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 from bertcli.training.start import begin, check_batch_size, enter
 from bertcli.training.sweep import Setting, name_of, run_sweep, settings_of
 
-logger = logging.getLogger("bertcli")
 LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}  # of models with at most so many hidden units
 FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
@@ -116,7 +115,7 @@ def _run(setup: _Setup, folder: RunFolder) -> TrainingResult:
 def _sweep(setup: _Setup, settings: list[Setting], folder: RunFolder) -> TrainingResult:
     """Train a run for each setting, on the same examples."""
     config, metric = setup.config, setup.task.metrics[0]
-    logger.info("%d runs, the best by dev %s is kept: %s", len(settings), metric, ", ".join(map(name_of, settings)))
+    say(f"{len(settings)} runs, the best by dev {metric} is kept: {', '.join(map(name_of, settings))}")
     if config.dry_run:
         return _run(replace(setup, config=replace(config, **settings[0])), folder)
     accelerator = make_accelerator(setup.precision, None, folder.path)
@@ -146,7 +145,7 @@ def _prepare(config: FinetuneConfig) -> _Setup:
         )
     check_batch_size(config.batch_size or task.batch_size, config.processes)
     if task.warning:
-        logger.info("note on %s: %s", task.name, task.warning)
+        say(f"note on {task.name}: {task.warning}")
     if config.class_weights and task.kind != "classify":
         raise UserError(
             f"--class-weights {config.class_weights} is for classification; {task.name} is of the kind `{task.kind}`.",
@@ -203,18 +202,16 @@ def _start(config: FinetuneConfig) -> str:
         return resolve_model(config.from_)
     runs = find_runs("pretrain", finished=True)
     if not runs:
-        logger.info(
-            "starting from %s, the small model that ships, as no run here is pre-trained; --from gives another", SHIPPED
-        )
+        say(f"starting from {SHIPPED}, the small model that ships, as no run here is pre-trained; --from gives another")
         return shipped_model()
-    logger.info("starting from %s (the newest pre-trained run)", runs[0].path)
+    say(f"starting from {runs[0].path} (the newest pre-trained run)")
     return str(runs[0].model)
 
 
 def _vocabulary() -> str:
     """The vocabulary of new weights: the newest here, else that of the model that ships."""
     name = newest_vocabulary(SHIPPED)
-    logger.info("vocabulary: %s (%s)", name, "that ships, as none is here" if name == SHIPPED else "the newest here")
+    say(f"vocabulary: {name} ({'that ships, as none is here' if name == SHIPPED else 'the newest here'})")
     return name
 
 
@@ -262,16 +259,14 @@ def _learning_rate(setup: _Setup) -> float:
 
 
 def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
-    logger.info(
-        "%s from %s, %.1f M parameters on %s", setup.task.name, setup.start, setup.model.num_parameters() / 1e6,
-        describe_device(accelerator, setup.precision),
-    )  # fmt: skip
+    size, device = setup.model.num_parameters() / 1e6, describe_device(accelerator, setup.precision)
+    say(f"{setup.task.name} from {setup.start}, {size:.1f} M parameters on {device}")
     if setup.config.frozen:
-        logger.info("%s", _frozen_words(setup))
+        say(_frozen_words(setup))
     counts = _label_counts(setup)
     if counts:
-        logger.info("labels%s", listed(counts, 6))
-    logger.info("%s", plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))
+        say(f"labels{listed(counts, 6)}")
+    say(plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))
 
 
 def _label_counts(setup: _Setup) -> list[str]:
@@ -345,7 +340,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         training.share_of_peak, training.peak_words, best.get("step", 0), history.steps < plan.steps, best.get("collapsed", False),
     )  # fmt: skip
     if result.stopped_early:
-        logger.info("stopped early, at step %s of %s: --patience %s ran out", result.steps, plan.steps, config.patience)
+        say(f"stopped early, at step {result.steps} of {plan.steps}: --patience {config.patience} ran out")
     _finish(setup, result, folder, accelerator)
     return result
 

@@ -1,7 +1,6 @@
 """Hidden states of texts, written as Parquet, .npz or JSON lines (BERT section 5.3)."""
 
 import json
-import logging
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
+from bertcli import say
 from bertcli.config import PredictConfig
 from bertcli.data.batches import evaluation_batches
 from bertcli.data.replacing import replacing
@@ -26,7 +26,6 @@ from bertcli.training.device import inference_device, micro_batch_tokens, resolv
 
 # L tokens of a text, D numbers of each
 
-logger = logging.getLogger("bertcli")
 States = NDArray[np.float32]
 Rows = list[tuple[list[str], States]]  # the tokens of each text, and what is read off them, [L, D] or [D]
 ROWS_AT_ONCE = 256  # 512 tokens each, of 3,072 numbers, are 1.6 GB
@@ -40,7 +39,7 @@ def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfi
     path = Path(str(config.features))
     with replacing(path) as part, part.open("wb") as file:
         count = WRITERS[path.suffix](_chunks(model, rows, config), file)
-    logger.info("wrote %s: %s of %s texts, %s", path, config.layers, f"{count:,}", config.pooling)
+    say(f"wrote {path}: {config.layers} of {count:,} texts, {config.pooling}")
     return count
 
 
@@ -56,7 +55,7 @@ def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterato
         states = _states(model, features, config)
         yield [([vocabulary[id_] for id_ in mine], read) for mine, read in zip(ids, states, strict=True)]
     if truncated:
-        logger.info("%s inputs were longer than the model takes and were cut", f"{truncated:,}")
+        say(f"{truncated:,} inputs were longer than the model takes and were cut")
 
 
 @torch.inference_mode()

@@ -1,6 +1,5 @@
 """Give a model the words of a field: in the unused slots of its vocabulary, then in new rows of its embedding."""
 
-import logging
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -9,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from bertcli import say
 from bertcli.config import BuildVocabConfig, default_of, flag
 from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
@@ -19,7 +19,6 @@ from bertcli.models.embeddings import add_rows
 from bertcli.models.loading import check_vocabulary, load_model, save_model
 from bertcli.training.run_folder import resolve_model
 
-logger = logging.getLogger("bertcli")
 SLOT = re.compile(r"\[unused\d+\]")
 OF_LEARNING = ("vocab_size", "unused_tokens", "cased", "min_frequency", "limit_alphabet")
 EXAMPLES = 3  # said of each reason to skip a line
@@ -141,19 +140,17 @@ def _with_words(old: WordPiece, words: list[str], out: Path) -> WordPiece:
 
 
 def _say(made: NewWords, skipped: Skipped, dry_run: bool) -> None:
-    logger.info(
-        "%s %s: %d words in unused slots, %d in new rows%s",
-        "would write" if dry_run else "wrote", made.out, made.in_slots, made.in_new_rows,
-        f"; skipped {_why(skipped)}" if skipped else "",
-    )  # fmt: skip
+    what = f"{made.in_slots} words in unused slots, {made.in_new_rows} in new rows"
+    left_out = f"; skipped {_why(skipped)}" if skipped else ""
+    say(f"{'would write' if dry_run else 'wrote'} {made.out}: {what}{left_out}")
     if made.were_unknown:
-        logger.info("words that were unknown before, and start as [UNK]: %d", made.were_unknown)
+        say(f"words that were unknown before, and start as [UNK]: {made.were_unknown}")
     if made.before and made.after:
-        logger.info("%s lines, %s words", f"{made.before.lines:,}", f"{made.before.words:,}")
-        logger.info("before: %s", made.before)
-        logger.info("after:  %s", made.after)
+        say(f"{made.before.lines:,} lines, {made.before.words:,} words")
+        say(f"before: {made.before}")
+        say(f"after:  {made.after}")
     else:
-        logger.info("coverage was not measured; name held-out text: bert build-vocab TEXT --add-words ...")
+        say("coverage was not measured; name held-out text: bert build-vocab TEXT --add-words ...")
 
 
 def _why(skipped: Skipped) -> str:

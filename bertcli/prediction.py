@@ -1,6 +1,5 @@
 """Use a model: labels, values, answers and fills for texts."""
 
-import logging
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -11,6 +10,7 @@ from typing import Any
 
 from transformers import AutoConfig
 
+from bertcli import say
 from bertcli.config import SHIPPED, PredictConfig, shipped_model
 from bertcli.data.documents import lines_of
 from bertcli.data.mask_features import MASK
@@ -41,7 +41,6 @@ from bertcli.tasks import get_task
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model, saved_config
 
-logger = logging.getLogger("bertcli")
 # What is predicted at once, sorted by length: 2,048 rows, or fewer long ones.
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
@@ -103,7 +102,7 @@ def stream(config: PredictConfig) -> Predictions:
         return _predict_split(config, output)
     rows, wanted, run = _inputs(config)
     if run and not config.model and wanted != "mask":
-        logger.info("model: %s (the newest run with a column `%s`)", run.path, run.config["text"])
+        say(f"model: {run.path} (the newest run with a column `{run.config['text']}`)")
         config = replace(config, model=str(run.path))
     if config.features:
         return _features(config, rows, wanted)
@@ -139,7 +138,7 @@ def _records(predictor: Predictor, rows: Iterator[Record], watched: str | None) 
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
         if predictor.cut:
-            logger.info("%s inputs were longer than the model takes and were cut", f"{predictor.cut:,}")
+            say(f"{predictor.cut:,} inputs were longer than the model takes and were cut")
 
 
 def _weight(row: Record) -> int:
@@ -255,7 +254,7 @@ def _counted(path: Path, rows: Iterator[Record]) -> Iterator[Record]:
             empty, first = empty + 1, first or row["line"]
         yield row
     if empty:
-        logger.info("%s: %s rows have no %s; the first is %s", path, f"{empty:,}", what, place_of(path, first))
+        say(f"{path}: {empty:,} rows have no {what}; the first is {place_of(path, first)}")
 
 
 def _run_of(config: PredictConfig, names: list[str]) -> RunFolder | None:
@@ -284,7 +283,7 @@ def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record
     for column in columns.values():
         if column not in names:
             raise unknown(f"column of {path}:", column, names)
-    logger.info("%s: %s", path, ", ".join(f"{key} = `{name}`" for key, name in columns.items()))
+    say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
     for number, cells in rows:
         row: Record = {key: as_text(cells.get(name)) for key, name in columns.items()}
         if choices:
@@ -302,13 +301,11 @@ def _model(config: PredictConfig, wanted: str) -> str:
     runs = find_runs("pretrain" if is_pretraining else "finetune", finished=True)
     runs = [run for run in runs if is_pretraining or run.config.get("kind") in kinds]
     if not runs and is_pretraining:
-        logger.info(
-            "model: %s, the small one that ships, as no run here is pre-trained; --model names another", SHIPPED
-        )
+        say(f"model: {SHIPPED}, the small one that ships, as no run here is pre-trained; --model names another")
         return shipped_model()
     if not runs:
         raise UserError("There is no run here that fits this input.", f"Make one: {make}; or name a --model.")
-    logger.info("model: %s (the newest run that fits)", runs[0].path)
+    say(f"model: {runs[0].path} (the newest run that fits)")
     return str(runs[0].model)
 
 

@@ -2,17 +2,16 @@
 
 import csv
 import json
-import logging
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import IO
 
+from bertcli import say
 from bertcli.errors import UserError
 from bertcli.scoring import Record
 from bertcli.tasks.task import Task
 
-logger = logging.getLogger("bertcli")
 FORMS = {
     "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),
     "--features": ("Parquet, .npz or JSONL", (".parquet", ".npz", ".jsonl")),
@@ -43,7 +42,7 @@ def write_answers(task: Task, records: list[Record], path: Path) -> int:
     for name, text in files_of_split(task, records).items():
         place = path if name == "predictions.json" else path.with_name(prefix + name)
         place.write_text(text, encoding="utf-8")
-        logger.info("wrote %s", place)
+        say(f"wrote {place}")
     return len(records)
 
 
@@ -82,7 +81,7 @@ def write_records(records: Iterable[Record], path: Path) -> int:
                 write(record)
                 count += 1
     finally:
-        logger.info("wrote %s: %s predictions", path, f"{count:,}")
+        say(f"wrote {path}: {count:,} predictions")
     return count
 
 

@@ -1,6 +1,5 @@
 """Train a BERT on masked words and next sentences."""
 
-import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
+from bertcli import say
 from bertcli.config import PretrainConfig
 from bertcli.data.batches import TrainingBatches, evaluation_batches
 from bertcli.data.replacing import replacing
@@ -28,7 +28,6 @@ from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, resolve_model
 from bertcli.training.start import begin, check_batch_size, enter
 
-logger = logging.getLogger("bertcli")
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
 EVALUATION_ROWS = 800  # of the training data, as run_pretraining.py's 100 batches of 8, where there is no held-out data
 
@@ -71,7 +70,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 def _prepare(config: PretrainConfig) -> _Setup:
     folder = config.data or _newest_data()
     examples = load_pretraining_examples(folder, config.seed)
-    logger.info("data: %s%s", folder, "" if config.data else " (the newest here)")
+    say(f"data: {folder}{'' if config.data else ' (the newest here)'}")
     tokenizer = examples.tokenizer
     if config.tokenizer and load_tokenizer(config.tokenizer).digest != tokenizer.digest:
         raise UserError(
@@ -139,17 +138,13 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
     config, rows = setup.config, len(setup.examples.lengths)
     model = setup.objective.model
     begun = config.from_ or f"new weights, {config.size}"
-    logger.info(
-        "model: %s, %.1f M parameters on %s",
-        begun,
-        model.num_parameters() / 1e6,
-        describe_device(accelerator, config.precision),
+    say(
+        f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {describe_device(accelerator, config.precision)}"
     )
-    logger.info("%s; %s", _data_words(setup.examples), plan.words(config.batch_size, rows))
+    say(f"{_data_words(setup.examples)}; {plan.words(config.batch_size, rows)}")
     if not config.eval_data:
-        logger.info(
-            "measured on %d rows of the training data, as the original does; --eval-data gives held-out text",
-            len(setup.held_out.lengths),
+        say(
+            f"measured on {len(setup.held_out.lengths)} rows of the training data, as the original does; --eval-data gives held-out text"
         )
 
 
@@ -195,7 +190,7 @@ def _start_embeddings(setup: _Setup) -> None:
     rows = np.sort(np.random.default_rng(seed).permutation(len(examples.lengths))[:enough])
     chunks = (examples.unmasked(chunk) for chunk in np.array_split(rows, math.ceil(enough / 20_000)))
     set_rows = start_from_neighbours(setup.objective.model.get_input_embeddings(), chunks, seed)
-    logger.info("embeddings of %s tokens start from their neighbours in %s rows", f"{set_rows:,}", f"{enough:,}")
+    say(f"embeddings of {set_rows:,} tokens start from their neighbours in {enough:,} rows")
 
 
 def _finish(setup: _Setup, training: Training, folder: RunFolder, history: History) -> TrainingResult:
@@ -228,7 +223,7 @@ def _health(metrics: dict[str, float]) -> list[str]:
     words = (
         f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}. This run is {side}."
     )
-    logger.info(words)
+    say(words)
     return [words]
 
 

@@ -1,7 +1,6 @@
 """Turn text into masked-LM and next-sentence instances, a shard at a time."""
 
 import json
-import logging
 import os
 import shutil
 import time
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertcli import say
 from bertcli.config import MakePretrainingDataConfig
 from bertcli.data.corpus import tokenize
 from bertcli.data.documents import COMPRESSED, find_text_files, read_documents
@@ -25,7 +25,6 @@ from bertcli.errors import UserError
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
 
-logger = logging.getLogger("bertcli")
 BYTES_PER_SHARD = 8_000_000
 COMPRESSION = 3.5  # how much larger text is than its .gz, .xz or .zst, roughly
 BYTES_WRITTEN = {"static": 0.45, "dynamic": 0.35}  # for each byte of English text and pass over it, roughly
@@ -58,17 +57,12 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     started = time.perf_counter()
     files = find_text_files(config.text)
     tokenizer = load_wordpiece(config.tokenizer or newest_vocabulary(), config.cased)
-    logger.info(
-        "vocabulary: %s, %s tokens%s",
-        tokenizer.source,
-        f"{tokenizer.size:,}",
-        "" if config.tokenizer else " (the newest here)",
-    )
+    say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{'' if config.tokenizer else ' (the newest here)'}")
     out = Path(config.out)
     request = _request(config, files, tokenizer)
     if _is_complete(out, request, config.overwrite):
         manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
-        logger.info("%s is complete already: the same text, vocabulary and options", out)
+        say(f"{out} is complete already: the same text, vocabulary and options")
         return _result(out, manifest, started)
     size = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
@@ -100,11 +94,10 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
     written = text_bytes * config.dupe_factor * BYTES_WRITTEN[config.masking]
     there = next(folder for folder in Path(config.out).resolve().parents if folder.exists())
     free = shutil.disk_usage(there).free
-    logger.info(
-        "text: %d files, about %.1f MB, to %d shards; about %.0f MB will be written%s",
-        files, text_bytes / 1e6, shards, written / 1e6,
-        f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else "",
-    )  # fmt: skip
+    warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
+    say(
+        f"text: {files} files, about {text_bytes / 1e6:.1f} MB, to {shards} shards; about {written / 1e6:.0f} MB will be written{warning}"
+    )
 
 
 def newest_vocabulary(otherwise: str | None = None) -> str:
@@ -159,7 +152,7 @@ def _spool(
     if (part / "request.json").exists():
         begun = json.loads((part / "request.json").read_text(encoding="utf-8"))
         if {key: begun[key] for key in wanted} == wanted:
-            logger.info("going on with %d finished shards in %s", len(list(part.glob("*.json"))) - 1, part)
+            say(f"going on with {len(list(part.glob('*.json'))) - 1} finished shards in {part}")
             return int(begun["documents"])
     for old in part.iterdir():  # of another request
         if old.is_dir():
@@ -202,7 +195,7 @@ def _check_documents(documents: int, shards: int) -> None:
     if documents < shards:
         raise UserError(f"{documents} documents cannot fill {shards} shards.", f"Give --shards {documents} or less.")
     if documents == 1:
-        logger.info("one document: no blank line in the text, so a random next sentence comes from the same document")
+        say("one document: no blank line in the text, so a random next sentence comes from the same document")
 
 
 def _make_shards(
@@ -310,9 +303,7 @@ def _result(out: Path, manifest: dict[str, Any], started: float) -> PretrainingD
     result = PretrainingData(
         str(out), **counts, shards=len(manifest["shards"]), seconds=round(time.perf_counter() - started, 2)
     )
-    logger.info(
-        "%s: %s instances (%.1f M tokens, %.1f %% random next) of %s documents, %d shards, %.0f s",
-        out, f"{result.instances:,}", result.tokens / 1e6, 100 * result.random_next / result.instances,
-        f"{result.documents:,}", result.shards, result.seconds,
-    )  # fmt: skip
+    random = 100 * result.random_next / result.instances
+    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % random next)"
+    say(f"{out}: {made} of {result.documents:,} documents, {result.shards} shards, {result.seconds:.0f} s")
     return result

@@ -1,6 +1,5 @@
 """Records of a model's outputs, and their scores: one function a kind."""
 
-import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.metrics import confusion_matrix
 
+from bertcli import say
 from bertcli.data.prepared import Prepared, encode_split
 from bertcli.data.span_answers import AnswerRules, choose_answers
 from bertcli.data.span_features import SpanFeatures, WindowRules
@@ -31,7 +31,6 @@ from bertcli.tasks.task import Task
 from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision, training_precision
 from bertcli.training.run_folder import saved_config
 
-logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Compared = dict[str, list[Any]]  # what a metric takes: `predictions` and `references`, an entry an example
 CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}
@@ -97,7 +96,7 @@ def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str
     if not task.labels or set(names) == set(task.labels):
         return names
     if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
-        logger.info("the labels of %s have no names; taken in the order %s", model, ", ".join(task.labels))
+        say(f"the labels of {model} have no names; taken in the order {', '.join(task.labels)}")
         return task.labels
     if set(task.labels) <= set(names) or (not task.hub[0] and set(task.labels) & set(names)):
         return names  # where an own file has another label, its line is named when it is encoded
@@ -169,7 +168,7 @@ def _answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece
     answers = choose_answers(prepared.questions, windows, logits, tokenizer, rules)
     without = sum(not answer.had_candidate for answer in answers)
     if without:
-        logger.info("%d questions have no valid span; their answer is empty", without)
+        say(f"{without} questions have no valid span; their answer is empty")
     return [
         {
             "id": answer.id, "answer": answer.text,
@@ -260,11 +259,11 @@ def _say_degenerate(task: Task, predicted: list[Any], true: list[Any]) -> None:
     named = [name for metric, name in CORRELATIONS.items() if metric in task.metrics]
     for what, values in (("prediction", predicted), ("label", true)):
         if named and len(set(values)) == 1:
-            logger.info("%s correlation is 0 because every %s is the same", " and ".join(named), what)
+            say(f"{' and '.join(named)} correlation is 0 because every {what} is the same")
     if task.kind == "classify" and "f1" in task.metrics and 1 not in {*predicted, *true}:
-        logger.info("F1 is 0 because no prediction and no label is `%s`", task.labels[1])
+        say(f"F1 is 0 because no prediction and no label is `{task.labels[1]}`")
     if len(predicted) > 1 and len({str(prediction) for prediction in predicted}) == 1:
-        logger.info(
+        say(
             "every prediction is the same: the model has not learnt the task (another seed or a lower --learning-rate may)"
         )
 
@@ -309,6 +308,6 @@ def _compare_answers(prepared: Prepared, records: list[Record]) -> Compared:
         odds = [-math.inf if value is None else value for value in given]  # without odds the answer stands
         none = sum(odd > NO_ANSWER_ABOVE and row["answer"] != "" for odd, row in zip(odds, records, strict=True))
         if none:
-            logger.info("%d answers count as none: their no-answer score is above %g", none, NO_ANSWER_ABOVE)
+            say(f"{none} answers count as none: their no-answer score is above {NO_ANSWER_ABOVE:g}")
         compared["na_probs"] = odds
     return compared

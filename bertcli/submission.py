@@ -1,6 +1,5 @@
 """The zip of the GLUE leaderboard: a file of predictions for each test set, checked."""
 
-import logging
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bertcli import say
 from bertcli.config import SubmitConfig
 from bertcli.data.documents import read_text
 from bertcli.data.prepared import Prepared, find_source, read_split
@@ -20,7 +20,6 @@ from bertcli.tasks.glue import GLUE
 from bertcli.tasks.task import Task
 from bertcli.training.run_folder import RunFolder, find_runs
 
-logger = logging.getLogger("bertcli")
 HEADER = "index\tprediction"
 
 
@@ -84,11 +83,11 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
             read[test.file] = _read(test, run, config.data_dir)
         else:
             filled += 1
-            logger.info("%s: no run of %s; filled with `%s`", test.file, test.learnt_as, test.filler)
+            say(f"{test.file}: no run of {test.learnt_as}; filled with `{test.filler}`")
         by = {"run": str(run.path), "filled_with": None} if run else {"run": None, "filled_with": test.filler}
         files.append({"file": test.file, "rows": test.examples, **by})
     if filled:
-        logger.info("%d of %d files hold one value only; their scores say nothing", filled, len(TEST_SETS))
+        say(f"{filled} of {len(TEST_SETS)} files hold one value only; their scores say nothing")
     if not config.dry_run:
         _write(out, _predictions(runs, read))
     return Submission(str(out), files)
@@ -100,7 +99,7 @@ def _newest() -> list[str]:
     newest = [found[task.name] for task in GLUE if task.name in found]
     if not newest:
         raise UserError("There is no finished run of a task of GLUE here.", "Make one: bert finetune glue/cola")
-    logger.info("runs: %s (the newest of each task)", ", ".join(newest))
+    say(f"runs: {', '.join(newest)} (the newest of each task)")
     return newest
 
 
@@ -173,7 +172,7 @@ def _in_range(records: list[Record], file: str) -> list[str]:
     values = np.array([record["value"] for record in records])
     beyond = int(((values < 0) | (values > 5)).sum())
     if beyond:
-        logger.info("%s: %s of %s values were below 0 or above 5, clipped", file, f"{beyond:,}", f"{len(values):,}")
+        say(f"{file}: {beyond:,} of {len(values):,} values were below 0 or above 5, clipped")
     return [f"{value:.3f}" for value in np.clip(values, 0, 5)]
 
 
@@ -184,7 +183,7 @@ def _write(out: Path, texts: dict[str, list[str]]) -> None:
                 rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
                 archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
         check_zip(part)
-    logger.info("wrote %s: %d files, %s predictions", out, len(texts), f"{sum(map(len, texts.values())):,}")
+    say(f"wrote {out}: {len(texts)} files, {sum(map(len, texts.values())):,} predictions")
 
 
 def check_zip(path: Path) -> None:

@@ -1,6 +1,5 @@
 """Learn a WordPiece vocabulary from text."""
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from zlib import crc32
 
 from tokenizers import Tokenizer, trainers
 
+from bertcli import say
 from bertcli.config import BuildVocabConfig
 from bertcli.data.coverage import Coverage, measure_coverage
 from bertcli.data.documents import find_text_files, read_lines
@@ -19,7 +19,6 @@ from bertcli.data.tokenization import SPECIAL_TOKENS, WordPiece, plain_backend
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
 
-logger = logging.getLogger("bertcli")
 OWN_FILES = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
 MOST_HELD_OUT = 1000  # lines; of a short text, one in a hundred
 
@@ -56,7 +55,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
         raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
     if config.dry_run:
-        logger.info("would learn %s tokens from %d files and write %s", f"{config.vocab_size:,}", len(files), out)
+        say(f"would learn {config.vocab_size:,} tokens from {len(files)} files and write {out}")
         return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
 
     with Progress("reading characters", total=sum(path.stat().st_size for path in files), unit="B") as progress:
@@ -68,16 +67,16 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     with Progress("learning pieces", total=None, unit=""):
         tokens = _learn(lines_to_learn, reserved, backend, config)
     if len(tokens) < config.vocab_size:
-        logger.info("the text gives only %s tokens of the %s asked for", f"{len(tokens):,}", f"{config.vocab_size:,}")
+        say(f"the text gives only {len(tokens):,} tokens of the {config.vocab_size:,} asked for")
     vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
     _write(vocabulary, out)
     seconds = time.perf_counter() - started
-    logger.info("wrote %s: %s tokens from %d files in %.0f s", out, f"{len(tokens):,}", len(files), seconds)
+    say(f"wrote {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
     coverage = measure_coverage(held_out.elements(), vocabulary) if held_out else None
     if coverage:
-        logger.info("%s held-out lines, %s words: %s", f"{coverage.lines:,}", f"{coverage.words:,}", coverage)
+        say(f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}")
     else:
-        logger.info("coverage was not measured: the text is too short to hold lines out")
+        say("coverage was not measured: the text is too short to hold lines out")
     return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
 
 
@@ -119,8 +118,7 @@ def _alphabet(characters: Counter[str], backend: Tokenizer, limit: int) -> list[
     dropped = len(counts) - len(kept)
     if dropped:
         share = sum(counts[c] for c in kept) / counts.total()
-        words = "kept %s characters (%.4f %% of the text), left out the %s rarest"
-        logger.info(words, f"{len(kept):,}", 100 * share, f"{dropped:,}")
+        say(f"kept {len(kept):,} characters ({100 * share:.4f} % of the text), left out the {dropped:,} rarest")
     return sorted(kept)
 
 
@@ -154,6 +152,6 @@ def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config
 
 def _write(vocabulary: WordPiece, out: Path) -> None:
     if out.exists():
-        logger.info("replacing the vocabulary in %s", out)
+        say(f"replacing the vocabulary in {out}")
     with replacing(out) as part:
         vocabulary.save(part)

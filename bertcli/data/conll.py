@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from bertcli import say
 from bertcli.data.documents import read_text
 from bertcli.data.tables import Rows, ending_of, place_of, read_rows
 from bertcli.errors import UserError
 
-logger = logging.getLogger("bertcli")
 LIST_ENDINGS = (".jsonl", ".json", ".parquet")
 WORD_LISTS, TAG_LISTS = ("tokens", "words"), ("tags", "ner_tags", "labels")
 DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
@@ -79,9 +78,7 @@ def read_sentences(path: Path) -> Sentences:
             raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
     full = [row for row, own in enumerate(words) if own]
     if len(full) < len(rows):
-        logger.info(
-            "%s: %s of %s rows have no words and are left out", path, f"{len(rows) - len(full):,}", f"{len(rows):,}"
-        )
+        say(f"{path}: {len(rows) - len(full):,} of {len(rows):,} rows have no words and are left out")
     return Sentences(words, tags, str(path), [rows.place(row) for row in range(len(rows))]).take(full)
 
 

@@ -1,6 +1,5 @@
 """A task made from the user's own files: form, columns, kind and labels inferred, and said."""
 
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from bertcli import say
 from bertcli.config import Kind
 from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
@@ -20,7 +20,6 @@ from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
 from bertcli.tasks.task import Files, Task
 
-logger = logging.getLogger("bertcli")
 CLASS_NAMES = ("label", "labels", "gold_label", "category", "class", "intent")  # whole numbers in them are names
 LABEL_NAMES = (*CLASS_NAMES, "target", "sentiment", "score", "stars", "rating", "y")
 TEXT_NAMES = (
@@ -85,7 +84,7 @@ def _chosen(
         raise unknown("split", scored, {*SPLIT_NAMES.values()})
     if "" in files and scored and not learnt:
         if split_of(files[""][0]) not in ("", scored):
-            logger.info("%s: scored whole, as %s, whatever its name says", name, scored)
+            say(f"{name}: scored whole, as {scored}, whatever its name says")
         return {scored: files[""]}, False
     files = {"train": files[""]} if "" in files else files
     cut = "dev" not in files and "train" in files and scored in ("", "train", "dev")
@@ -127,8 +126,7 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
         if count > 1:
             raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
     without = sum(bool(question.get("is_impossible")) for _, question in asked)
-    logger.info("%s: %s contexts, %s questions, %s without an answer; kind: span", name, _sizes(parts),
-                f"{len(asked):,}", f"{without:,}")  # fmt: skip
+    say(f"{name}: {_sizes(parts)} contexts, {len(asked):,} questions, {without:,} without an answer; kind: span")
     task = Task(name, "span", Files({}, {}), ("", None), METRICS["span"], max_seq_length=384)
     return replace(task, with_impossible=without > 0), dict(parts)
 
@@ -144,7 +142,7 @@ def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part
                             "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")  # fmt: skip
     lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
     where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
-    logger.info("%s: %s sentences; %s; kind: tag, %d tags%s", name, _sizes(parts), where, len(tags), listed(tags))
+    say(f"{name}: {_sizes(parts)} sentences; {where}; kind: tag, {len(tags)} tags{listed(tags)}")
     return Task(name, "tag", Files({}, {}), ("", None), METRICS["tag"], tuple(tags)), dict(parts)
 
 
@@ -190,9 +188,9 @@ def _tables(
     shown = ", ".join(f"{key} = `{column}`" for key, column in found.items())
     all_labels = f", {len(task.labels)} labels{listed(task.labels)}"
     what = {"regress": "", "choose": f", one of {len(task.labels)}"}.get(kind, all_labels)
-    logger.info("%s: %s rows; %s; kind: %s%s%s", name, sizes, shown, kind, what, why)
+    say(f"{name}: {sizes} rows; {shown}; kind: {kind}{what}{why}")
     if are_numbers(next(iter(parts.values())).texts):
-        logger.info("%s: every `%s` is a number; if it is not the text, give --text COLUMN", name, found["text"])
+        say(f"{name}: every `{found['text']}` is a number; if it is not the text, give --text COLUMN")
     return task, dict(parts)
 
 
@@ -207,7 +205,7 @@ def _joined(rows: Rows, label: str) -> Rows:
         return rows
     marks = [[YES_OR_NO.get(cell.strip().lower()) for cell in rows.column(name)] for name in columns]
     if missing := sum(not cell.strip() for name in columns for cell in rows.column(name)):
-        logger.info("%s: %s empty cells in %s are taken for 0", rows.path, f"{missing:,}", label)
+        say(f"{rows.path}: {missing:,} empty cells in {label} are taken for 0")
     cells = []
     for row, own in enumerate(zip(*marks, strict=True)):
         if None in own:
@@ -262,7 +260,7 @@ def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExample
     examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))
     unlabelled = split == "test" and set(labels) <= {"", "-1"}
     if unlabelled:
-        logger.info("%s: without labels", examples.origin)
+        say(f"{examples.origin}: without labels")
     places = [rows.place(row) for rows in tables for row in range(len(rows))]
     return replace(examples, labels=None if unlabelled else labels, places=places)
 
@@ -275,15 +273,15 @@ def _complete(part: TextExamples, kind: Kind) -> TextExamples:
     }
     if kind == "multilabel":
         if without := lacking.pop("label"):
-            logger.info("%s: %s rows have no label, so none fits", part.origin, f"{len(without):,}")
+            say(f"{part.origin}: {len(without):,} rows have no label, so none fits")
         for row, cell in enumerate(part.labels or ()):
             split_labels(cell, "", part.place(row))
     for what, rows in lacking.items():
         if rows:
-            logger.info("%s: %s of %s rows have no %s and are left out; the first is %s", part.origin,
-                        f"{len(rows):,}", f"{len(part):,}", what, part.place(rows[0]))  # fmt: skip
+            left_out = f"{len(rows):,} of {len(part):,} rows have no {what} and are left out"
+            say(f"{part.origin}: {left_out}; the first is {part.place(rows[0])}")
     if alone := sum(not pair.strip() for pair in part.pairs or ()):
-        logger.info("%s: %s of %s rows have no second text", part.origin, f"{alone:,}", f"{len(part):,}")
+        say(f"{part.origin}: {alone:,} of {len(part):,} rows have no second text")
     out = set(chain.from_iterable(lacking.values()))
     kept = [row for row in range(len(part)) if row not in out]
     if not kept:
@@ -314,7 +312,7 @@ def _with_several(task: Task, labels: list[str]) -> Task:
     """Labels of examples that may have several: as lists, or with a separator."""
     separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
     if separator:
-        logger.info("%s: `%s` stands between several labels", task.name, separator)
+        say(f"{task.name}: `{separator}` stands between several labels")
     several = [label for cell in labels for label in split_labels(cell, separator)]
     if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
         what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
@@ -329,7 +327,7 @@ def _with_choices(task: Task, labels: list[str]) -> Task:
     letters = tuple("ABCDEFGH"[:count])
     for spelled in (numbers[:-1], numbers[1:], letters, tuple(letter.lower() for letter in letters)):
         if set(labels) <= set(spelled):
-            logger.info("%s: the choices count from %s", task.name, spelled[0])
+            say(f"{task.name}: the choices count from {spelled[0]}")
             return replace(task, labels=numbers[:-1], file_labels=spelled)
     strange = next(label for label in labels if label not in numbers[:-1])
     raise UserError(

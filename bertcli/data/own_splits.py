@@ -1,7 +1,6 @@
 """The splits of the user's own data: files by their names, or a dev set cut off by the seed."""
 
 import glob
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bertcli import say
 from bertcli.data.conll import Sentences
 from bertcli.data.documents import COMPRESSED
 from bertcli.data.tables import TABLE_ENDINGS, check_file, ending_of
@@ -20,7 +20,6 @@ from bertcli.errors import UserError
 from bertcli.tasks import is_task
 from bertcli.tasks.task import Task
 
-logger = logging.getLogger("bertcli")
 TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns
 ENDINGS = (*TABLE_ENDINGS, *TAG_ENDINGS, ".txt")
 DEV_SHARE = 0.1  # of data that come without a dev set
@@ -71,7 +70,7 @@ def own_files(name: str) -> dict[str, list[Path]]:
     if named := [file for file in others if file in given]:
         splits["train"] = named + splits.get("train", [])
     if left := [file.name for file in others if file not in given]:
-        logger.info("%s: left out%s", name, listed(left))
+        say(f"{name}: left out{listed(left)}")
     for split, files in splits.items():
         plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
         if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
@@ -115,11 +114,10 @@ def cut_dev(name: str, part: Part, labels: list[str] | None, seed: int) -> dict[
             "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else ""),
         )
     by_label = ", of each label its share" if labels else ""
-    logger.info("%s: no dev set; %s of %s examples are it, drawn by seed %d%s", name, f"{len(dev):,}",
-                f"{len(part):,}", seed, by_label)  # fmt: skip
+    say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples are it, drawn by seed {seed}{by_label}")
     once = [label for label, count in Counter(labels or []).items() if count == 1]
     if once:
-        logger.info("%s: seen once, so trained on and not scored%s", name, listed(f"`{label}`" for label in once))
+        say(f"{name}: seen once, so trained on and not scored{listed(f'`{label}`' for label in once)}")
     return {"train": _take(part, train), "dev": _take(part, dev)}
 
 
@@ -147,13 +145,11 @@ def say_overlap(task: Task, parts: dict[str, Part]) -> None:
     for split, part in parts.items():
         twice = sum(key in trained for key in _keys(part)) if split != "train" else 0
         if twice:
-            logger.info(
-                "%s: %s of %s %s examples are training examples too", task.name, f"{twice:,}", f"{len(part):,}", split
-            )
+            say(f"{task.name}: {twice:,} of {len(part):,} {split} examples are training examples too")
         new = Counter(label for label in _labels(task, part) if label not in learnt)
         if new:
             shown = listed(f"`{label}` ({count:,})" for label, count in new.items())
-            logger.info("%s: %s has labels that are not trained on; they count as errors%s", task.name, split, shown)
+            say(f"{task.name}: {split} has labels that are not trained on; they count as errors{shown}")
 
 
 def _keys(part: Part) -> Iterable[Any]:

@@ -1,7 +1,6 @@
 """Predictions that were made before, read into records: one function a kind."""
 
 import json
-import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -10,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bertcli import say
 from bertcli.data.conll import read_conll
 from bertcli.data.prepared import Prepared
 from bertcli.data.tables import DELIMITERS, Rows, check_file, ending_of, read_rows
@@ -17,7 +17,6 @@ from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
-logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Value = TypeVar("Value")
 PREDICTION_COLUMNS = (
@@ -67,7 +66,7 @@ def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict
             raise TypeError
         read = {key: convert(value) for key, value in pairs}
         if len(read) < len(pairs):
-            logger.info("%s: %d questions stand in it again; the last %s counts", path, len(pairs) - len(read), form)
+            say(f"{path}: {len(pairs) - len(read)} questions stand in it again; the last {form} counts")
         return read
     except (ValueError, TypeError):
         raise UserError(
@@ -112,9 +111,9 @@ def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record
     if known and not known & given:
         raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
     if known - given:
-        logger.info("%s questions have no prediction; they score 0", f"{len(known - given):,}")
+        say(f"{len(known - given):,} questions have no prediction; they score 0")
     if given - known:
-        logger.info("%s predictions are of unknown questions; they are left out", f"{len(given - known):,}")
+        say(f"{len(given - known):,} predictions are of unknown questions; they are left out")
     return [{"id": question.id, "answer": answers.get(question.id, NO_PREDICTION)} for question in prepared.questions]
 
 
@@ -145,7 +144,7 @@ def _of_types(path: Path, task: Task, tags: list[list[str]]) -> list[Record]:
     strange = Counter(tag for tag in chain.from_iterable(tags) if tag.partition("-")[2] not in {"", *known})
     if strange:
         what = ", ".join(f"`{tag}` ({count:,})" for tag, count in strange.most_common(5))
-        logger.info("%s: tags of types that %s has not count as errors: %s", path, task.name, what)
+        say(f"{path}: tags of types that {task.name} has not count as errors: {what}")
     return [{"tags": own} for own in tags]
 
 
@@ -158,7 +157,7 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
             f"`{path}` has no column `label`, `prediction` or `value`.", f"Its columns: {', '.join(rows.names[:20])}."
         )
     if len(columns) > 1:
-        logger.info("%s: the column `%s` is scored, not `%s`", path, columns[0], "`, `".join(columns[1:]))
+        say(f"{path}: the column `{columns[0]}` is scored, not `{'`, `'.join(columns[1:])}`")
     rows = _in_order(rows, strict=bool(task.hub[0]))
     values = rows.column(columns[0])
     if task.kind == "regress":
@@ -188,7 +187,7 @@ def _in_order(rows: Rows, strict: bool) -> Rows:
         return rows
     index = rows.column(name)
     if (name != "index" or not strict) and sorted(index) != sorted(map(str, range(len(rows)))):
-        logger.info("%s: its column `%s` does not count from 0; the rows are taken as they stand", rows.path, name)
+        say(f"{rows.path}: its column `{name}` does not count from 0; the rows are taken as they stand")
         return rows
     strange = next((row for row, number in enumerate(index) if not number.isdecimal()), None)
     if strange is not None:
@@ -199,7 +198,7 @@ def _in_order(rows: Rows, strict: bool) -> Rows:
             what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
             raise UserError(f"{rows.place(row)} has the index {index[row]} {what}.", "Give one prediction an example.")
     if order != sorted(order):
-        logger.info("%s: its rows are taken in the order of `%s`", rows.path, name)
+        say(f"{rows.path}: its rows are taken in the order of `{name}`")
     return replace(rows, cells=[rows.cells[row] for row in order], numbers=[rows.numbers[row] for row in order])
 
 

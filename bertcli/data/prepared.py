@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bertcli import say
 from bertcli.data.choice_features import ChoiceFeatures, encode_choices
 from bertcli.data.conll import Sentences, read_conll, sentences_of_hub
 from bertcli.data.own_file import own_task
@@ -31,7 +31,6 @@ from bertcli.data.tokenization import WordPiece
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 
-logger = logging.getLogger("bertcli")
 Features = TextFeatures | ChoiceFeatures | TagFeatures | SpanFeatures
 
 
@@ -94,7 +93,7 @@ def dev_splits(source: Source) -> list[str]:
     first, *others = source.task.dev_splits
     there = [split for split in others if find_file(source.task, split, Path(source.data_dir))]
     for split in set(others) - set(there):
-        logger.info("there is no %s split in %s; scored without it", split, source.data_dir)
+        say(f"there is no {split} split in {source.data_dir}; scored without it")
     return [first, *there]
 
 
@@ -144,7 +143,7 @@ def encode_split(
 ) -> Prepared:
     """Encode a split; what is cut is counted and said."""
     features = ENCODE[task.kind](task, read, tokenizer, rules, training)
-    logger.info("%s: %s", read.split, _words(read, features))
+    say(f"{read.split}: {_words(read, features)}")
     if features.truncated:
         inputs = len(features.sequences.lengths) if isinstance(features, ChoiceFeatures) else len(read)
         what = (
@@ -152,7 +151,7 @@ def encode_split(
             else f"inputs longer than {rules.max_seq_length} tokens"
         )  # fmt: skip
         share = 100 * features.truncated / inputs
-        logger.info("%s: %s %s, cut (%.1f %%)", read.split, f"{features.truncated:,}", what, share)
+        say(f"{read.split}: {features.truncated:,} {what}, cut ({share:.1f} %)")
     return replace(read, features=features)
 
 

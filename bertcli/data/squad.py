@@ -1,7 +1,6 @@
 """Questions with contexts, read from SQuAD's JSON as run_squad.py reads them."""
 
 import json
-import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,10 +10,10 @@ from operator import index
 from pathlib import Path
 from typing import Any
 
+from bertcli import say
 from bertcli.data.documents import read_text
 from bertcli.errors import UserError
 
-logger = logging.getLogger("bertcli")
 SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words
 
 
@@ -88,8 +87,7 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
     if skipped and not examples:
         raise UserError("No answer stands in its context.", "`answer_start` counts its characters from 0: correct it.")
     if skipped:
-        logger.info("skipped %d of %s questions: their answer does not stand in the context as words", skipped,
-                    f"{len(made):,}")  # fmt: skip
+        say(f"skipped {skipped} of {len(made):,} questions: their answer does not stand in the context as words")
     return examples
 
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -14,10 +13,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
 
+from bertcli import say
 from bertcli.data.documents import COMPRESSED, count_lines, lines_of, read_text, reading
 from bertcli.errors import UserError, unknown
 
-logger = logging.getLogger("bertcli")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 TABLE_ENDINGS = (*DELIMITERS, ".jsonl", ".json", ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
@@ -238,7 +237,7 @@ def _delimited(path: Path, usual: str) -> Read:
     if delimiter not in bare:
         delimiter = usual
     elif delimiter != usual:
-        logger.info("%s: its columns stand apart by %s", path, "tabs" if delimiter == "\t" else f"`{delimiter}`")
+        say(f"{path}: its columns stand apart by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")
     records = _records(path, delimiter, _quoting(path, delimiter))
     names = [name.strip() for name in next(records, (1, []))[1]]
     return names, ((number, dict(zip(names, fields, strict=True))) for number, fields in records)
@@ -268,7 +267,7 @@ def _quoting(path: Path, delimiter: str) -> int:
             counts[quoting] = 0
     if counts[csv.QUOTE_MINIMAL] >= counts[csv.QUOTE_NONE]:
         return csv.QUOTE_MINIMAL
-    logger.info("%s: quotation marks are part of the text, as in files without quoting", path)
+    say(f"{path}: quotation marks are part of the text, as in files without quoting")
     return csv.QUOTE_NONE
 
 

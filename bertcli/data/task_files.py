@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bertcli import say
 from bertcli.data.documents import COMPRESSED, is_in_archive, read_text
 from bertcli.data.tables import ending_of, read_rows
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
 
-logger = logging.getLogger("bertcli")
 COLUMNS = ("texts", "pairs", "labels", "choices", "places")
 NO_LABEL = "-"  # MNLI's mark of an example without a gold label
 
@@ -126,7 +125,7 @@ def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextE
     widest = max(places.values())
     rows = [line for line in lines if len(line) > widest]
     if len(rows) < len(lines):
-        logger.info("%s: skipped %d broken lines of %s", path, len(lines) - len(rows), f"{len(lines):,}")
+        say(f"{path}: skipped {len(lines) - len(rows)} broken lines of {len(lines):,}")
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
     read = {key: [row[place] for row in rows] for key, place in places.items()}
@@ -152,7 +151,7 @@ def _without_unlabelled(examples: TextExamples) -> TextExamples:
     if examples.labels is None or NO_LABEL not in examples.labels:
         return examples
     rows = [row for row, label in enumerate(examples.labels) if label != NO_LABEL]
-    logger.info("%s: skipped %d examples without a gold label", examples.origin, len(examples) - len(rows))
+    say(f"{examples.origin}: skipped {len(examples) - len(rows)} examples without a gold label")
     return examples.take(rows)
 
 

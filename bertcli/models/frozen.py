@@ -1,6 +1,5 @@
 """The tagger on frozen features: BERT as it was, and a BiLSTM on the hidden states of its layers (BERT section 5.3)."""
 
-import logging
 from dataclasses import replace
 from operator import itemgetter
 from typing import Self
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import BertConfig, BertModel, BertPreTrainedModel
 
+from bertcli import say
 from bertcli.data.batches import PackedBatch, evaluation_batches
 from bertcli.data.tag_features import TagFeatures
 from bertcli.models.encoder import in_precision
@@ -20,7 +20,6 @@ from bertcli.models.layers import combine, layer_numbers, layer_states, say_if_f
 
 # W words to tag, K chosen layers, H hidden, D features, U units, C labels
 
-logger = logging.getLogger("bertcli")
 UNITS = 768  # of each direction and layer, whatever the size of the BERT
 SHARE_OF_MEMORY = 0.5  # of what is free, that kept features may take
 
@@ -83,9 +82,9 @@ def with_states(
     size = words * layers * config.hidden_size * 4
     said = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {size / 1e6:,.1f} MB"
     if size > SHARE_OF_MEMORY * psutil.virtual_memory().available:
-        logger.info("%s: more than half of the free memory, so the BERT runs at each step", said)
+        say(f"{said}: more than half of the free memory, so the BERT runs at each step")
         return features
-    logger.info("%s: computed once and kept in memory", said)
+    say(f"{said}: computed once and kept in memory")
     found: list[tuple[int, NDArray[np.float32]]] = []
     with torch.inference_mode(), in_precision(model, dtype):
         for batch in evaluation_batches(features, micro_batch_tokens):

@@ -1,17 +1,14 @@
 """Features read off the layers of an encoder that is left as it is (BERT section 5.3)."""
 
-import logging
-
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from bertcli import say
 from bertcli.data.batches import PackedBatch
 from bertcli.models.encoder import encode_layers
 
 # T tokens of the batch, K chosen layers, H hidden, D features
-
-logger = logging.getLogger("bertcli")
 
 
 def layer_numbers(layers: str, count: int) -> range:
@@ -27,7 +24,7 @@ def layer_numbers(layers: str, count: int) -> range:
 def say_if_fewer(layers: str, count: int) -> None:
     """Say that the last four layers are not four."""
     if layers.endswith("last-four") and count < 4:
-        logger.info("%s: the model has %d layers, and all of them are taken", layers, count)
+        say(f"{layers}: the model has {count} layers, and all of them are taken")
 
 
 @torch.no_grad()

@@ -1,6 +1,5 @@
 """Models built by size, loaded with one sentence about it, saved in transformers' format."""
 
-import logging
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,6 +9,7 @@ from torch import nn
 from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel
 from transformers import logging as transformers_logging
 
+from bertcli import say
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, unknown
 from bertcli.models.encoder import PACKED_FAMILIES, longest_input
@@ -17,7 +17,6 @@ from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 from bertcli.models.sizes import SIZES
 
-logger = logging.getLogger("bertcli")
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
@@ -108,8 +107,8 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     initialize(model, missing | replaced)
     if not packs:
         family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
-        logger.info("%s is a %s: its batches are padded, as its attention is its own", source, family)
-    logger.info("%s", _sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
+        say(f"{source} is a {family}: its batches are padded, as its attention is its own")
+    say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     return with_trained_padding(model) if packs else cast(PreTrainedModel, model)
 
 

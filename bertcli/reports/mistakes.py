@@ -1,14 +1,13 @@
 """The worst mistakes: the surest wrong predictions, the largest errors, the sentences and answers most wrong."""
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
+from bertcli import say
 from bertcli.data.predictions import NO_PREDICTION
 from bertcli.data.prepared import Prepared
 from bertcli.tasks.task import Task
 
-logger = logging.getLogger("bertcli")
 Record = dict[str, Any]
 Compared = dict[str, list[Any]]
 Found = Iterator[tuple[Any, Record]]  # how bad a mistake is, greater is worse, and the mistake
@@ -28,7 +27,7 @@ def worst_mistakes(
     found = sorted(find(task, prepared, records, compared), key=lambda pair: pair[0], reverse=True)
     has_scores = any("score" in record or "scores" in record for record in records)
     if found and task.kind not in ("regress", "tag") and not has_scores:
-        logger.info("no probabilities are given: mistakes that are equally wrong are in the order of the split")
+        say("no probabilities are given: mistakes that are equally wrong are in the order of the split")
     return [mistake for _, mistake in found[:count]]
 
 

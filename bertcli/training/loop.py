@@ -1,6 +1,5 @@
 """The training loop of pre-training and fine-tuning."""
 
-import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 
+from bertcli import say
 from bertcli.data.batches import PackedBatch, TrainingBatches
 from bertcli.data.keyed import derive
 from bertcli.errors import Interrupted, RunError
@@ -28,7 +28,6 @@ from bertcli.training.run_folder import RunFolder
 from bertcli.training.schedule import learning_rate_at
 from bertcli.training.throughput import peak_flops, training_flops
 
-logger = logging.getLogger("bertcli")
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
 Evaluate = Callable[[int], dict[str, float]]
@@ -129,7 +128,7 @@ class Training:
         remembered.pop("file")
         self.working_copy.refresh()
         self.history = History(steps=remembered.pop("step"), **remembered)
-        logger.info("going on after step %s", f"{self.history.steps:,}")
+        say(f"going on after step {self.history.steps:,}")
         if self.accelerator.is_main_process:
             self.folder.forget_after(self.history.steps)
 
@@ -185,11 +184,8 @@ class Training:
                     break
         if stop or interruption.asked:
             self._stop()
-        logger.info(
-            "%s real tokens a second, %.1f %% of %s",
-            f"{history.tokens_per_second:,.0f}",
-            100 * self.share_of_peak,
-            self.peak_words,
+        say(
+            f"{history.tokens_per_second:,.0f} real tokens a second, {100 * self.share_of_peak:.1f} % of {self.peak_words}"
         )
         return history
 
@@ -284,7 +280,7 @@ class Training:
             self.history.metrics = evaluate(self.history.steps)
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
             words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items())
-            logger.info("step %s  %s", f"{self.history.steps:,}", words)
+            say(f"step {self.history.steps:,}  {words}")
         waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
         self.history.evaluations_since_best = int(broadcast(waited))  # the main process tells the others
         if self.is_out_of_patience and self.history.unlogged:

@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Any, Self
 
+from bertcli import say
+
 logger = logging.getLogger("bertcli")
 SECONDS_BETWEEN_LINES = 10
 
@@ -54,7 +56,7 @@ class Progress:
             self.last_line = time.perf_counter()
             done = f"{100 * self.done / self.total:.0f} %" if self.total else f"{self.done:,.0f}"
             left = f"  {duration(self.seconds_left())} left" if self.total else ""
-            logger.info("%s  %s  %s%s", self.title, done, words, left)
+            say(f"{self.title}  {done}  {words}{left}")
 
     def start_at(self, done: float) -> None:
         """Say how much an earlier run had done already."""

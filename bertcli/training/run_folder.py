@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import logging
 import os
 import platform
 import sys
@@ -13,12 +12,11 @@ from typing import IO, Any
 
 import yaml
 
-from bertcli import __version__
+from bertcli import __version__, say
 from bertcli.config import SHIPPED, shipped_model
 from bertcli.data.replacing import replacing
 from bertcli.errors import UserError
 
-logger = logging.getLogger("bertcli")
 RUNS = Path("runs")
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 
@@ -143,7 +141,7 @@ def newest_run(task: str, *others: RunFolder) -> RunFolder:
         raise UserError(
             f"There is no finished run of {task} here.", f"Make one: bert finetune {task}; or name a --model."
         )
-    logger.info("model: %s (the newest run of %s)", runs[0].path, runs[0].config["task"])
+    say(f"model: {runs[0].path} (the newest run of {runs[0].config['task']})")
     return runs[0]
 
 

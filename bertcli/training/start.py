@@ -1,18 +1,17 @@
 """How a run begins: in a new folder, from a checkpoint, in one process or in several."""
 
-import logging
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from accelerate import Accelerator
 
+from bertcli import say
 from bertcli.config import TrainingConfig, default_of, flag
 from bertcli.errors import UserError
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, new_run
 
-logger = logging.getLogger("bertcli")
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # What a resumed run may be told anew; everything else is as the run was begun, or it would not be the same run.
@@ -69,7 +68,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
         if ended_by in changeable:
             hint = f"Train it longer: bert {command} --resume --out {folder.path} --{ended_by} {2 * saved[ended_by]}"
         raise UserError(f"The run in `{folder.path}` is finished.", hint)
-    logger.info("resuming %s", folder.path)
+    say(f"resuming {folder.path}")
     return resumed, folder
 
 
@@ -110,7 +109,7 @@ def enter(
         else:
             folder.create(command, folder_values)
     accelerator.wait_for_everyone()
-    logger.info("run folder: %s", folder.path)
+    say(f"run folder: {folder.path}")
     if config.track:
         accelerator.init_trackers(
             "bertcli", config={k: v for k, v in resolved.items() if isinstance(v, (int, float, str))}

@@ -1,6 +1,5 @@
 """Several runs of one request, in sub-folders of one run: seeds, the settings of a grid, or what a BiLSTM reads."""
 
-import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,14 +9,13 @@ from typing import Any
 
 from accelerate import Accelerator
 
+from bertcli import say
 from bertcli.config import FinetuneConfig
 from bertcli.data.replacing import replacing
 from bertcli.errors import Interrupted, UserError
 from bertcli.tasks.conll2003 import FROZEN_SCORES
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-
-logger = logging.getLogger("bertcli")
 
 Setting = dict[str, Any]  # the options in which the runs differ
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
@@ -67,7 +65,7 @@ def run_sweep(
     for number, setting in enumerate(settings, 1):
         part = RunFolder(folder.path / name_of(setting))
         if not part.is_finished:
-            logger.info("run %d of %d: %s", number, len(settings), part.path.name)
+            say(f"run {number} of {len(settings)}: {part.path.name}")
             _train_part(config, part, setting, accelerator, train)
         results.append(TrainingResult.read(part.path))
     best = max(range(len(results)), key=lambda number: (not results[number].collapsed, results[number].metrics[metric]))
