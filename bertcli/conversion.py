@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoConfig, BertConfig, PreTrainedModel
+from transformers import BertConfig, PreTrainedModel
 
 from bertcli import say
 from bertcli.config import ConvertConfig
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
-from bertcli.models.loading import auto_class, kind_of, load_model
+from bertcli.models.loading import auto_class, kind_of, load_model, open_config
 from bertcli.models.tensor_bundle import read_bundle, write_bundle
 from bertcli.models.tensorflow_names import Arrays, to_parameters, to_variables
 from bertcli.training.run_folder import resolve_model
@@ -142,7 +142,7 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
             f"`{config.source}` is neither a checkpoint nor a model folder.",
             "Give a folder with bert_model.ckpt.index or config.json.",
         )
-    saved = AutoConfig.from_pretrained(source)
+    saved = open_config(source)
     kind = kind_of(saved)
     if saved.model_type != "bert" or kind not in HEADS:
         what = f"of the kind `{kind}`" if saved.model_type == "bert" else f"a {saved.model_type}"

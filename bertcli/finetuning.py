@@ -12,7 +12,7 @@ from bertcli import say
 from bertcli.config import SHIPPED, FinetuneConfig, FrozenLayers, shipped_model
 from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import listed, looks_like_file, run_name
-from bertcli.data.prepared import Prepared, Source, dev_splits, encode_split, find_source, read_split
+from bertcli.data.prepared import Prepared, Source, check_options, dev_splits, encode_split, find_source, read_split
 from bertcli.data.replacing import replacing
 from bertcli.data.span_features import WindowRules
 from bertcli.data.tag_features import TagFeatures
@@ -22,7 +22,15 @@ from bertcli.errors import UserError
 from bertcli.models.encoder import is_packed
 from bertcli.models.frozen import with_states
 from bertcli.models.heads import Objective
-from bertcli.models.loading import PROBLEM_TYPES, build_model, check_length, check_vocabulary, load_model, save_model
+from bertcli.models.loading import (
+    PROBLEM_TYPES,
+    build_model,
+    check_length,
+    check_vocabulary,
+    load_model,
+    open_config,
+    save_model,
+)
 from bertcli.prediction_files import files_of_split
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports
@@ -87,6 +95,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         Interrupted: after Ctrl-C, the checkpoint saved.
     """
     asked = FinetuneConfig.build(task, options)
+    check_options(asked)
     if is_task(asked.task):
         asked = replace(asked, task=get_task(asked.task).name)  # one name of a run, however the task was spelled
     config, folder = begin("finetune", asked, _run_name(asked.task))
@@ -163,6 +172,8 @@ def _prepare(config: FinetuneConfig) -> _Setup:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     start = _start(config)
+    if start != "scratch":
+        open_config(start)  # before its tokenizer, which is less to the point where there is neither
     tokenizer = load_tokenizer(config.tokenizer or (_vocabulary() if start == "scratch" else start))
     rules = WindowRules(
         config.max_seq_length or task.max_seq_length, config.doc_stride,

@@ -127,7 +127,7 @@ def test_a_plain_tagger_starts_from_a_frozen_one_with_a_new_head(tagging: dict[s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "reviews.csv", "frozen": True}, "--frozen is for token labelling"),
+        ({"task": "reviews.csv", "data_dir": None, "frozen": True}, "--frozen is for token labelling"),
         ({"frozen": False, "frozen_layers": "last"}, "--frozen-layers belongs to --frozen"),
         ({"frozen_layers": "first"}, "Unknown value for --frozen-layers"),
     ],
@@ -230,7 +230,7 @@ def test_hidden_states_of_one_pair_and_of_standard_input(
     [(tokens, states)] = read_back(tmp_path / "pair.jsonl")
     assert tokens == ["[CLS]", "the", "cat", "[SEP]", "a", "dog", "[SEP]"]
     assert states.shape == (7, 128)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"the cat\n\nthe [MASK]\n")))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the cat\n\nthe [MASK]\n"))))
     assert predict(file="-", features=str(tmp_path / "in.npz"), pooling="cls").count == 3
     assert np.load(tmp_path / "in.npz")["features"].shape == (3, 128)
 

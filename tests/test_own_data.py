@@ -132,6 +132,14 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
         ("stars", range(21), "regress", "21 different numbers, more than 20 (--kind classify takes"),
         ("label", range(30), "classify", "30 labels: 0, 1, 2, 3, 4 and 25 more, as they are whole numbers"),
         ("stars", ["a", 1], "classify", "2 labels: 1, a\n"),
+        (
+            "stars",
+            ["n.d.", 1, 2.5],
+            "classify",
+            "as `n.d.` is no number, which 4 others are (--kind regress measures them)",
+        ),
+        ("stars", ['"0,5"', '"1,0"'], "classify", "as numbers have a point, not a comma, before their fractions"),
+        ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true\n"),
     ],
 )
 def test_numbers_are_names_or_values_and_it_is_said_why(
@@ -168,6 +176,22 @@ def test_missing_values_are_counted_and_left_out(workspace: Path, said: pytest.L
     write("d.csv", labelled("NaN", "none", *range(25)))
     assert own_task("d.csv", NONE, None)[0].kind == "regress"
     assert "d.csv: 2 of 27 rows have no label" in said.text
+    write("e.csv", labelled("inf", "NaN", *range(25), *range(25)))
+    assert own_task("e.csv", NONE, None)[0].kind == "classify"
+    assert "e.csv: 1 of 52 rows have no label" in said.text
+    write("f.csv", labelled("-", *["entailment", "contradiction"] * 9))
+    assert own_task("f.csv", NONE, None)[0].labels == ("contradiction", "entailment")
+    assert "f.csv: 1 of 19 rows have no label" in said.text
+    assert own_task(write("g.csv", labelled(*"-+-+")), NONE, "classify")[0].labels == ("+", "-")
+    write(
+        "h.jsonl",
+        '{"text": "x", "labels": [null]}\n{"text": "y", "labels": ["a"]}\n{"text": "z", "labels": ["b"]}\n' * 4,
+    )
+    own_task("h.jsonl", NONE, None)
+    assert "h.jsonl: 4 rows have no label, so none fits" in said.text
+    write("i.csv", "text,choice_0,choice_1,label\n" + "x,a,b,0\ny,,d,1\n" * 5)
+    own_task("i.csv", NONE, None)
+    assert "i.csv: 5 of 10 rows have an empty choice" in said.text
 
 
 def test_lists_and_objects_of_any_kind_are_read(workspace: Path) -> None:
@@ -191,6 +215,31 @@ def test_rows_without_words_are_counted_and_left_out(workspace: Path, said: pyte
 def test_answers_that_stand_nowhere_are_no_training_data(workspace: Path) -> None:
     with pytest.raises(UserError, match="No answer stands in its context"):
         finetune(write("a.json", squad(*"abcdefgh", start=0)), from_="scratch", size="tiny")
+
+
+def test_dates_of_any_year_and_time_zone_do_not_hinder_the_other_columns(workspace: Path) -> None:
+    dates, times = (
+        pa.array([2_000_000 + 9 * row for row in range(20)], pa.int32()).cast(pa.date32()),
+        pa.array(range(20)),
+    )
+    columns = {
+        "text": ["x", "y"] * 10,
+        "label": ["a", "b"] * 10,
+        "on": dates,
+        "at": times.cast(pa.timestamp("us", "Mars/X")),
+    }
+    pq.write_table(pa.table(columns), "a.parquet")
+    assert own_task("a.parquet", NONE, None)[0].labels == ("a", "b")
+    assert own_task("a.parquet", {"text": "on", "label": "at"}, None, scored="test")[1]["test"].texts[0] == "7445-10-25"
+
+
+def test_questions_of_a_dev_set_without_answers_are_counted(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    write("train.json", squad(*"abcdefgh"))
+    whole = json.loads(squad(*"ijk"))
+    whole["data"][0]["paragraphs"][0]["qas"][0]["answers"] = []
+    write("dev.json", json.dumps(whole))
+    assert own_task("train.json,dev.json", NONE, None)[0].with_impossible
+    assert "1 without an answer" in said.text
 
 
 def test_a_label_seen_once_is_trained_on(workspace: Path, said: pytest.LogCaptureFixture) -> None:
@@ -253,6 +302,12 @@ def utf16(text: str) -> bytes:
         ("a.json", '[{"text": "x", "label": 1}]', "one JSON value, not an object", "jq -c"),
         ("a.jsonl", '[{"text": "x", "label": 1}]', "one JSON value, not an object", "a.jsonl > a-lines.jsonl"),
         ("a.jsonl", '{"text": "x", "label": "y"}\n{"text": ["x"], "label": "z"}', "line 2 has a list where a text should be", "one text"),
+        ("a.jsonl", '{"text": "x", "label": {"name": "neg"}}\n', "line 1 has an object where a label should be", "its name"),
+        ("a.csv", "it is good,0.0\nit is bad,1.0\n" * 4, "line 1 looks like an example", "text,label"),
+        ("a.jsonl", '{"text": "x", "label": ' + "1" * 5000 + "}\n", "line 1 is not JSON: too many digits", "one JSON object"),
+        ("a.jsonl", '{"text": "x", "label": "[{[]: 1}]"}\n' * 9, "which are no list", "Write them like this"),
+        ("a.conll", "1\tRome\tB-LOC\n2\tis\tO\n", "Every word of `a.conll` is a number", "cut -f2- a.conll"),
+        ("a.tsv", "word\ttag\nRome\tB-LOC\nis\tO\n\nthe\tO\ncat\tO\n", "line 1: the sentence has the tag `tag`", "Tags are"),
         ("a.jsonl", '{"text": "x", "label": [1, 0]}\n' * 9, "has lists of 0 and 1 for labels", "a column a label"),
         ("a.jsonl", '{"text": "x", "label": [["y"]]}\n' * 9, "which are no list", "Write them like this"),
         ("a.csv", "o,I am always very hungry,e,a,b\nx,y,z,c,d\n", "which is the text", "a line of names before it"),

@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -76,6 +77,9 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
     rows = "index\tsentence1\tsentence2\tlabel\n0\tThe cat sat.\tIt sat.\tentailment\n"
     with zipfile.ZipFile("RTE.zip", "w") as archive:
         archive.writestr("RTE/train.tsv", rows)
+    with zipfile.ZipFile("conll2003.zip", "w") as archive:
+        archive.writestr("train.txt", "Rome NNP B-NP B-LOC\n")
+    assert read_split(find_source("conll2003", ".", {}), "train").sentences.words == [["Rome"]]
     Path("WNLI").mkdir()
     Path("WNLI/train.tsv").write_text(rows.replace("entailment", "1"))
     for name in ("rte", "wnli"):  # an archive, and a folder that does not stand in `glue`
@@ -88,9 +92,22 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
         for split in ("train", "test"):
             Path("aclImdb", split, label).mkdir(parents=True)
             Path("aclImdb", split, label, "0_9.txt").write_text(f"{split} {label}")
-    for split, folder in (("train", "train"), ("dev", "test")):
-        read = read_split(find_source("imdb", ".", {}), split).texts
-        assert sorted(zip(read.texts, read.labels, strict=True)) == [(f"{folder} neg", "neg"), (f"{folder} pos", "pos")]
-    Path("aclImdb").rename("elsewhere")
+    with tarfile.open("packed", "w:gz") as archive:
+        archive.add("aclImdb")
+    for where in ("aclImdb", "aclImdb_v1.tar.gz"):
+        for split, folder in (("train", "train"), ("dev", "test")):
+            read = read_split(find_source("imdb", ".", {}), split).texts
+            assert list(zip(read.texts, read.labels, strict=True)) == [
+                (f"{folder} neg", "neg"),
+                (f"{folder} pos", "pos"),
+            ]
+        Path(where).rename("before")
+        if where == "aclImdb":
+            Path("packed").rename("aclImdb_v1.tar.gz")
+            Path("before").rename("elsewhere")
+    Path("aclImdb_v1.tar.gz").write_bytes(Path("before").read_bytes()[:200])
+    with pytest.raises(UserError, match=r"aclImdb_v1.tar.gz` cannot be read"):
+        read_split(find_source("imdb", ".", {}), "train")
+    Path("aclImdb_v1.tar.gz").unlink()
     with pytest.raises(UserError, match=r"There is no `imdb/train.csv`"):
         read_split(find_source("imdb", ".", {}), "train")

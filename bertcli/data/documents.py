@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import sys
+import tarfile
 import zipfile
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -19,6 +20,9 @@ import zstandard
 from bertcli.errors import UserError
 
 COMPRESSED = (".gz", ".xz", ".zst")
+DAMAGED = (
+    OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError,
+)  # fmt: skip
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
 # How files begin that are given for text now and then. A pickle is named, never opened: that would run its code.
 SIGNATURES = {
@@ -87,6 +91,11 @@ def is_in_archive(path: Path) -> bool:
     return inside is not None and inside.is_file()
 
 
+def tar_of(path: Path) -> Path | None:
+    """The .tar.gz that a path leads into."""
+    return next((parent for parent in path.parents if parent.name.endswith(".tar.gz") and parent.is_file()), None)
+
+
 def _inside_archive(path: Path) -> zipfile.Path | None:
     archive = next((parent for parent in path.parents if parent.suffix == ".zip"), None)
     if archive is None or not zipfile.is_zipfile(archive):
@@ -104,7 +113,7 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
     try:
         with open_binary(path) as file:
             yield file
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile) as error:
+    except DAMAGED as error:
         raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
 
 

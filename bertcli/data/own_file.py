@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -12,6 +12,7 @@ from bertcli import say
 from bertcli.config import Kind
 from bertcli.data.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.documents import read_text
+from bertcli.data.own_labels import CLASS_NAMES, WITH_LABELS, kind_of_labels, missing_labels, spelled
 from bertcli.data.own_splits import SPLIT_NAMES, TAG_ENDINGS, Part, cut_dev, listed, own_files, say_overlap, split_of
 from bertcli.data.squad import questions_of, read_squad
 from bertcli.data.tables import Read, Row, Rows, are_numbers, ending_of, json_value, place_of, read_rows
@@ -20,7 +21,6 @@ from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError, unknown
 from bertcli.tasks.task import Files, Task
 
-CLASS_NAMES = ("label", "labels", "gold_label", "category", "class", "intent")  # whole numbers in them are names
 LABEL_NAMES = (*CLASS_NAMES, "target", "sentiment", "score", "stars", "rating", "y")
 TEXT_NAMES = (
     "text", "sentence1", "premise", "question1", "question", "sentence", "review", "comment", "content", "title", "body",
@@ -29,15 +29,11 @@ PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "question2", "answer", "se
 CONTEXT_NAMES = ("sent1", "context", "ctx", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
 CHOICE_LISTS = ("choices", "endings", "options")
 CHOICE_NAME = re.compile(r"(ending|choice|option)[ _]?(\d+|[a-h])", re.IGNORECASE)
-SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in the column
 METRICS = {
     "classify": ("accuracy", "macro_f1"), "regress": ("spearmanr", "pearson"), "choose": ("accuracy",),
     "multilabel": ("micro_f1", "macro_f1", "subset_accuracy"), "tag": ("f1", "precision", "recall"), "span": ("f1", "exact_match"),
 }  # fmt: skip
-LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a name in brackets
 MOST_SPACES = 3  # in the name of a column
-MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
-NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
 TAG = re.compile(r"O|[BIESLUM](-.+)?")
 
@@ -111,8 +107,11 @@ def _form(path: Path, kind: Kind | None) -> str:
 
 
 def _is_tagged(text: str) -> bool:
-    lines = [line.split() for line in text[:100_000].split("\n")[:1000] if line.strip() and DOCUMENT not in line]
-    return bool(lines) and all(len(fields) > 1 and TAG.fullmatch(fields[-1]) for fields in lines[:-1] or lines)
+    """Whether every line ends with a tag; but for the first, a header, where blank lines part the others."""
+    lines = [line.split() for line in text[:100_000].strip().split("\n")[:1000] if DOCUMENT not in line]
+    tagged = [not fields or (len(fields) > 1 and bool(TAG.fullmatch(fields[-1]))) for fields in lines]
+    full = sum(map(bool, lines))
+    return full > 0 and all(tagged[1:-1] or tagged) and (tagged[0] or (full > 2 and [] in lines))
 
 
 def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part]]:
@@ -125,7 +124,9 @@ def _questions(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str,
     for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
         if count > 1:
             raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
-    without = sum(bool(question.get("is_impossible")) for _, question in asked)
+    without = sum(
+        bool(question.get("is_impossible")) or (split == "dev" and not question["answers"]) for split, question in asked
+    )
     say(f"{name}: {_sizes(parts)} contexts, {len(asked):,} questions, {without:,} without an answer; kind: span")
     task = Task(name, "span", Files({}, {}), ("", None), METRICS["span"], max_seq_length=384)
     return replace(task, with_impossible=without > 0), dict(parts)
@@ -140,6 +141,9 @@ def _tags(name: str, files: dict[str, list[Path]]) -> tuple[Task, dict[str, Part
             place = next(p.place(row) for p in parts.values() for row, own in enumerate(p.tags or ()) if tag in own)
             raise UserError(f"{place}: the sentence has the tag `{tag}`, which is not of an entity.",
                             "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")  # fmt: skip
+    if are_numbers(chain.from_iterable(next(iter(parts.values())).words)):
+        what = f"Every word of `{name}` is a number: its first column numbers the words."
+        raise UserError(what, f"Leave that column out: cut -f2- {name} > words.conll")
     lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
     where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
     say(f"{name}: {_sizes(parts)} sentences; {where}; kind: tag, {len(tags)} tags{listed(tags)}")
@@ -172,15 +176,14 @@ def _tables(
         first, *_ = next(iter(tables.values()))
     kind, found = _columns(first, given, kind)
     parts = {split: _texts(split, rows, found) for split, rows in tables.items()}
-    numbers = [label for label in _labels(parts) if label.lower() not in NO_NUMBER]
-    if numbers and are_numbers(numbers):  # `NaN` and the like are missing ones
-        for split, part in parts.items():
-            labels = part.labels and ["" if label.lower() in NO_NUMBER else label for label in part.labels]
-            parts[split] = replace(part, labels=labels)
-    if found["label"] in _labels(parts) and " " in found["text"]:
+    missing = missing_labels(_labels(parts), kind)
+    for split, part in parts.items():
+        labels = part.labels and ["" if label.lower() in missing else label for label in part.labels]
+        parts[split] = replace(part, labels=labels)
+    if spelled(found["label"]) in _labels(parts) and " " in found["text"]:
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
         raise UserError(what, "Put a line of names before it: text,label")
-    kind, why = (kind, "") if kind else _kind(_labels(parts), found["label"])
+    kind, why = (kind, "") if kind else kind_of_labels(_labels(parts), found["label"])
     sizes = _sizes(parts)
     parts = {split: _complete(part, kind) for split, part in parts.items()}
     task = Task(name, kind, Files({}, dict(found)), ("", None), METRICS[kind])
@@ -245,18 +248,19 @@ def spread_choices(path: Path, names: list[str], rows: Iterable[Row], first: Map
 
 
 def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExamples:
-    """The rows of a split; the labels 1.0, 2.0 that a missing one makes of whole numbers are 1, 2.
-
-    A test file may be without labels, or have -1 for all.
-    """
+    """The rows of a split, each label in one spelling; a test file may be without labels, or have -1 for all."""
     if split == "test" and not any(found["label"] in rows.names for rows in tables):
         found = {key: name for key, name in found.items() if key != "label"}
     for rows in tables:
         for number, cells in enumerate(rows.cells):
             if any(isinstance(cells.get(name), list | dict) for key, name in found.items() if key != "label"):
                 raise UserError(f"{rows.place(number)} has a list where a text should be.", "Give one text a column.")
+            if isinstance(cells.get(found.get("label", "")), dict):
+                raise UserError(
+                    f"{rows.place(number)} has an object where a label should be.", 'Give its name: {"label": "good"}'
+                )
     read = {key: [cell for rows in tables for cell in rows.column(name)] for key, name in found.items()}
-    labels = [re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip()) for label in read.get("label", ())]
+    labels = [spelled(label) for label in read.get("label", ())]
     examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))
     unlabelled = split == "test" and set(labels) <= {"", "-1"}
     if unlabelled:
@@ -272,16 +276,17 @@ def _complete(part: TextExamples, kind: Kind) -> TextExamples:
         "label": [row for row, label in enumerate(part.labels or ()) if not label],
     }
     if kind == "multilabel":
-        if without := lacking.pop("label"):
-            say(f"{part.origin}: {len(without):,} rows have no label, so none fits")
-        for row, cell in enumerate(part.labels or ()):
-            split_labels(cell, "", part.place(row))
+        del lacking["label"]
+        if without := sum(not split_labels(cell, "", part.place(row)) for row, cell in enumerate(part.labels or ())):
+            say(f"{part.origin}: {without:,} rows have no label, so none fits")
     for what, rows in lacking.items():
         if rows:
             left_out = f"{len(rows):,} of {len(part):,} rows have no {what} and are left out"
             say(f"{part.origin}: {left_out}; the first is {part.place(rows[0])}")
     if alone := sum(not pair.strip() for pair in part.pairs or ()):
         say(f"{part.origin}: {alone:,} of {len(part):,} rows have no second text")
+    if gaps := sum(not all(choice.strip() for choice in choices) for choices in part.choices or ()):
+        say(f"{part.origin}: {gaps:,} of {len(part):,} rows have an empty choice")
     out = set(chain.from_iterable(lacking.values()))
     kept = [row for row in range(len(part)) if row not in out]
     if not kept:
@@ -301,47 +306,6 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
         return {}
     start = {"choice_start": "sent2"} if text == "sent1" and "sent2" in names else {}
     return {"text": text, **start, **{f"choice{number}": name for number, name in enumerate(choices)}}
-
-
-def _with_distinct(task: Task, labels: list[str]) -> Task:
-    """Labels in an order that does not depend on that of the rows: numbers by their value, then names."""
-    return replace(task, labels=tuple(sorted(set(labels), key=_natural)))
-
-
-def _with_several(task: Task, labels: list[str]) -> Task:
-    """Labels of examples that may have several: as lists, or with a separator."""
-    separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
-    if separator:
-        say(f"{task.name}: `{separator}` stands between several labels")
-    several = [label for cell in labels for label in split_labels(cell, separator)]
-    if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
-        what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
-        raise UserError(what, 'Write those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult')
-    return replace(_with_distinct(task, several), files=replace(task.files, label_separator=separator))
-
-
-def _with_choices(task: Task, labels: list[str]) -> Task:
-    """Right choices by number, from 0 or from 1, or by letter."""
-    count = sum(key.removeprefix("choice").isdigit() for key in task.files.columns)
-    numbers = tuple(str(number) for number in range(count + 1))
-    letters = tuple("ABCDEFGH"[:count])
-    for spelled in (numbers[:-1], numbers[1:], letters, tuple(letter.lower() for letter in letters)):
-        if set(labels) <= set(spelled):
-            say(f"{task.name}: the choices count from {spelled[0]}")
-            return replace(task, labels=numbers[:-1], file_labels=spelled)
-    strange = next(label for label in labels if label not in numbers[:-1])
-    raise UserError(
-        f"`{task.name}` has the label `{strange}`, which is none of {count} choices.",
-        f"Number them from 0 to {count - 1}, or give the column with --label.",
-    )
-
-
-WITH_LABELS: dict[str, Callable[[Task, list[str]], Task]] = {
-    "classify": _with_distinct,
-    "regress": lambda task, labels: task,
-    "multilabel": _with_several,
-    "choose": _with_choices,
-}
 
 
 def _columns(first: Rows, given: dict[str, str | None], kind: Kind | None) -> tuple[Kind | None, dict[str, str]]:
@@ -387,24 +351,3 @@ def named(wanted: tuple[str, ...], names: list[str]) -> str | None:
     """The column with the first of the wanted names that one has."""
     lower = {name.lower(): name for name in names}
     return next((lower[name] for name in wanted if name in lower), None)
-
-
-def _kind(labels: list[str], column: str) -> tuple[Kind, str]:
-    """The kind that labels are of, and for numbers why: those with fractions, or of many values, are measured."""
-    alone = sum(not label.startswith("[") for label in labels)
-    if labels and (not alone or any(map(LIST.fullmatch, labels))):
-        mixed = f", {len(labels) - alone:,} lists and {alone:,} labels alone (--kind classify takes them for names)"
-        return "multilabel", mixed if alone else ""
-    if not are_numbers(labels):
-        return "classify", ""
-    values = {float(label) for label in labels}
-    why = f"{len(values)} different numbers, "
-    if any(value != int(value) for value in values):
-        return "regress", f", as they are {why}some with fractions (--kind classify takes them for names)"
-    if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
-        return "regress", f", as they are {why}more than {MANY_VALUES} (--kind classify takes them for names)"
-    return "classify", ", as they are whole numbers (--kind regress measures them)"
-
-
-def _natural(label: str) -> tuple[int, float, str]:
-    return (0, float(label), label) if are_numbers([label]) else (1, 0.0, label)

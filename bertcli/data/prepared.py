@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bertcli import say
+from bertcli.config import FinetuneConfig
 from bertcli.data.choice_features import ChoiceFeatures, encode_choices
 from bertcli.data.conll import Sentences, read_conll, sentences_of_hub
 from bertcli.data.own_file import own_task
@@ -28,6 +29,7 @@ from bertcli.data.task_files import (
 )
 from bertcli.data.text_features import LABELS, TextFeatures, encode_texts, label_ids
 from bertcli.data.tokenization import WordPiece
+from bertcli.errors import UserError
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 
@@ -73,6 +75,23 @@ class Prepared:
             questions=[self.questions[row] for row in rows] if self.questions else [],
             features=None,
         )
+
+
+def check_options(config: FinetuneConfig) -> None:
+    """Refuse options of own files for a task with a name, and the folder of official files for own ones.
+
+    Raises:
+        UserError: naming the option.
+    """
+    is_own = looks_like_file(config.task)
+    options = ("data_dir",) if is_own else ("text", "text_pair", "label", "kind")
+    if given := next((option for option in options if getattr(config, option)), None):
+        whose = (
+            f"of official files; `{config.task}` is your own"
+            if is_own
+            else f"for your own files, not for {config.task}"
+        )
+        raise UserError(f"--{given.replace('_', '-')} is {whose}.", "Leave it out.")
 
 
 def find_source(

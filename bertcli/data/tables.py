@@ -117,7 +117,10 @@ def stream_rows(path: Path) -> Read:
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         where = "" if ending == ".parquet" else " line 1"
-        raise UserError(f"`{path}`{where} has two columns `{twice}`.", "Give each column its own name.")
+        raise UserError(
+            f"`{path}`{where} has two columns `{twice}`.",
+            "Give each column its own name, in a line before the examples.",
+        )
     first = next(rows, None)
     if first is None:
         what = f"has the columns {', '.join(names)} but" if names else "is empty; it"
@@ -149,10 +152,21 @@ def _parquet(path: Path) -> Read:
 
     def rows() -> Iterator[Row]:
         with _parquet_errors(path):
-            batches = (batch.to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
+            batches = (_timeless(batch).to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
             yield from enumerate(chain.from_iterable(batches), start=1)
 
     return file.schema_arrow.names, rows()
+
+
+def _timeless(batch: Any) -> Any:
+    """The same with times and dates as text: Python's end with the year 9999, and want the time zone to be known."""
+    import pyarrow as pa
+
+    for index, column in enumerate(batch.columns):
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            plain = column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
+            batch = batch.set_column(index, batch.schema.names[index], plain.cast(pa.string()))
+    return batch
 
 
 def _open_parquet(path: Path) -> Any:
@@ -203,7 +217,7 @@ def json_value(text: str) -> Any:
     """The value that JSON is of; None where the text is no JSON."""
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a number may have too many digits
         return None
 
 
@@ -211,8 +225,11 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     """What is wrong at a line; without one, of the whole file, which may be one value that has rows in it."""
     try:
         value = json.loads(read_text(path) if line is None else line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        number, what = number if line else getattr(error, "lineno", 1), getattr(error, "msg", "too many brackets")
+    except (ValueError, RecursionError) as error:
+        number, what = (
+            number if line else getattr(error, "lineno", 1),
+            getattr(error, "msg", "too many digits or brackets"),
+        )
         return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
     lists = {"": value, **(value if isinstance(value, dict) else {})}
     name = next(

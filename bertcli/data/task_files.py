@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tarfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertcli import say
-from bertcli.data.documents import COMPRESSED, is_in_archive, read_text
+from bertcli.data.documents import COMPRESSED, is_in_archive, read_text, reading, tar_of
 from bertcli.data.tables import ending_of, read_rows
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
@@ -81,11 +83,12 @@ def find_file(task: Task, split: str, folder: Path) -> Path | None:
     names = task.files.splits[split].split("|")
     for name in (*names, *(name.partition("/")[2] for name in names)):
         for ending in ("", *COMPRESSED):
-            if (path := folder / (name + ending)).exists():
+            if (path := folder / (name + ending)).exists() or tar_of(path):
                 return path
-        inside = folder / f"{Path(name).parent}.zip" / Path(name).parent.name / Path(name).name
-        if is_in_archive(inside):
-            return inside
+        archive, file = folder / f"{Path(name).parent}.zip", Path(name).name
+        for inside in (archive / Path(name).parent.name / file, archive / file):
+            if is_in_archive(inside):
+                return inside
     return None
 
 
@@ -95,7 +98,7 @@ def read_official(task: Task, split: str, path: Path) -> TextExamples:
     Raises:
         UserError: if it has not the columns of the task, or no examples.
     """
-    if path.is_dir():
+    if path.is_dir() or tar_of(path):
         return _read_folders(path, task.file_labels)
     is_test = split.startswith("test")
     columns = task.files.test_columns if is_test and task.files.test_columns else task.files.columns
@@ -106,12 +109,30 @@ def read_official(task: Task, split: str, path: Path) -> TextExamples:
 
 def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
     """Read a folder for each label with a text a file."""
-    read = [(read_text(path), label) for label in labels for path in sorted((folder / label).glob("*.txt"))]
+    read = sorted(_texts_of_tar(folder) if tar_of(folder) else _texts_of_folders(folder, labels))
+    read = [row for label in labels for row in read if row[0] == label]
     if not read:
         raise UserError(
             f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}.", "Check the folder."
         )
-    return TextExamples([text for text, _ in read], None, [label for _, label in read], str(folder))
+    return TextExamples([text for _, _, text in read], None, [label for label, _, _ in read], str(folder))
+
+
+def _texts_of_folders(folder: Path, labels: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """The label, the name and the text of each file."""
+    for label in labels:
+        for path in (folder / label).glob("*.txt"):
+            yield label, path.name, read_text(path)
+
+
+def _texts_of_tar(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """The same of a folder within a .tar.gz, which is read once from its beginning to its end."""
+    archive = cast(Path, tar_of(folder))
+    with reading(archive) as file, tarfile.open(fileobj=file, mode="r|") as members:
+        for member in members:
+            path = archive / member.name
+            if path.parent.parent == folder and path.suffix == ".txt" and (text := members.extractfile(member)):
+                yield path.parent.name, path.name, text.read().decode("utf-8", "replace")
 
 
 def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextExamples:

@@ -148,7 +148,7 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
             if any(isinstance(label, list | dict) for label in labels):
                 raise ValueError
             return [str(label) for label in labels if label is not None]
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError, RecursionError):
             raise UserError(
                 f"{place} has the labels `{cell[:80]}`, which are no list.",
                 'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify',

@@ -78,8 +78,8 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
         UserError: if there is no such model, or it cannot be opened.
     """
     torch.manual_seed(seed)
+    saved = open_config(source)
     try:
-        saved = AutoConfig.from_pretrained(source)
         others = labels is not None and _has_other_head(kind, saved, labels)
         is_decoder = getattr(saved, "is_decoder", False)  # whose tokens see only what is before them
         packs = saved.model_type in PACKED_FAMILIES and not is_decoder
@@ -91,10 +91,7 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     except UserError:
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(
-            f"The model `{source}` cannot be opened: {first}", "Give --from or --model a run, a folder or a Hub name."
-        ) from None
+        raise _not_opened(source, error) from None
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
     inner = f"{model.base_model_prefix}."
     if any(name.startswith(inner) for name in other_shape):
@@ -110,6 +107,24 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
         say(f"{source} is a {family}: its batches are padded, as its attention is its own")
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     return with_trained_padding(model) if packs else cast(PreTrainedModel, model)
+
+
+def open_config(source: str) -> PretrainedConfig:
+    """The configuration of a model in a folder or on the Hub.
+
+    Raises:
+        UserError: if there is no such model, or it cannot be opened.
+    """
+    try:
+        return AutoConfig.from_pretrained(source)
+    except Exception as error:
+        raise _not_opened(source, error) from None
+
+
+def _not_opened(source: str, error: Exception) -> UserError:
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    hint = "Give --from or --model a run, a folder or a Hub name."
+    return UserError(f"The model `{source}` cannot be opened: {first}", hint)
 
 
 def auto_class(kind: str) -> Any:

@@ -4,7 +4,8 @@ from bertcli.tasks.task import Files, Task
 
 IMDB = Task(
     "imdb", "classify", Files(
-        {"train": "imdb/train.csv|imdb/aclImdb/train|imdb/train", "dev": "imdb/test.csv|imdb/aclImdb/test|imdb/test"},
+        {"train": "imdb/train.csv|imdb/aclImdb/train|imdb/train|imdb/aclImdb_v1.tar.gz/aclImdb/train",
+         "dev": "imdb/test.csv|imdb/aclImdb/test|imdb/test|imdb/aclImdb_v1.tar.gz/aclImdb/test"},
         {"text": "text", "label": "label"},
     ),
     ("stanfordnlp/imdb", None), ("accuracy",), ("negative", "positive"), ("neg", "pos"), ("text",),

@@ -58,7 +58,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
             continue
         if declared.name not in changeable:
             raise UserError(
-                f"{flag(declared)} is {given}, but the run in `{folder.path}` was begun with {begun}.",
+                f"{flag(declared)} is {given}, but the run in `{folder.path}` was begun {'without it' if begun is None else f'with {begun}'}.",
                 f"Leave {flag(declared)} out, or start a new run.",
             )
         resumed = replace(resumed, **{declared.name: given})
