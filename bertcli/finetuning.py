@@ -10,7 +10,6 @@ from transformers import PreTrainedModel
 
 from bertcli import say
 from bertcli.config import SHIPPED, FinetuneConfig, FrozenLayers, shipped_model
-from bertcli.data.batches import TrainingBatches
 from bertcli.data.own_splits import listed, looks_like_file, run_name
 from bertcli.data.prepared import Prepared, Source, check_options, dev_splits, encode_split, find_source, read_split
 from bertcli.data.replacing import replacing
@@ -117,7 +116,7 @@ def _run(setup: _Setup, folder: RunFolder) -> TrainingResult:
     plan = _plan(setup)
     _show_card(setup, plan, accelerator)
     if config.dry_run:
-        return TrainingResult("", "", setup.task.name, 0, 0.0, [], {}, plan.seed)
+        return TrainingResult(task=setup.task.name, seed=config.seed)
     return _train(setup, plan, accelerator, folder)
 
 
@@ -243,19 +242,14 @@ def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece)
 def _plan(setup: _Setup) -> Plan:
     """Steps as the original counts them: from examples, not windows, rounded down."""
     config, task = setup.config, setup.task
-    batch_size, epochs = (
-        config.batch_size or task.batch_size,
-        config.epochs if config.epochs is not None else task.epochs,
-    )
+    batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
     steps = max(1, int(len(setup.train) / batch_size * epochs))
     return Plan(
+        config,
         steps=steps,
+        batch_size=batch_size,
         learning_rate=config.learning_rate if config.learning_rate is not None else _learning_rate(setup),
         warmup_steps=int(steps * config.warmup_proportion),
-        optimizer=config.optimizer,
-        seed=config.seed,
-        save_steps=config.save_steps,
-        log_steps=config.log_steps or max(1, min(100, steps // 50)),
         eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
         patience=config.patience,
     )
@@ -277,7 +271,7 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
     counts = _label_counts(setup)
     if counts:
         say(f"labels{listed(counts, 6)}")
-    say(plan.words(setup.config.batch_size or setup.task.batch_size, len(setup.train)))
+    say(plan.words(len(setup.train)))
 
 
 def _label_counts(setup: _Setup) -> list[str]:
@@ -316,23 +310,20 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
     if config.frozen:
         setup = _with_frozen_states(setup, accelerator)
     assert setup.train.features is not None
-    batches = TrainingBatches(
-        setup.train.features, config.batch_size or task.batch_size, config.seed,
-        micro_batch_tokens(config.micro_batch_tokens), accelerator.process_index, accelerator.num_processes,
-    )  # fmt: skip
     trained_as = {
-        "batch_size": batches.batch_size, "learning_rate": plan.learning_rate,
-        "epochs": config.epochs if config.epochs is not None else task.epochs,
-    }  # fmt: skip
+        "batch_size": plan.batch_size,
+        "learning_rate": plan.learning_rate,
+        "epochs": config.epochs or task.epochs,
+    }
     enter(folder, "finetune", config, {**_resolved(setup), **trained_as}, accelerator)
     objective = Objective(setup.model, task.kind)
-    training = Training(objective, batches, plan, folder, accelerator, setup.precision)
+    training = Training(objective, setup.train.features, plan, folder, accelerator, setup.precision)
     if config.resume:
         training.resume()
     dtype = resolve_precision(config.precision)
     scorer = Scorer(task, training.model, setup.tokenizer, setup.rules, accelerator.device, dtype)
 
-    def evaluate(step: int) -> dict[str, float]:
+    def evaluate() -> dict[str, float]:
         metrics: dict[str, float] = {}
         for part in setup.dev:
             records = scorer.predict(part)
@@ -343,13 +334,8 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         _keep_best(training, setup, metrics, first)
         return metrics
 
-    history = training.run(evaluate)
-    best = history.best
-    result = TrainingResult(
-        str(folder.path), str(folder.model), task.name, history.steps, history.tokens_per_second,
-        [round(loss, 4) for loss in history.losses], best.get("metrics", {}), config.seed, "dev",
-        training.share_of_peak, training.peak_words, best.get("step", 0), history.steps < plan.steps, best.get("collapsed", False),
-    )  # fmt: skip
+    training.run(evaluate)
+    result = training.finish(task.name, split="dev")
     if result.stopped_early:
         say(f"stopped early, at step {result.steps} of {plan.steps}: --patience {config.patience} ran out")
     _finish(setup, result, folder, accelerator)
@@ -360,8 +346,6 @@ def _finish(setup: _Setup, result: TrainingResult, folder: RunFolder, accelerato
     if accelerator.is_main_process:
         write_reports(folder, result, _notes(setup, result))
         folder.unlock()
-    for tracker in accelerator.trackers:
-        tracker.finish()
 
 
 def _notes(setup: _Setup, result: TrainingResult) -> list[str]:

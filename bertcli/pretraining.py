@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from accelerate import Accelerator
 
 from bertcli import say
 from bertcli.config import PretrainConfig
-from bertcli.data.batches import TrainingBatches, evaluation_batches
+from bertcli.data.batches import evaluation_batches
 from bertcli.data.replacing import replacing
 from bertcli.data.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.tokenization import load_tokenizer
@@ -21,9 +22,9 @@ from bertcli.models.dropout import set_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
 from bertcli.reports.model_card import write_reports
-from bertcli.training.device import describe_device, disconnect, make_accelerator, micro_batch_tokens
+from bertcli.training.device import describe_device, disconnect, make_accelerator
 from bertcli.training.launch import is_launched, launch
-from bertcli.training.loop import History, Plan, Training
+from bertcli.training.loop import Plan, Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, resolve_model
 from bertcli.training.start import begin, check_batch_size, enter
@@ -63,7 +64,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     plan = _plan(config)
     _show_card(setup, plan, accelerator)
     if config.dry_run:
-        return TrainingResult("", "", "pretraining", 0, 0.0, [], {}, plan.seed)
+        return TrainingResult(task="pretraining", seed=config.seed)
     return _train(setup, plan, accelerator, folder)
 
 
@@ -121,15 +122,13 @@ def _newest_data() -> str:
 
 
 def _plan(config: PretrainConfig) -> Plan:
-    """Fill in what was not given: the paper's warm-up, at most a tenth of the run; about fifty log lines."""
+    """Fill in what was not given: the paper's warm-up, at most a tenth of the run."""
     return Plan(
+        config,
         steps=config.steps,
+        batch_size=config.batch_size,
         learning_rate=config.learning_rate,
         warmup_steps=config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10),
-        optimizer=config.optimizer,
-        seed=config.seed,
-        save_steps=config.save_steps,
-        log_steps=config.log_steps or max(1, min(100, config.steps // 50)),
         eval_steps=config.eval_steps or config.steps,
     )
 
@@ -141,7 +140,7 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
     say(
         f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {describe_device(accelerator, config.precision)}"
     )
-    say(f"{_data_words(setup.examples)}; {plan.words(config.batch_size, rows)}")
+    say(f"{_data_words(setup.examples)}; {plan.words(rows)}")
     if not config.eval_data:
         say(
             f"measured on {len(setup.held_out.lengths)} rows of the training data, as the original does; --eval-data gives held-out text"
@@ -160,27 +159,27 @@ def _data_words(examples: PretrainingExamples) -> str:
 
 def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
     config = setup.config
-    batches = TrainingBatches(
-        setup.examples, config.batch_size, config.seed, micro_batch_tokens(config.micro_batch_tokens),
-        accelerator.process_index, accelerator.num_processes,
-    )  # fmt: skip
     resolved = {"data": str(setup.examples.folder), "warmup_steps": plan.warmup_steps, "task": "pretraining"}
     enter(folder, "pretrain", config, resolved, accelerator)
     if config.embeddings == "cooccurrence" and not config.resume:
         _start_embeddings(setup)
     if config.dropout is not None:
         set_dropout(setup.objective, config.dropout)
-    training = Training(setup.objective, batches, plan, folder, accelerator, config.precision)
-
-    def measure(step: int) -> dict[str, float]:
-        return evaluate_pretraining(training.model, setup.held_out, accelerator.device)
-
+    training = Training(setup.objective, setup.examples, plan, folder, accelerator, config.precision)
+    measure = partial(evaluate_pretraining, training.model, setup.held_out, accelerator.device)
     if config.resume:
         training.resume()
     elif config.eval_steps and accelerator.is_main_process:
-        folder.log({"step": 0, "metrics": measure(0)})
-    history = training.run(measure)
-    return _finish(setup, training, folder, history)
+        folder.log({"step": 0, "metrics": measure()})
+    training.run(measure)
+    result = training.finish("pretraining")
+    if accelerator.is_main_process:
+        with replacing(folder.model) as part:
+            save_model(training.model.model, setup.examples.tokenizer, part)
+        write_reports(folder, result, [f"Data: {_data_words(setup.examples)}.", *_health(result.metrics)])
+        folder.unlock()
+    disconnect()
+    return result
 
 
 def _start_embeddings(setup: _Setup) -> None:
@@ -191,23 +190,6 @@ def _start_embeddings(setup: _Setup) -> None:
     chunks = (examples.unmasked(chunk) for chunk in np.array_split(rows, math.ceil(enough / 20_000)))
     set_rows = start_from_neighbours(setup.objective.model.get_input_embeddings(), chunks, seed)
     say(f"embeddings of {set_rows:,} tokens start from their neighbours in {enough:,} rows")
-
-
-def _finish(setup: _Setup, training: Training, folder: RunFolder, history: History) -> TrainingResult:
-    result = TrainingResult(
-        str(folder.path), str(folder.model), "pretraining", history.steps, history.tokens_per_second,
-        [round(loss, 4) for loss in history.losses], history.metrics, setup.config.seed,
-        share_of_peak=training.share_of_peak, peak=training.peak_words,
-    )  # fmt: skip
-    if training.accelerator.is_main_process:
-        with replacing(folder.model) as part:
-            save_model(training.model.model, setup.examples.tokenizer, part)
-        write_reports(folder, result, [f"Data: {_data_words(setup.examples)}.", *_health(history.metrics)])
-        folder.unlock()
-    for tracker in training.accelerator.trackers:
-        tracker.finish()
-    disconnect()
-    return result
 
 
 def _health(metrics: dict[str, float]) -> list[str]:

@@ -13,45 +13,51 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 
 from bertcli import say
-from bertcli.data.batches import PackedBatch, TrainingBatches
+from bertcli.config import FinetuneConfig, PretrainConfig
+from bertcli.data.batches import Examples, PackedBatch, TrainingBatches
 from bertcli.data.keyed import derive
 from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
-from bertcli.training.device import training_precision
+from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
 from bertcli.training.progress import Progress
+from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 from bertcli.training.schedule import learning_rate_at
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
-Evaluate = Callable[[int], dict[str, float]]
+Evaluate = Callable[[], dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to train, how fast to learn, and when to look up."""
+    """How long to train, how fast to learn, and when to look up: what was asked for, and what was filled in."""
 
+    config: PretrainConfig | FinetuneConfig
     steps: int
+    batch_size: int
     learning_rate: float
     warmup_steps: int
-    optimizer: str
-    seed: int
-    save_steps: int
-    log_steps: int
     eval_steps: int
     patience: int | None = None  # evaluations without improvement after which to stop
 
-    def words(self, batch_size: int, rows: int) -> str:
+    @property
+    def log_steps(self) -> int:
+        """Steps between log lines: about fifty in a run, unless asked otherwise."""
+        return self.config.log_steps or max(1, min(100, self.steps // 50))
+
+    def words(self, rows: int) -> str:
         """The plan in a line, for the card."""
         return (
-            f"{batch_size} per step, {self.steps:,} steps ({self.steps * batch_size / rows:.2f} epochs), "
-            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} of warm-up, seed {self.seed}"
+            f"{self.batch_size} per step, {self.steps:,} steps ({self.steps * self.batch_size / rows:.2f} epochs), "
+            f"{self.config.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} of warm-up, "
+            f"seed {self.config.seed}"
         )
 
 
@@ -91,18 +97,22 @@ class Training:
     def __init__(
         self,
         objective: Objective,
-        batches: TrainingBatches,
+        examples: Examples,
         plan: Plan,
         folder: RunFolder,
         accelerator: Accelerator,
-        precision: str = "float32",
+        precision: str,
     ) -> None:
-        self.plan, self.folder, self.accelerator, self.batches = plan, folder, accelerator, batches
+        self.plan, self.folder, self.accelerator, config = plan, folder, accelerator, plan.config
+        self.batches = TrainingBatches(
+            examples, plan.batch_size, config.seed, micro_batch_tokens(config.micro_batch_tokens),
+            accelerator.process_index, accelerator.num_processes,
+        )  # fmt: skip
         self.model = objective.to(accelerator.device)  # what is updated, evaluated and saved
         self.working_copy = WorkingCopy(
             objective, torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
         )
-        self.optimizer = make_optimizer(objective, plan.optimizer)
+        self.optimizer = make_optimizer(objective, config.optimizer)
         self.objective, self.optimizer = accelerator.prepare(self.working_copy.module, self.optimizer)
         self.peak_flops, self.peak_words = peak_flops(
             accelerator.device, next(self.working_copy.module.parameters()).dtype
@@ -137,7 +147,7 @@ class Training:
         """Whether the last evaluations have brought nothing better."""
         return self.plan.patience is not None and self.history.evaluations_since_best >= self.plan.patience
 
-    def run(self, evaluate: Evaluate | None = None) -> History:
+    def run(self, evaluate: Evaluate) -> None:
         """Train to the last step, or until patience runs out; `evaluate` is called every `eval_steps` steps and at the end.
 
         Raises:
@@ -167,7 +177,7 @@ class Training:
                 history.steps = step + 1
                 saves, evaluates, logs = (
                     history.steps % every == 0 or history.steps == plan.steps
-                    for every in (plan.save_steps, plan.eval_steps, plan.log_steps)
+                    for every in (plan.config.save_steps, plan.eval_steps, plan.log_steps)
                 )
                 if saves or evaluates or logs or stop:
                     self._read_losses()
@@ -176,7 +186,7 @@ class Training:
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._words(step))
-                if evaluate and evaluates:
+                if evaluates:
                     self._evaluate(evaluate)
                 if saves or stop or self.is_out_of_patience:
                     self._save()
@@ -187,7 +197,19 @@ class Training:
         say(
             f"{history.tokens_per_second:,.0f} real tokens a second, {100 * self.share_of_peak:.1f} % of {self.peak_words}"
         )
-        return history
+
+    def finish(self, task: str, split: str = "") -> TrainingResult:
+        """Close the trackers; return how the run went, with the scores of the checkpoint that was kept, or of the last."""
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
+        history, best = self.history, self.history.best
+        return TrainingResult(
+            run=str(self.folder.path), model=str(self.folder.model), task=task, seed=self.plan.config.seed, split=split,
+            steps=history.steps, losses=[round(loss, 4) for loss in history.losses],
+            tokens_per_second=history.tokens_per_second, share_of_peak=self.share_of_peak, peak=self.peak_words,
+            metrics=best.get("metrics", history.metrics), best_step=best.get("step", 0),
+            stopped_early=history.steps < self.plan.steps, collapsed=best.get("collapsed", False),
+        )  # fmt: skip
 
     def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
         """Make one update; return the counts of the global batch: tokens, FLOPs, and whether anyone asked to stop.
@@ -196,7 +218,7 @@ class Training:
         give the gradients of one large batch.
         """
         totals = self._global_counts(micro_batches, asked)
-        seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
+        seed_dropout(derive(self.plan.config.seed, step, self.accelerator.process_index))
         rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -277,7 +299,7 @@ class Training:
     def _evaluate(self, evaluate: Evaluate) -> None:
         self.objective.eval()
         if self.accelerator.is_main_process:
-            self.history.metrics = evaluate(self.history.steps)
+            self.history.metrics = evaluate()
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
             words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items())
             say(f"step {self.history.steps:,}  {words}")

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainingResult:
     """A finished run: where it is, how it went, what it scored."""
 
-    run: str
-    model: str
+    run: str = ""  # none of a dry run
+    model: str = ""
     task: str
-    steps: int
-    tokens_per_second: float  # real tokens over all processes, without the first steps
-    losses: list[float]  # the mean of each log interval
-    metrics: dict[str, float]
+    steps: int = 0
+    tokens_per_second: float = 0.0  # real tokens over all processes, without the first steps
+    losses: list[float] = field(default_factory=list)  # the mean of each log interval
+    metrics: dict[str, float] = field(default_factory=dict)
     seed: int
     split: str = ""
     share_of_peak: float = 0.0  # of the FLOPs that the devices could have done
