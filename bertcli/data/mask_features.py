@@ -1,30 +1,24 @@
 """Texts with `[MASK]` as model inputs, and where their masks stand."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from bertcli.data.batches import PackedBatch, pack
-from bertcli.data.ragged import Ragged
+from bertcli.data.ragged import Ragged, TokenRows
 from bertcli.data.tokenization import WordPiece
 
 MASK = "[MASK]"  # as a person writes it, whatever the model's own mask is called
 
 
 @dataclass(frozen=True)
-class MaskFeatures:
+class MaskFeatures(TokenRows):
     """Texts as `[CLS] pieces [SEP]`, with masks among the pieces."""
 
     input_ids: Ragged
     places: Ragged  # where in a text its masks stand
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens a text, [texts]."""
-        return self.input_ids.lengths
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack the chosen texts; `rows` of the batch names the text of each mask."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,3 +52,14 @@ class Ragged:
             parts.append(self.values[chunk][start:end])
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
         return np.concatenate(parts or [np.zeros(0)]).astype(np.int64), lengths
+
+
+class TokenRows:
+    """Rows of tokens that can be packed; their lengths are counted once."""
+
+    input_ids: Ragged
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens a row, [rows]."""
+        return self.input_ids.lengths

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from bertcli.data.batches import PackedBatch, pack
 from bertcli.data.keyed import derive
 from bertcli.data.masking import MaskingRules, mask_batch
-from bertcli.data.ragged import Ragged
+from bertcli.data.ragged import Ragged, TokenRows
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
@@ -24,7 +23,7 @@ MASK_STREAM = 1  # keeps the draws of masks apart from those of dropout and orde
 
 
 @dataclass(frozen=True)
-class PretrainingExamples:
+class PretrainingExamples(TokenRows):
     """The instances of a folder that `bert make-pretraining-data` wrote, memory-mapped through `datasets`."""
 
     folder: Path
@@ -43,11 +42,6 @@ class PretrainingExamples:
             self.tokenizer, options["masked_lm_prob"], options["max_predictions_per_seq"], options["whole_word_mask"]
         )
         object.__setattr__(self, "rules", rules)
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens a row, [rows]."""
-        return self.input_ids.lengths
 
     @property
     def has_next_sentence(self) -> bool:

@@ -1,14 +1,13 @@
 """Questions with windows over long contexts as model inputs (convert_examples_to_features of run_squad.py)."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from bertcli.data.batches import PackedBatch, pack
-from bertcli.data.ragged import Ragged
+from bertcli.data.ragged import Ragged, TokenRows
 from bertcli.data.squad import SpanExample
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -29,22 +28,13 @@ class Window:
 
 
 @dataclass(frozen=True)
-class SpanFeatures:
+class SpanFeatures(TokenRows):
     """The windows of all questions, ready to be packed."""
 
+    input_ids: Ragged
     windows: list[Window]
     training: bool
     truncated: int  # questions that were longer than max_query_length and were cut
-
-    @cached_property
-    def input_ids(self) -> Ragged:
-        """The tokens of each window."""
-        return Ragged.from_lists([window.input_ids for window in self.windows])
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens a window, [windows]."""
-        return self.input_ids.lengths
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack the chosen windows."""
@@ -86,7 +76,8 @@ def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: Windo
         truncated += len(question.ids) > rules.max_query_length
         query = (question.tokens[: rules.max_query_length], question.ids[: rules.max_query_length])
         windows += _windows(index, example, query, pieces, rules, training)
-    return SpanFeatures(windows, training, truncated)
+    input_ids = Ragged.from_lists([window.input_ids for window in windows])
+    return SpanFeatures(input_ids, windows, training, truncated)
 
 
 class _WordPieces:

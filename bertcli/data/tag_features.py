@@ -1,7 +1,6 @@
 """Sentences of words as model inputs, in windows where they are long; each word is read off its first piece, once."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -9,14 +8,14 @@ from numpy.typing import NDArray
 
 from bertcli.data.batches import PackedBatch, pack
 from bertcli.data.conll import Sentences
-from bertcli.data.ragged import Ragged
+from bertcli.data.ragged import Ragged, TokenRows
 from bertcli.data.span_features import WindowRules, max_context_windows, window_spans
 from bertcli.data.tokenization import WordPiece
 from bertcli.errors import UserError
 
 
 @dataclass(frozen=True)
-class TagFeatures:
+class TagFeatures(TokenRows):
     """The windows of all sentences, `[CLS] pieces [SEP]`. The words read off them are those of the sentences, in order."""
 
     input_ids: Ragged
@@ -24,11 +23,6 @@ class TagFeatures:
     tags: Ragged | None  # of these words
     states: list[NDArray[np.float32]] | None = None  # of these words: hidden states of a BERT that is not trained
     truncated: int = 0  # nothing is cut
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens a window, [windows]."""
-        return self.input_ids.lengths
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack the chosen windows."""

@@ -4,7 +4,6 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertcli.data.batches import PackedBatch, pack
-from bertcli.data.ragged import Ragged
+from bertcli.data.ragged import Ragged, TokenRows
 from bertcli.data.tables import are_numbers
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import WordPiece
@@ -25,7 +24,7 @@ Numbers = NDArray[np.float32] | NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class TextFeatures:
+class TextFeatures(TokenRows):
     """Encoded texts: `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, with labels as numbers where they are known."""
 
     input_ids: Ragged
@@ -33,11 +32,6 @@ class TextFeatures:
     labels: Numbers | None
     truncated: int  # how many were longer and were cut
     class_weights: NDArray[np.float32] | None = None  # [classes] what an example of each counts in the loss
-
-    @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens a row, [rows]."""
-        return self.input_ids.lengths
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack the chosen rows."""
