@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
+from numpy.typing import NDArray
 
 from bertcli import say
 from bertcli.config import PretrainConfig
@@ -31,6 +32,7 @@ from bertcli.training.start import begin, check_batch_size, enter
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
 EVALUATION_ROWS = 800  # of the training data, as run_pretraining.py's 100 batches of 8, where there is no held-out data
+EVALUATION_TOKENS = 8192  # in one pass
 
 
 @dataclass(frozen=True)
@@ -210,9 +212,7 @@ def _health(metrics: dict[str, float]) -> list[str]:
 
 
 @torch.no_grad()
-def evaluate_pretraining(
-    objective: Objective, examples: PretrainingExamples, device: torch.device, tokens: int = 8192
-) -> dict[str, float]:
+def evaluate_pretraining(objective: Objective, examples: PretrainingExamples, device: torch.device) -> dict[str, float]:
     """Masked-LM and next-sentence accuracy (times 100) and loss, beside what guessing gives.
 
     `most_frequent_token_accuracy` is the score of always answering the token most frequent in the data;
@@ -220,35 +220,33 @@ def evaluate_pretraining(
     loss of knowing how frequent each token is, and nothing else.
     """
     objective.eval()
-    sums = dict.fromkeys(
-        ("masked_lm", "next_sentence", "lm_right", "ns_right", "masks", "pairs", "frequent", "random"), 0.0
-    )
+    masked_lm, next_sentence = np.zeros(4), np.zeros(4)
     frequent = examples.manifest["most_frequent_token"]["id"]
-    for batch in evaluation_batches(examples, tokens):
+    for batch in evaluation_batches(examples, EVALUATION_TOKENS):
         batch = batch.to(device)
         outputs = objective.outputs(batch)
-        ids, labels = batch.labels["masked_lm_ids"], batch.labels["next_sentence_labels"]
-        cross_entropy = torch.nn.functional.cross_entropy
-        sums["masked_lm"] += float(cross_entropy(outputs["masked_lm"].float(), ids, reduction="sum"))
-        sums["next_sentence"] += float(cross_entropy(outputs["next_sentence"].float(), labels, reduction="sum"))
-        sums["lm_right"] += int((outputs["masked_lm"].argmax(-1) == ids).sum())
-        sums["ns_right"] += int((outputs["next_sentence"].argmax(-1) == labels).sum())
-        sums["frequent"] += int((ids == frequent).sum())
-        sums["random"] += int(labels.sum())
-        sums["masks"] += len(ids)
-        sums["pairs"] += len(labels)
-    masks, pairs = sums["masks"], sums["pairs"]
+        masked_lm += _sums(outputs["masked_lm"], batch.labels["masked_lm_ids"], frequent)
+        next_sentence += _sums(outputs["next_sentence"], batch.labels["next_sentence_labels"], 1)
+    loss, right, guessed, count = masked_lm.tolist()
     metrics = {
-        "masked_lm_accuracy": 100 * sums["lm_right"] / masks,
-        "masked_lm_loss": sums["masked_lm"] / masks,
-        "most_frequent_token_accuracy": 100 * sums["frequent"] / masks,
+        "masked_lm_accuracy": 100 * right / count,
+        "masked_lm_loss": loss / count,
+        "most_frequent_token_accuracy": 100 * guessed / count,
     }
     if "token_entropy" in examples.manifest:
         metrics["token_entropy"] = examples.manifest["token_entropy"]
     if examples.has_next_sentence:
+        loss, right, random, count = next_sentence.tolist()
         metrics |= {
-            "next_sentence_accuracy": 100 * sums["ns_right"] / pairs,
-            "next_sentence_loss": sums["next_sentence"] / pairs,
-            "majority_next_sentence_accuracy": 100 * max(sums["random"], pairs - sums["random"]) / pairs,
+            "next_sentence_accuracy": 100 * right / count,
+            "next_sentence_loss": loss / count,
+            "majority_next_sentence_accuracy": 100 * max(random, count - random) / count,
         }
     return {name: round(value, 4) for name, value in metrics.items()}
+
+
+def _sums(logits: torch.Tensor, labels: torch.Tensor, guess: int) -> NDArray[np.float64]:
+    """Cross entropy, how many are right, about how many the guess is, and how many there are, [4]."""
+    loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+    right = (logits.argmax(-1) == labels).sum()
+    return np.array([float(loss), int(right), int((labels == guess).sum()), len(labels)])
