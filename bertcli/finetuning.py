@@ -76,6 +76,11 @@ class _Setup:
         return self.source.task
 
     @property
+    def data_digests(self) -> dict[str, str]:
+        """By which changed data are known."""
+        return {part.split: part.digest for part in (self.train, *self.dev)}
+
+    @property
     def precision(self) -> str:
         """What is trained in."""
         if self.config.frozen:
@@ -102,6 +107,11 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         raise UserError("Which task? None was given.", "Name one: bert finetune glue/sst2; `bert tasks` lists them.")
     settings = settings_of(config)
     setup = _prepare(config)
+    if config.resume and folder.config.get("data_digests", setup.data_digests) != setup.data_digests:
+        raise UserError(
+            f"The data of the run in `{folder.path}` have changed since it was begun.",
+            "Put them back, or start a new run.",
+        )
     if config.processes > 1 and not is_launched() and not config.dry_run:
         return launch("finetune", config, folder.path)
     result = _sweep(setup, settings, folder) if settings else _run(setup, folder)
@@ -377,7 +387,7 @@ def _resolved(setup: _Setup) -> dict[str, Any]:
     return {
         "task": task.name, "from": setup.start, "tokenizer": setup.tokenizer.source, "data_dir": setup.source.data_dir, **found, "kind": task.kind,
         **({"with_impossible": task.with_impossible} if task.kind == "span" else {}),
-        "max_seq_length": setup.rules.max_seq_length, "best_by": task.metrics[0],
+        "max_seq_length": setup.rules.max_seq_length, "best_by": task.metrics[0], "data_digests": setup.data_digests,
     }  # fmt: skip
 
 

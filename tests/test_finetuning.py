@@ -109,6 +109,11 @@ def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume(
         with pytest.raises(Interrupted):
             finetune(reviews, **FAST, out=str(tmp_path / "cut"))
     assert not RunFolder(tmp_path / "cut").is_finished
+    rows = Path(reviews).read_text()
+    Path(reviews).write_text(rows + "another,pos\n")
+    with pytest.raises(UserError, match=r"The data of the run in `.*cut` have changed since it was begun"):
+        finetune(task="", out=str(tmp_path / "cut"), resume=True)
+    Path(reviews).write_text(rows)
     resumed = finetune(task="", out=str(tmp_path / "cut"), resume=True)
     assert (resumed.steps, resumed.metrics, resumed.losses) == (whole.steps, whole.metrics, whole.losses)
 

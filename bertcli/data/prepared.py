@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,14 @@ class Prepared:
     def __len__(self) -> int:
         """Number of examples, which may be less than the number of windows."""
         return len(self.texts or self.sentences or self.questions)
+
+    @property
+    def digest(self) -> str:
+        """Of the examples, wherever they stand: another one where the data have changed."""
+        texts = self.texts and (self.texts.texts, self.texts.pairs, self.texts.labels, self.texts.choices)
+        sentences = self.sentences and (self.sentences.words, self.sentences.tags)
+        questions = [(example.id, example.question, example.answer, len(example.words)) for example in self.questions]
+        return sha256(repr((texts, sentences, questions)).encode("utf-8", "replace")).hexdigest()[:16]
 
     def take(self, rows: list[int]) -> Prepared:
         """The chosen examples, not encoded."""
