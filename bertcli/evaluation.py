@@ -11,6 +11,7 @@ from bertcli.data.own_splits import looks_like_file
 from bertcli.data.predictions import kind_of_predictions, read_predictions
 from bertcli.data.prepared import Prepared, Source, dev_splits, find_source, read_split
 from bertcli.data.tables import check_file
+from bertcli.data.task_files import TextExamples
 from bertcli.errors import UserError
 from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
 from bertcli.metrics.metric import Array
@@ -64,7 +65,11 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         )
     if config.dry_run:
         say(f"would score {config.predictions or model or (run.path if run else '')} on {source.task.name}")
-        yield _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared(""), {})
+        yield _Scored(
+            Evaluation(source.task.name, config.split, config.predictions or "", 0),
+            Prepared("", TextExamples([], origin="")),
+            {},
+        )
         return
     if config.predictions:
         read = _read(source, config.split)

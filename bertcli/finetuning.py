@@ -78,7 +78,7 @@ class _Setup:
     @property
     def data_digests(self) -> dict[str, str]:
         """By which changed data are known."""
-        return {part.split: part.digest for part in (self.train, *self.dev)}
+        return {part.split: part.examples.digest for part in (self.train, *self.dev)}
 
     @property
     def precision(self) -> str:

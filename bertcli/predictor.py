@@ -14,11 +14,11 @@ from bertcli.config import PredictConfig
 from bertcli.data.batches import evaluation_batches
 from bertcli.data.conll import Sentences
 from bertcli.data.mask_features import MaskFeatures, encode_masks
-from bertcli.data.prepared import Prepared, encode_split
+from bertcli.data.prepared import Prepared, encode
 from bertcli.data.ragged import Ragged
 from bertcli.data.span_answers import Answer
 from bertcli.data.span_features import WindowRules
-from bertcli.data.squad import SpanExample, split_words
+from bertcli.data.squad import Questions, SpanExample, split_words
 from bertcli.data.tables import chunks_of, place_of
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import load_tokenizer
@@ -67,15 +67,13 @@ class Predictor:
 def texts_of(rows: list[Record]) -> TextExamples:
     """Texts, pairs, or texts with choices, by what the first row has."""
     pairs, choices = ([row[key] for row in rows] if key in rows[0] else None for key in ("text_pair", "choices"))
-    return TextExamples([row["text"] for row in rows], pairs, None, "the input", choices)
+    return TextExamples([row["text"] for row in rows], pairs, choices=choices, origin="the input")
 
 
 def _predict(predictor: Predictor, prepared: Prepared) -> list[Record]:
     """Encode without a word, and predict; what is cut is counted, to be said when all is predicted."""
-    scorer, level = predictor.scorer, logger.level
-    logger.setLevel(max(level, logging.WARNING))
-    encoded = encode_split(scorer.task, prepared, scorer.tokenizer, scorer.rules)
-    logger.setLevel(level)
+    scorer = predictor.scorer
+    encoded = encode(scorer.task, prepared, scorer.tokenizer, scorer.rules)
     predictor.cut += encoded.features.truncated if encoded.features else 0
     return scorer.predict(encoded)
 
@@ -100,7 +98,7 @@ def _entities(predictor: Predictor, rows: list[Record]) -> list[Record]:
     encodings = predictor.scorer.tokenizer.encode(texts)
     places = [_words(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
     words = [[text[start:end] for start, end in spans] for text, spans in zip(texts, places, strict=True)]
-    prepared = Prepared("input", sentences=Sentences(words, None, "the input"))
+    prepared = Prepared("input", Sentences(words, origin="the input"))
     records = _predict(predictor, prepared)
     found: list[Record] = []
     for text, spans, record in zip(texts, places, records, strict=True):
@@ -123,7 +121,7 @@ def _words(encoding: Encoding, text: str) -> list[tuple[int, int]]:
 
 def _answers(predictor: Predictor, rows: list[Record]) -> list[Record]:
     questions = [SpanExample(str(i), row["question"], split_words(row["context"])[0]) for i, row in enumerate(rows)]
-    records = _predict(predictor, Prepared("input", questions=questions))
+    records = _predict(predictor, Prepared("input", Questions(questions, {}, origin="the input")))
     return [_placed(record, row["context"]) for record, row in zip(records, rows, strict=True)]
 
 

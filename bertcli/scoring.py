@@ -14,9 +14,12 @@ from scipy.special import expit, softmax
 from sklearn.metrics import confusion_matrix
 
 from bertcli import say
+from bertcli.data.conll import Sentences
 from bertcli.data.prepared import Prepared, encode_split
 from bertcli.data.span_answers import AnswerRules, choose_answers
 from bertcli.data.span_features import SpanFeatures, WindowRules
+from bertcli.data.squad import Questions
+from bertcli.data.task_files import TextExamples
 from bertcli.data.text_features import LABELS
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -112,8 +115,8 @@ def decode(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) 
         return _answers(task, prepared, outputs, tokenizer)
     rows = (row.astype(np.float64) for row in outputs.get("logits", []))
     if task.kind == "tag":
-        assert prepared.sentences is not None
-        return [_tags(task.labels, list(islice(rows, len(words)))) for words in prepared.sentences.words]
+        assert isinstance(prepared.examples, Sentences)
+        return [_tags(task.labels, list(islice(rows, len(words)))) for words in prepared.examples.words]
     return [DECODE[task.kind](task.labels, row) for row in rows]
 
 
@@ -158,6 +161,7 @@ def _rounded(shares: NDArray[np.float64]) -> list[float]:
 
 def _answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
     assert isinstance(prepared.features, SpanFeatures)
+    assert isinstance(prepared.examples, Questions)
     windows = prepared.features.windows
     sides = (outputs.get("start", []), outputs.get("end", []))
     logits = [
@@ -165,7 +169,7 @@ def _answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece
         for window, start, end in zip(windows, *sides, strict=True)
     ]
     rules = AnswerRules(with_impossible=task.with_impossible)
-    answers = choose_answers(prepared.questions, windows, logits, tokenizer, rules)
+    answers = choose_answers(prepared.examples.asked, windows, logits, tokenizer, rules)
     without = sum(not answer.had_candidate for answer in answers)
     if without:
         say(f"{without} questions have no valid span; their answer is empty")
@@ -206,7 +210,8 @@ def check_labelled(task: Task, prepared: Prepared) -> None:
     Raises:
         UserError: if it has no labels.
     """
-    if (prepared.texts and prepared.texts.labels is None) or (prepared.sentences and prepared.sentences.tags is None):
+    examples = prepared.examples
+    if (examples.tags if isinstance(examples, Sentences) else getattr(examples, "labels", ())) is None:
         hint = "Score the dev split: --split dev"
         if "dev" not in task.hub_splits:
             hint = f"Give the official files, which have them: --data-dir DIR; or: bert submit glue RUN ({task.name} is part of it)"
@@ -276,13 +281,13 @@ def _label_names(task: Task, records: list[Record]) -> list[str]:
 
 def _compare(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
     if task.kind == "tag":
-        assert prepared.sentences is not None
+        assert isinstance(prepared.examples, Sentences)
         return {
             "predictions": [record["tags"] for record in records],
-            "references": list(prepared.sentences.tags or []),
+            "references": list(prepared.examples.tags or []),
         }
-    assert prepared.texts is not None
-    true: list[Any] = list(LABELS[task.kind](prepared.texts, task))  # type: ignore[arg-type]
+    assert isinstance(prepared.examples, TextExamples)
+    true: list[Any] = list(LABELS[task.kind](prepared.examples, task))  # type: ignore[arg-type]
     if task.kind in ("regress", "choose"):
         return {"predictions": [record.get("value", record.get("choice")) for record in records], "references": true}
     names = _label_names(task, records)
@@ -299,9 +304,10 @@ def _compare(task: Task, prepared: Prepared, records: list[Record]) -> Compared:
 def _compare_answers(prepared: Prepared, records: list[Record]) -> Compared:
     from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
+    assert isinstance(prepared.examples, Questions)
     compared: Compared = {
         "predictions": [record["answer"] for record in records],
-        "references": [prepared.answers[record["id"]] or [""] for record in records],
+        "references": [prepared.examples.answers[record["id"]] or [""] for record in records],
     }
     given = [record.get("null_odds") for record in records]
     if any(value is not None for value in given):

@@ -123,7 +123,7 @@ def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Prepared:
     """Read a test set, and check that it is whole and in the order of its index."""
     source = find_source(test.task, data_dir or run.config.get("data_dir"), {})
     read = read_split(source, test.split)
-    origin = read.texts.origin if read.texts else test.file
+    origin = read.examples.origin
     if source.data_dir:
         _check_index(split_file(source.task, test.split, Path(source.data_dir)))
     if len(read) != test.examples:

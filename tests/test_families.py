@@ -270,7 +270,7 @@ OTHER_TOKENIZERS = {"Roberta": save_bytes, "Albert": save_sentence_pieces}
 def test_inputs_are_those_of_the_relatives_own_tokenizer(family: str, tmp_path: Path) -> None:
     OTHER_TOKENIZERS[family](tmp_path)
     theirs, ours = transformers.AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(tmp_path)
-    texts = TextExamples(SENTENCES, SENTENCES[::-1], None, "here")
+    texts = TextExamples(SENTENCES, SENTENCES[::-1], origin="here")
     for examples in (texts, replace(texts, pairs=None)):
         features = encode_texts(examples, ours, 512, None)
         wanted = theirs(examples.texts, examples.pairs)["input_ids"]

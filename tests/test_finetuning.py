@@ -188,7 +188,7 @@ def test_a_sweep_resumes_within_the_run_that_was_stopped(
 
 def test_a_limit_draws_other_examples_by_another_seed(shared: Path) -> None:
     drawn = [
-        read_split(find_source("sst2", str(shared / "data"), {}, seed=seed), "train", limit=50).texts
+        read_split(find_source("sst2", str(shared / "data"), {}, seed=seed), "train", limit=50).examples
         for seed in (0, 0, 7)
     ]
     assert drawn[0] == drawn[1] != drawn[2]

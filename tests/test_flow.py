@@ -201,8 +201,8 @@ def test_a_limit_draws_examples_by_the_seed(at_home: Path, reviews: TrainingResu
     one, two, other = (
         read_split(find_source("reviews.csv", None, {}, seed=seed), "train", limit=20) for seed in (1, 1, 2)
     )
-    assert one.texts.texts == two.texts.texts
-    assert one.texts.texts != other.texts.texts
+    assert one.examples.texts == two.examples.texts
+    assert one.examples.texts != other.examples.texts
     assert len(one) == 20
 
 

@@ -72,20 +72,17 @@ def swag_run(home: Path) -> Path:
 
 
 def test_swags_choices_are_whole_sentences_after_the_first(home: Path, swag_run: Path) -> None:
-    examples = read_split(find_source("swag", str(home / "official"), {}), "dev").texts
+    examples = read_split(find_source("swag", str(home / "official"), {}), "dev").examples
     assert examples.texts[0] == "The cat sat."
     assert all(choice.startswith("It ") for choice in examples.choices[0])
     assert examples.choices[0][int(examples.labels[0])] == "It happily, green garden"
 
 
 def test_each_choice_is_a_pair_with_its_text(google_tokenizer: WordPiece) -> None:
-    examples = TextExamples(
-        ["A man sits.", "She"], None, None, "", [["He reads.", "He flies away."], ["left.", "ran."]]
-    )
+    choices = [["He reads.", "He flies away."], ["left.", "ran."]]
+    examples = TextExamples(["A man sits.", "She"], choices=choices, origin="")
     features = encode_choices(examples, google_tokenizer, 8, None)
-    pairs = TextExamples(
-        ["A man sits.", "A man sits.", "She", "She"], ["He reads.", "He flies away.", "left.", "ran."], None, ""
-    )
+    pairs = TextExamples(["A man sits.", "A man sits.", "She", "She"], [*choices[0], *choices[1]], origin="")
     expected = encode_texts(pairs, google_tokenizer, 8, None)
     everything = np.arange(4)
     assert features.sequences.input_ids.take(everything)[0].tolist() == expected.input_ids.take(everything)[0].tolist()
@@ -134,7 +131,7 @@ def test_choices_of_an_own_file_may_be_counted_in_several_ways(workspace: Path, 
     Path("mine.csv").write_text("\n".join(["prompt,choice_0,choice_1,choice_2,answer", *rows]))
     task, _ = own_task("mine.csv", {}, None)
     assert (task.kind, task.labels, task.file_labels[0]) == ("choose", ("0", "1", "2"), first)
-    assert read_split(find_source("mine.csv", None, {}), "train").texts.choices[0] == ["x", "y", "z"]
+    assert read_split(find_source("mine.csv", None, {}), "train").examples.choices[0] == ["x", "y", "z"]
     Path("labels.csv").write_text("\n".join(["label", *labels.split()]))
     assert evaluate("mine.csv", predictions="labels.csv").metrics == {"accuracy": 100}
     numbers = [task.file_labels.index(label) for label in labels.split()]
@@ -215,7 +212,7 @@ def test_conll2003_has_its_official_counts(shared: Path) -> None:
 def test_a_tag_that_the_task_has_not_is_an_error(google_tokenizer: WordPiece) -> None:
     with pytest.raises(UserError, match="`x` sentence 2: the sentence has the tag `S-PER`"):
         encode_sentences(
-            Sentences([["a"], ["b"]], [["O"], ["S-PER"]], "x"), google_tokenizer, WindowRules(16, 128, 0), ("O",)
+            Sentences([["a"], ["b"]], [["O"], ["S-PER"]], origin="x"), google_tokenizer, WindowRules(16, 128, 0), ("O",)
         )
 
 
@@ -231,7 +228,10 @@ def test_every_word_is_read_once_off_its_first_piece(
     given_tags = [[f"T{len(word)}" for word in sentence] for sentence in sentences]
     labels = tuple(f"T{length}" for length in range(13))
     features = encode_sentences(
-        Sentences(sentences, given_tags, ""), google_tokenizer, WindowRules(max_seq_length, doc_stride, 0), labels
+        Sentences(sentences, given_tags, origin=""),
+        google_tokenizer,
+        WindowRules(max_seq_length, doc_stride, 0),
+        labels,
     )
     firsts = [
         (google_tokenizer.encode_ids([word])[0] or [google_tokenizer.special("unk")])[0]
@@ -251,7 +251,7 @@ def test_every_word_is_read_once_off_its_first_piece(
 
 
 def test_a_word_is_read_where_most_stands_around_it(google_tokenizer: WordPiece) -> None:
-    sentence = Sentences([["the"] * 10], None, "")
+    sentence = Sentences([["the"] * 10], origin="")
     features = encode_sentences(
         sentence, google_tokenizer, WindowRules(8, 128, 0), ()
     )  # 6 words a window, 3 further on
@@ -446,11 +446,11 @@ def test_the_hub_gives_what_the_official_files_give(monkeypatch: pytest.MonkeyPa
     }  # fmt: skip
     monkeypatch.delenv("BERT_DATA", raising=False)
     monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, split: sets[name])
-    swag = read_split(find_source("swag", None, {}), "dev").texts
+    swag = read_split(find_source("swag", None, {}), "dev").examples
     assert (swag.texts, swag.choices[0][2], swag.labels) == (["A."], "He goes 2.", ["2"])
     imdb = find_source("imdb", None, {})
-    assert label_ids(read_split(imdb, "dev").texts, imdb.task).tolist() == [1]
-    sentences = read_split(find_source("conll2003", None, {}), "dev").sentences
+    assert label_ids(read_split(imdb, "dev").examples, imdb.task).tolist() == [1]
+    sentences = read_split(find_source("conll2003", None, {}), "dev").examples
     assert (sentences.words, sentences.tags) == ([["EU", "rejects"]], [["B-ORG", "O"]])
 
 

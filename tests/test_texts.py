@@ -26,7 +26,7 @@ def test_classification_features_equal_googles(google_tokenizer: WordPiece) -> N
     for row in rows:
         pairs = None if row["text_b"] is None else [row["text_b"]]
         tokenizer = google_tokenizer if row["case"] == "uncased" else cased
-        features = encode_texts(TextExamples([row["text_a"]], pairs, None, ""), tokenizer, row["max_seq_length"], None)
+        features = encode_texts(TextExamples([row["text_a"]], pairs, origin=""), tokenizer, row["max_seq_length"], None)
         ids, types = (
             column.take(np.array([0]))[0].tolist() for column in (features.input_ids, features.token_type_ids)
         )
@@ -67,7 +67,7 @@ def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> N
     text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t1\t2\t"He said\tShe " said\r\n0\t3\t4\tone\ttwo\r\n'
     with lzma.open(folder / "train.tsv.xz", "wt", encoding="utf-8", newline="") as file:
         file.write(text)
-    examples = read_split(find_source("glue/mrpc", str(workspace), {}), "train").texts
+    examples = read_split(find_source("glue/mrpc", str(workspace), {}), "train").examples
     assert examples.texts == ['"He said', "one"]
     assert examples.pairs == ['She " said', "two"]
     assert examples.labels == ["1", "0"]
@@ -79,11 +79,11 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
         archive.writestr("RTE/train.tsv", rows)
     with zipfile.ZipFile("conll2003.zip", "w") as archive:
         archive.writestr("train.txt", "Rome NNP B-NP B-LOC\n")
-    assert read_split(find_source("conll2003", ".", {}), "train").sentences.words == [["Rome"]]
+    assert read_split(find_source("conll2003", ".", {}), "train").examples.words == [["Rome"]]
     Path("WNLI").mkdir()
     Path("WNLI/train.tsv").write_text(rows.replace("entailment", "1"))
     for name in ("rte", "wnli"):  # an archive, and a folder that does not stand in `glue`
-        (text,) = read_split(find_source(name, ".", {}), "train").texts.texts
+        (text,) = read_split(find_source(name, ".", {}), "train").examples.texts
         assert text == "The cat sat."
     Path("MRPC.zip").write_bytes(Path("RTE.zip").read_bytes()[:60])
     with pytest.raises(UserError, match=r"There is no `glue/MRPC/train.tsv`"):
@@ -96,7 +96,7 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
         archive.add("aclImdb")
     for where in ("aclImdb", "aclImdb_v1.tar.gz"):
         for split, folder in (("train", "train"), ("dev", "test")):
-            read = read_split(find_source("imdb", ".", {}), split).texts
+            read = read_split(find_source("imdb", ".", {}), split).examples
             assert list(zip(read.texts, read.labels, strict=True)) == [
                 (f"{folder} neg", "neg"),
                 (f"{folder} pos", "pos"),

@@ -54,5 +54,5 @@ def encode_choices(
     count = len(examples.choices[0]) if examples.choices else 1
     texts = [text for text in examples.texts for _ in range(count)]
     pairs = [choice for choices in examples.choices for choice in choices]
-    sequences = encode_texts(TextExamples(texts, pairs, None, examples.origin), tokenizer, max_seq_length, None)
+    sequences = encode_texts(TextExamples(texts, pairs, origin=examples.origin), tokenizer, max_seq_length, None)
     return ChoiceFeatures(sequences, count, labels)

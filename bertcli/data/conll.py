@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bertcli import say
 from bertcli.data.documents import read_text
+from bertcli.data.examples import Examples
 from bertcli.data.tables import Rows, ending_of, place_of, read_rows
 from bertcli.errors import UserError
 
@@ -19,34 +20,19 @@ DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
 
 
 @dataclass(frozen=True)
-class Sentences:
+class Sentences(Examples):
     """The words of each sentence, with a tag each where they are known, as they stand in the file."""
 
+    unit: ClassVar[str] = "sentence"
     words: list[list[str]]
-    tags: list[list[str]] | None
-    origin: str
-    places: list[str] | None = None  # where each begins in its file
-
-    def __len__(self) -> int:
-        """Number of sentences."""
-        return len(self.words)
-
-    def take(self, rows: list[int]) -> Sentences:
-        """The chosen sentences."""
-        tags = self.tags and [self.tags[row] for row in rows]
-        places = self.places and [self.places[row] for row in rows]
-        return replace(self, words=[self.words[row] for row in rows], tags=tags, places=places)
-
-    def place(self, row: int) -> str:
-        """Where a sentence begins, for messages."""
-        return self.places[row] if self.places is not None else f"`{self.origin}` sentence {row + 1}"
+    tags: list[list[str]] | None = None
 
 
 def sentences_of_hub(rows: Any) -> Sentences:
     """Rows of the Hub, whose tags are numbered."""
     names = rows.features["ner_tags"].feature.names
     tags = [[names[tag] for tag in row] for row in rows["ner_tags"]]
-    return Sentences([list(row) for row in rows["tokens"]], tags, "the Hub")
+    return Sentences([list(row) for row in rows["tokens"]], tags, origin="the Hub")
 
 
 def list_columns(rows: Rows) -> tuple[str, str] | None:
@@ -79,7 +65,8 @@ def read_sentences(path: Path) -> Sentences:
     full = [row for row, own in enumerate(words) if own]
     if len(full) < len(rows):
         say(f"{path}: {len(rows) - len(full):,} of {len(rows):,} rows have no words and are left out")
-    return Sentences(words, tags, str(path), [rows.place(row) for row in range(len(rows))]).take(full)
+    places = [rows.place(row) for row in range(len(rows))]
+    return Sentences(words, tags, origin=str(path), places=places).take(full)
 
 
 def read_conll(path: Path) -> Sentences:
@@ -112,4 +99,4 @@ def read_conll(path: Path) -> Sentences:
     words, tags = (
         [[fields[column] for fields in sentence] for sentence in sentences if sentence] for column in (0, -1)
     )
-    return Sentences(words, tags, str(path), places)
+    return Sentences(words, tags, origin=str(path), places=places)

@@ -156,7 +156,7 @@ def _sentences(paths: list[Path]) -> Sentences:
         list(chain.from_iterable(getattr(sentences, name) or () for sentences in read))
         for name in ("words", "tags", "places")
     )
-    return Sentences(words, tags, ", ".join(map(str, paths)), places)
+    return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places)
 
 
 def _sizes(parts: Mapping[str, Part]) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertcli import say
-from bertcli.data.conll import read_conll
+from bertcli.data.conll import Sentences, read_conll
 from bertcli.data.prepared import Prepared
+from bertcli.data.squad import Questions
 from bertcli.data.tables import DELIMITERS, Rows, check_file, ending_of, read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError
@@ -106,7 +107,8 @@ def _answer(value: Any) -> str:
 def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read {question: answer}; a question without one scores 0, and is counted."""
     answers = _by_question(path, _answer, "text")
-    known = {question.id for question in prepared.questions}
+    assert isinstance(prepared.examples, Questions)
+    known = {question.id for question in prepared.examples.asked}
     given = set(answers)
     if known and not known & given:
         raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
@@ -114,13 +116,16 @@ def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record
         say(f"{len(known - given):,} questions have no prediction; they score 0")
     if given - known:
         say(f"{len(given - known):,} predictions are of unknown questions; they are left out")
-    return [{"id": question.id, "answer": answers.get(question.id, NO_PREDICTION)} for question in prepared.questions]
+    return [
+        {"id": question.id, "answer": answers.get(question.id, NO_PREDICTION)} for question in prepared.examples.asked
+    ]
 
 
 def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
     if ".jsonl" not in path.suffixes:
-        read, asked = read_conll(path), prepared.sentences.words if prepared.sentences else []
+        assert isinstance(prepared.examples, Sentences)
+        read, asked = read_conll(path), prepared.examples.words
         pairs = enumerate(zip(read.words, asked, strict=False), 1)
         other = next((number for number, (given, words) in pairs if given != words), None)
         if other and len(read) == len(asked):

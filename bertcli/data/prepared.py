@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from bertcli import say
 from bertcli.config import FinetuneConfig
 from bertcli.data.choice_features import ChoiceFeatures, encode_choices
 from bertcli.data.conll import Sentences, read_conll, sentences_of_hub
+from bertcli.data.examples import Examples
 from bertcli.data.own_file import own_task
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.span_features import SpanFeatures, WindowRules, encode_spans
-from bertcli.data.squad import SpanExample, articles_of_hub, questions_of, read_squad, span_examples
+from bertcli.data.squad import Questions, articles_of_hub, read_squad, span_examples, true_answers
 from bertcli.data.tag_features import TagFeatures, encode_sentences
 from bertcli.data.task_files import (
     TextExamples,
@@ -54,36 +54,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A split as the model and the metric want it: texts, sentences or questions, by the kind of the task."""
+    """A split as the model and the metric want it: its examples, and the same encoded."""
 
     split: str
-    texts: TextExamples | None = None
-    sentences: Sentences | None = None
-    questions: list[SpanExample] = field(default_factory=list)
+    examples: Examples
     features: Features | None = None
-    answers: dict[str, list[str]] = field(default_factory=dict)  # question -> true answers
 
     def __len__(self) -> int:
         """Number of examples, which may be less than the number of windows."""
-        return len(self.texts or self.sentences or self.questions)
-
-    @property
-    def digest(self) -> str:
-        """Of the examples, wherever they stand: another one where the data have changed."""
-        texts = self.texts and (self.texts.texts, self.texts.pairs, self.texts.labels, self.texts.choices)
-        sentences = self.sentences and (self.sentences.words, self.sentences.tags)
-        questions = [(example.id, example.question, example.answer, len(example.words)) for example in self.questions]
-        return sha256(repr((texts, sentences, questions)).encode("utf-8", "replace")).hexdigest()[:16]
-
-    def take(self, rows: list[int]) -> Prepared:
-        """The chosen examples, not encoded."""
-        return replace(
-            self,
-            texts=self.texts and self.texts.take(rows),
-            sentences=self.sentences and self.sentences.take(rows),
-            questions=[self.questions[row] for row in rows] if self.questions else [],
-            features=None,
-        )
+        return len(self.examples)
 
 
 def check_options(config: FinetuneConfig) -> None:
@@ -127,13 +106,11 @@ def dev_splits(source: Source) -> list[str]:
 
 def read_split(source: Source, split: str, training: bool = False, limit: int | None = None) -> Prepared:
     """Read the examples of a split; with `limit`, as many as that, drawn by the seed."""
-    kind, read = source.task.kind, _load(source, split)
-    if kind == "span":
-        questions = span_examples(read, training, source.task.with_impossible)
-        prepared = Prepared(split, questions=questions, answers=true_answers(read))
-    else:
-        prepared = Prepared(split, sentences=read) if kind == "tag" else Prepared(split, texts=read)
-    return prepared.take(_draw(len(prepared), limit, source.seed))
+    examples = _load(source, split)
+    if not isinstance(examples, Examples):
+        asked, answers = span_examples(examples, training, source.task.with_impossible), true_answers(examples)
+        examples = Questions(asked, answers, origin=source.task.name)
+    return Prepared(split, examples.take(_draw(len(examples), limit, source.seed)))
 
 
 def _load(source: Source, split: str) -> Any:
@@ -152,14 +129,6 @@ READ: dict[str, Callable[[Path], Any]] = {"tag": read_conll, "span": read_squad}
 OF_HUB: dict[str, Callable[[Any], Any]] = {"tag": sentences_of_hub, "span": articles_of_hub}
 
 
-def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """The true answers of each question."""
-    return {
-        str(question["id"]): [answer["text"] for answer in question["answers"]]
-        for _, question in questions_of(articles)
-    }
-
-
 def _draw(count: int, limit: int | None, seed: int) -> list[int]:
     if limit is None or limit >= count:
         return list(range(count))
@@ -170,51 +139,32 @@ def encode_split(
     task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool = False
 ) -> Prepared:
     """Encode a split; what is cut is counted and said."""
-    features = ENCODE[task.kind](task, read, tokenizer, rules, training)
-    say(f"{read.split}: {_words(read, features)}")
+    encoded = encode(task, read, tokenizer, rules, training)
+    features, examples = encoded.features, read.examples
+    assert features is not None
+    windows = "" if isinstance(examples, TextExamples) else f", {len(features.lengths):,} windows"
+    say(f"{read.split}: {len(read):,} {examples.unit}s{windows} from {examples.origin}")
     if features.truncated:
         inputs = len(features.sequences.lengths) if isinstance(features, ChoiceFeatures) else len(read)
-        what = (
-            f"questions longer than {rules.max_query_length} tokens" if read.questions
-            else f"inputs longer than {rules.max_seq_length} tokens"
-        )  # fmt: skip
+        longest = f"inputs longer than {rules.max_seq_length}"
+        if isinstance(examples, Questions):
+            longest = f"questions longer than {rules.max_query_length}"
         share = 100 * features.truncated / inputs
-        say(f"{read.split}: {features.truncated:,} {what}, cut ({share:.1f} %)")
-    return replace(read, features=features)
+        say(f"{read.split}: {features.truncated:,} {longest} tokens, cut ({share:.1f} %)")
+    return encoded
 
 
-def _words(read: Prepared, features: Features) -> str:
-    if read.texts is not None:
-        return f"{len(read):,} examples from {read.texts.origin}"
-    if read.sentences is not None:
-        return f"{len(read):,} sentences, {len(features.lengths):,} windows from {read.sentences.origin}"
-    return f"{len(read):,} questions, {len(features.lengths):,} windows"
+def encode(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool = False) -> Prepared:
+    """The same without a word."""
+    return replace(read, features=_features(task, read.examples, tokenizer, rules, training))
 
 
-def _encode_texts(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
-    assert read.texts is not None
-    return encode_texts(read.texts, tokenizer, rules.max_seq_length, LABELS[task.kind](read.texts, task))
-
-
-def _encode_choices(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
-    assert read.texts is not None
-    return encode_choices(read.texts, tokenizer, rules.max_seq_length, label_ids(read.texts, task))
-
-
-def _encode_sentences(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
-    assert read.sentences is not None
-    return encode_sentences(read.sentences, tokenizer, rules, task.labels)
-
-
-def _encode_questions(task: Task, read: Prepared, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
-    return encode_spans(read.questions, tokenizer, rules, training)
-
-
-ENCODE: dict[str, Callable[[Task, Prepared, WordPiece, WindowRules, bool], Features]] = {
-    "classify": _encode_texts,
-    "regress": _encode_texts,
-    "multilabel": _encode_texts,
-    "choose": _encode_choices,
-    "tag": _encode_sentences,
-    "span": _encode_questions,
-}
+def _features(task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool) -> Features:
+    if isinstance(examples, Questions):
+        return encode_spans(examples.asked, tokenizer, rules, training)
+    if isinstance(examples, Sentences):
+        return encode_sentences(examples, tokenizer, rules, task.labels)
+    assert isinstance(examples, TextExamples)
+    if task.kind == "choose":
+        return encode_choices(examples, tokenizer, rules.max_seq_length, label_ids(examples, task))
+    return encode_texts(examples, tokenizer, rules.max_seq_length, LABELS[task.kind](examples, task))

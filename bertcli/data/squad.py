@@ -8,10 +8,11 @@ from functools import lru_cache
 from itertools import accumulate
 from operator import index
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from bertcli import say
 from bertcli.data.documents import read_text
+from bertcli.data.examples import Examples
 from bertcli.errors import UserError
 
 SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words
@@ -28,6 +29,15 @@ class SpanExample:
     start_word: int = -1
     end_word: int = -1
     is_impossible: bool = False
+
+
+@dataclass(frozen=True)
+class Questions(Examples):
+    """Questions about contexts, and the true answers of each by its id."""
+
+    unit: ClassVar[str] = "question"
+    asked: list[SpanExample]
+    answers: dict[str, list[str]]
 
 
 def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
@@ -89,6 +99,14 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
     if skipped:
         say(f"skipped {skipped} of {len(made):,} questions: their answer does not stand in the context as words")
     return examples
+
+
+def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The true answers of each question."""
+    return {
+        str(question["id"]): [answer["text"] for answer in question["answers"]]
+        for _, question in questions_of(articles)
+    }
 
 
 @lru_cache(maxsize=1)  # the questions of a context follow each other

@@ -5,46 +5,28 @@ from __future__ import annotations
 import os
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.documents import COMPRESSED, is_in_archive, read_text, reading, tar_of
+from bertcli.data.examples import Examples
 from bertcli.data.tables import ending_of, read_rows
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
 
-COLUMNS = ("texts", "pairs", "labels", "choices", "places")
 NO_LABEL = "-"  # MNLI's mark of an example without a gold label
 
 
 @dataclass(frozen=True)
-class TextExamples:
+class TextExamples(Examples):
     """Texts, or pairs of texts, with their labels as they stand in the file."""
 
     texts: list[str]
-    pairs: list[str] | None
-    labels: list[str] | None
-    origin: str
+    pairs: list[str] | None = None
+    labels: list[str] | None = None
     choices: list[list[str]] | None = None  # what may follow each text, for multiple choice
-    places: list[str] | None = None  # where each stands in the user's own file
-
-    def __len__(self) -> int:
-        """Number of examples."""
-        return len(self.texts)
-
-    def take(self, rows: list[int]) -> TextExamples:
-        """The chosen examples."""
-        columns: dict[str, Any] = {name: getattr(self, name) for name in COLUMNS}
-        chosen: dict[str, Any] = {
-            name: [column[row] for row in rows] for name, column in columns.items() if column is not None
-        }
-        return replace(self, **chosen)
-
-    def place(self, row: int) -> str:
-        """Where an example stands, for messages."""
-        return self.places[row] if self.places is not None else f"`{self.origin}` example {row + 1}"
 
 
 def data_folder(data_dir: str | None) -> Path | None:
@@ -115,7 +97,7 @@ def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
         raise UserError(
             f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}.", "Check the folder."
         )
-    return TextExamples([text for _, _, text in read], None, [label for label, _, _ in read], str(folder))
+    return TextExamples([text for _, _, text in read], labels=[label for label, _, _ in read], origin=str(folder))
 
 
 def _texts_of_folders(folder: Path, labels: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -165,7 +147,9 @@ def text_examples(read: dict[str, list[str]], origin: str) -> TextExamples:
     endings = [read[key] for key in read if key.removeprefix("choice").isdigit()]
     starts = read.get("choice_start", [""] * len(read["text"]))
     choices = [[f"{start} {ending}".strip() for ending in row] for start, *row in zip(starts, *endings, strict=True)]
-    return TextExamples(read["text"], read.get("text_pair"), read.get("label"), origin, choices if endings else None)
+    return TextExamples(
+        read["text"], read.get("text_pair"), read.get("label"), choices if endings else None, origin=origin
+    )
 
 
 def _without_unlabelled(examples: TextExamples) -> TextExamples:

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bertcli import say
+from bertcli.data.conll import Sentences
 from bertcli.data.predictions import NO_PREDICTION
 from bertcli.data.prepared import Prepared
+from bertcli.data.squad import Questions
+from bertcli.data.task_files import TextExamples
 from bertcli.tasks.task import Task
 
 Record = dict[str, Any]
@@ -33,8 +36,8 @@ def worst_mistakes(
 
 def _texts(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
     """Examples of texts, by their numbers from 1; in the user's own file also by their lines."""
-    texts = prepared.texts
-    assert texts is not None
+    texts = prepared.examples
+    assert isinstance(texts, TextExamples)
     for row, (record, true) in enumerate(zip(records, compared["references"], strict=True)):
         badness, said = WRONG[task.kind](task, (texts.choices or [[]] * len(texts))[row], record, true)
         if badness is not None:
@@ -78,8 +81,8 @@ WRONG = {"classify": _label, "choose": _choice, "regress": _value, "multilabel":
 def _tags(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
     from bertcli.metrics.entities import entities
 
-    assert prepared.sentences is not None
-    rows = zip(prepared.sentences.words, compared["references"], records, strict=True)
+    assert isinstance(prepared.examples, Sentences)
+    rows = zip(prepared.examples.words, compared["references"], records, strict=True)
     for row, (words, true, record) in enumerate(rows):
         gold, predicted = list(entities(true)), list(entities(record["tags"]))
         wrong = set(gold) ^ set(predicted)
@@ -92,7 +95,8 @@ def _tags(task: Task, prepared: Prepared, records: list[Record], compared: Compa
 def _answers(task: Task, prepared: Prepared, records: list[Record], compared: Compared) -> Found:
     from bertcli.metrics.squad import Squad
 
-    questions = {question.id: question.question for question in prepared.questions}
+    assert isinstance(prepared.examples, Questions)
+    questions = {question.id: question.question for question in prepared.examples.asked}
     version = "squad_v2" if task.with_impossible else "squad"
     _, f1 = Squad(version, keep_in_memory=True).answer_scores(**compared)
     for record, truths, share in zip(records, compared["references"], f1, strict=True):

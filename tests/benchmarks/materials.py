@@ -11,6 +11,7 @@ from transformers import AutoModelForSequenceClassification
 from bertcli.config import SHIPPED, recipes_folder
 from bertcli.data.documents import open_binary
 from bertcli.data.prepared import find_source, read_split
+from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.finetuning import finetune
@@ -132,8 +133,8 @@ def texts(case: Case, folder: Path) -> Path:
     """The texts of a dev set, a line each: all of SST-2's, some long ones of IMDB's."""
     made = folder / f"{case.name}.txt"
     source = find_source(case.task, str(official_data()), {})
-    read = read_split(source, "dev").texts
-    assert read is not None
+    read = read_split(source, "dev").examples
+    assert isinstance(read, TextExamples)
     lines = [" ".join(text.split()) for text in read.texts]
     if case.task == "imdb":
         long = [line for line in lines if len(line.split()) > 250]

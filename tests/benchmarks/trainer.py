@@ -29,8 +29,11 @@ from transformers import (
     set_seed,
 )
 
+from bertcli.data.conll import Sentences
 from bertcli.data.keyed import rows_of_step
 from bertcli.data.prepared import Source, find_source, read_split
+from bertcli.data.squad import Questions
+from bertcli.data.task_files import TextExamples
 from bertcli.data.text_features import label_ids
 from bertcli.training.loop import UNTIMED_STEPS
 
@@ -52,8 +55,8 @@ class Clock(TrainerCallback):
 
 def texts(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Texts or pairs of GLUE, tokenized as run_glue.py does it."""
-    read = read_split(source, split, training=True).texts
-    assert read is not None
+    read = read_split(source, split, training=True).examples
+    assert isinstance(read, TextExamples)
     columns = [column for column in (read.texts, read.pairs) if column is not None]
     encoded = tokenizer(*columns, truncation=True, max_length=source.task.max_seq_length)
     return Dataset.from_dict({**encoded, "labels": label_ids(read, source.task)})
@@ -61,8 +64,8 @@ def texts(source: Source, split: str, tokenizer: Any) -> Dataset:
 
 def words(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Sentences of tagged words, as run_ner.py has them: the first piece of each word has its tag, the others none."""
-    read = read_split(source, split).sentences
-    assert read is not None
+    read = read_split(source, split).examples
+    assert isinstance(read, Sentences)
     assert read.tags is not None
     encoded = tokenizer(read.words, is_split_into_words=True, truncation=True, max_length=source.task.max_seq_length)
     numbers = {label: number for number, label in enumerate(source.task.labels)}
@@ -77,7 +80,9 @@ def words(source: Source, split: str, tokenizer: Any) -> Dataset:
 
 def questions(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Windows over the contexts of SQuAD, as run_qa.py makes them."""
-    read = read_split(source, split, training=True).questions
+    examples = read_split(source, split, training=True).examples
+    assert isinstance(examples, Questions)
+    read = examples.asked
     contexts = [" ".join(example.words) for example in read]
     encoded = tokenizer(
         [example.question for example in read], contexts, truncation="only_second",
