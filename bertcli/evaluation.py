@@ -20,7 +20,7 @@ from bertcli.reports.mistakes import worst_mistakes
 from bertcli.scoring import Record, check_labelled, compare, load_scorer, measure, metric_of, score_labels
 from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
-from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model
+from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model, saved_config
 
 
 @dataclass(frozen=True)
@@ -56,27 +56,27 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
     """The evaluations of one model, or of predictions: of several splits where the task has two dev sets."""
     if config.predictions:
         check_file(Path(config.predictions), "Give --predictions a file.")
-    run = None if (config.predictions or config.na_probs) and not model else _run_for(config, model)
-    source = _source(config, run)
+    if not (model or config.predictions or config.na_probs):
+        model = str(_newest(config).path)
+    found = resolve_model(model) if model else ""
+    saved = saved_config(found) if found else {}
+    if model and config.predictions and not saved:
+        raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
+    source = _source(config, saved)
     if config.na_probs and not (config.predictions and source.task.kind == "span"):
         raise UserError(
             "--na-probs belongs to --predictions of questions.",
             "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json",
         )
     if config.dry_run:
-        say(f"would score {config.predictions or model or (run.path if run else '')} on {source.task.name}")
-        yield _Scored(
-            Evaluation(source.task.name, config.split, config.predictions or "", 0),
-            Prepared("", TextExamples([], origin="")),
-            {},
-        )
+        say(f"would score {config.predictions or model} on {source.task.name}")
+        yield _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared("", TextExamples([], origin="")), {})
         return
     if config.predictions:
         read = _read(source, config.split)
         records = read_predictions(source.task, read, Path(config.predictions), config.na_probs)
         yield _scored(source.task, config, config.predictions, read, records)
         return
-    found = str(run.model) if run else resolve_model(str(model))
     splits = dev_splits(source) if config.split == "dev" and len(config.model) < 2 else [config.split]
     reads = {split: _read(source, split) for split in splits}
     scorer = load_scorer(source.task, found, config.precision)
@@ -92,9 +92,8 @@ def _read(source: Source, split: str) -> Prepared:
     return read
 
 
-def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
-    """The data to score on; the run knows the columns of own data."""
-    saved = run.config if run else {}
+def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
+    """The data to score on; the run, whose configuration is saved, knows the columns of own data."""
     columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
     if data_dir and not config.data_dir:
@@ -107,11 +106,8 @@ def _source(config: EvaluateConfig, run: RunFolder | None) -> Source:
     return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
 
 
-def _run_for(config: EvaluateConfig, model: str | None) -> RunFolder | None:
-    """The run to score: as given, else the newest finished one of the task."""
-    if model:
-        path = Path(model)
-        return RunFolder(path) if (path / "config.yaml").exists() and (path / "model").exists() else None
+def _newest(config: EvaluateConfig) -> RunFolder:
+    """The newest finished run of the task; of own files that none has learnt from, the newest of others."""
     task = None if looks_like_file(config.task) else get_task(config.task)
     name = str(Path(config.task)) if task is None else task.learnt_as or task.name
     own = [] if task else [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]

@@ -385,6 +385,18 @@ def test_what_a_run_wrote_of_its_own_part_is_scored_with_the_run(rivals: tuple[s
     assert "--model RUN" in found.value.hint
 
 
+def test_the_model_of_a_run_is_scored_as_the_run(at_home: Path, rivals: tuple[str, str]) -> None:
+    run, model = (evaluate("rivals.csv", model=[name]) for name in (rivals[0], f"{rivals[0]}/model"))
+    assert (model.examples, model.metrics) == (run.examples, run.metrics)
+    assert model.examples == 8  # the part that the run held out
+
+
+def test_predictions_with_a_model_that_is_no_run_are_refused(at_home: Path, rivals: tuple[str, str]) -> None:
+    for name, message in (("runs/typo", "There is no model `runs/typo`"), ("typo", "`typo` is not a run")):
+        with pytest.raises(UserError, match=message):
+            evaluate("rivals.csv", model=[name], predictions=f"{rivals[0]}/predictions.jsonl")
+
+
 def test_predictions_are_scored_alone(rivals: tuple[str, str]) -> None:
     with pytest.raises(UserError, match="--predictions are scored alone"):
         evaluate("judged.csv", model=list(rivals), predictions="p.csv")
