@@ -47,9 +47,11 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
-    (first, *splits), *others = (_evaluate(config, model) for model in models)
-    beside = [_beside(first, other) for other, *_ in others]
-    return replace(first.evaluation, others=beside, other_splits=[split.evaluation for split in splits])
+    scored = zip(*[list(_evaluate(config, model)) for model in models], strict=False)  # a split the models
+    first, *splits = [
+        replace(first.evaluation, others=[_beside(first, other) for other in others]) for first, *others in scored
+    ]
+    return replace(first, other_splits=splits)
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
@@ -77,7 +79,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         records = read_predictions(source.task, read, Path(config.predictions), config.na_probs)
         yield _scored(source.task, config, config.predictions, read, records)
         return
-    splits = dev_splits(source) if config.split == "dev" and len(config.model) < 2 else [config.split]
+    splits = dev_splits(source) if config.split == "dev" else [config.split]
     reads = {split: _read(source, split) for split in splits}
     scorer = load_scorer(source.task, found, config.precision)
     for split, read in reads.items():

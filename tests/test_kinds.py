@@ -420,6 +420,11 @@ def test_the_diagnostic_set_is_scored_with_the_mnli_model(at_home: Path, tmp_pat
     assert (both.split, both.examples) == ("dev", 24)
     assert (mismatched["split"], mismatched["examples"]) == ("dev_mismatched", 6)
     assert [table.title for table in evaluation_tables(both)].count("dev_mismatched, 6 examples") == 1
+    compared = evaluate("mnli", data_dir=str(tmp_path), model=[run.run, run.run])
+    (mismatched,) = compared.other_splits
+    assert [len(split.others[0].to_first) for split in (compared, mismatched)] == [1, 1]
+    titles = [table.title for table in evaluation_tables(compared)]
+    assert titles == ["glue/mnli dev", "dev_mismatched, 6 examples"]
 
 
 # --- All of them

@@ -50,9 +50,9 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
         tables = [score_table(result.task, result.split, result.metrics, result.confidence_intervals)]
         tables += [_labels(result)] if result.labels else []
         tables += [_confusion(result)] if result.confusion_matrix else []
-        for other in result.other_splits:
-            scores, *more = evaluation_tables(other)
-            tables += [replace(scores, title=f"{other.split}, {other.examples:,} examples"), *more]
+    for other in result.other_splits:
+        scores, *more = evaluation_tables(other)
+        tables += [replace(scores, title=f"{other.split}, {other.examples:,} examples"), *more]
     return tables + [_mistakes(each) for each in (result, *result.others) if each.mistakes]
 
 
