@@ -167,7 +167,19 @@ class PretrainConfig(TrainingConfig):
 
 
 @dataclass(kw_only=True)
-class FinetuneConfig(TrainingConfig):
+class OwnDataConfig(Config):
+    """Options that say what own data are."""
+
+    text: str | None = option(None, "Column of the text, for your own file.")
+    text_pair: str | None = option(None, "Column of the second text.")
+    label: str | None = option(None, "Column of the label; several of 0 and 1 with commas between.")
+    kind: Kind | None = option(
+        None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
+    )
+
+
+@dataclass(kw_only=True)
+class FinetuneConfig(TrainingConfig, OwnDataConfig):
     """Options of `bert finetune`; what is not given comes from the task."""
 
     task: str = argument(
@@ -177,12 +189,6 @@ class FinetuneConfig(TrainingConfig):
     )
     size: Size | None = option(None, "Model size for --from scratch.")
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
-    text: str | None = option(None, "Column of the text, for your own file.")
-    text_pair: str | None = option(None, "Column of the second text.")
-    label: str | None = option(None, "Column of the label; several of 0 and 1 with commas between.")
-    kind: Kind | None = option(
-        None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
-    )
     epochs: float | None = option(
         None, "Passes over the training data; default: the task's, 10 with --frozen.", minimum=0.001
     )
@@ -222,8 +228,8 @@ class FinetuneConfig(TrainingConfig):
 
 
 @dataclass(kw_only=True)
-class EvaluateConfig(Config):
-    """Options of `bert evaluate`."""
+class EvaluateConfig(OwnDataConfig):
+    """Options of `bert evaluate`; what is not said of own data comes from the run."""
 
     task: str = argument(
         "",

@@ -47,10 +47,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
-    scored = zip(*[list(_evaluate(config, model)) for model in models], strict=False)  # a split the models
-    first, *splits = [
-        replace(first.evaluation, others=[_beside(first, other) for other in others]) for first, *others in scored
-    ]
+    first, *splits = map(_compared, *[list(_evaluate(config, model)) for model in models])
     return replace(first, other_splits=splits)
 
 
@@ -95,13 +92,14 @@ def _read(source: Source, split: str) -> Prepared:
 
 
 def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
-    """The data to score on; the run, whose configuration is saved, knows the columns of own data."""
-    columns = {key: saved.get(key) for key in ("text", "text_pair", "label")}
+    """The data to score on; what the options do not say of own data, the saved configuration of the run does."""
+    learnt = saved if looks_like_file(config.task) else {}
+    columns = {key: getattr(config, key) or learnt.get(key) for key in ("text", "text_pair", "label")}
     data_dir = config.data_dir or saved.get("data_dir")
     if data_dir and not config.data_dir:
         say(f"data: {data_dir} (the run's)")
     same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
-    kind = saved.get("kind")
+    kind = config.kind or learnt.get("kind")
     if config.predictions and looks_like_file(config.task):
         kind = kind or kind_of_predictions(Path(config.predictions))
     own = {"scored": config.split, "learnt": same}
@@ -128,6 +126,11 @@ def _scored(task: Task, config: EvaluateConfig, model: str, read: Prepared, reco
         labels, confusion, worst_mistakes(task, read, records, compared, config.mistakes),
     )  # fmt: skip
     return _Scored(evaluation, read, resampled)
+
+
+def _compared(first: _Scored, *others: _Scored) -> Evaluation:
+    """The evaluation of the first model on a split, with those of the others beside it."""
+    return replace(first.evaluation, others=[_beside(first, other) for other in others])
 
 
 def _beside(first: _Scored, other: _Scored) -> Evaluation:

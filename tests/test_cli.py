@@ -117,7 +117,7 @@ def bad_files(workspace: Path) -> Path:
         ("predict --question why", "needs its context", "--context"),
         ("predict --file good.csv --text-pair a", "--text-pair does not go with --file", "--text"),
         ("predict --file tagged.conll", "words with tags in columns", "bert evaluate tagged.conll"),
-        ("evaluate good.csv --split half --model folder", "Unknown split `half`", "test"),
+        ("evaluate good.csv --split half --model bert-books", "Unknown split `half`", "test"),
         ("predict --text a --model folder", "`folder` holds no model", "config.json"),
         ("predict --text a --precision float8", "`float8`", "float"),
         ("recipes show nothing", "recipe `nothing`", "bert recipes"),

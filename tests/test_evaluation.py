@@ -244,6 +244,22 @@ def test_lists_of_labels_are_scored_as_such_without_a_model(workspace: Path) -> 
     assert all((other.metrics, other.labels) == (first.metrics, first.labels) for other in others)
 
 
+def test_what_is_said_of_own_data_is_taken_without_a_run_and_before_what_the_run_says(
+    at_home: Path, rivals: tuple[str, str]
+) -> None:
+    Path("marks.csv").write_text("text,a,b\nx,1,0\ny,1,1\nz,0,0\n")
+    Path("p.jsonl").write_text("\n".join(json.dumps({"labels": labels}) for labels in (["a"], ["b"], [])))
+    found = evaluate("marks.csv", predictions="p.jsonl", label="a,b")
+    assert found.metrics["subset_accuracy"] == pytest.approx(200 / 3, abs=1e-5)
+    Path("stars.csv").write_text("text,stars\nx,1\ny,3\n")
+    Path("p.csv").write_text("value\n1\n4\n")
+    assert evaluate("stars.csv", predictions="p.csv", kind="regress").metrics["pearson"] == pytest.approx(100)
+    rows = Path("judged.csv").read_text().splitlines()[1:]
+    Path("both.csv").write_text("text,label,mood\n" + "".join(f"{row},good\n" for row in rows))
+    learnt, said = (evaluate("both.csv", model=[rivals[0]], **given) for given in ({}, {"label": "mood"}))
+    assert learnt.labels["bad"]["support"] > 0 == said.labels["bad"]["support"]
+
+
 def test_tags_that_are_no_list_are_refused(workspace: Path) -> None:
     Path("conll2003").mkdir()
     Path("conll2003/valid.txt").write_text("Ann B-PER\n\nruns O\n")
