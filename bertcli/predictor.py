@@ -1,6 +1,7 @@
 """A loaded model that turns rows of input into records: one function a kind."""
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from bertcli.data.prepared import Prepared, encode
 from bertcli.data.ragged import Ragged
 from bertcli.data.span_answers import Answer
 from bertcli.data.span_features import WindowRules
-from bertcli.data.squad import Questions, SpanExample, split_words
+from bertcli.data.squad import SEPARATORS, Questions, SpanExample, split_words
 from bertcli.data.tables import chunks_of, place_of
 from bertcli.data.task_files import TextExamples
 from bertcli.data.tokenization import load_tokenizer
@@ -175,7 +176,9 @@ def _placed(record: Record, context: str) -> Record:
     if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
         return {"answer": "", "score": 0.0, "start": None, "end": None}
     word = next((c.first_word for c in answer.n_best if c.text == answer.text), -1)
-    first = split_words(context)[1].index(word) if answer.text and word >= 0 else len(context) + 1
-    start = context.find(answer.text, first)
-    place = (start, start + len(answer.text)) if start >= 0 else (None, None)
-    return {"answer": record["answer"], "score": record["score"], "start": place[0], "end": place[1]}
+    place = None
+    if answer.text and word >= 0:  # it is of the words from this one on, which one space or more keeps apart
+        spelt = re.compile(re.escape(answer.text).replace("\\ ", f"[{SEPARATORS}]+"))
+        place = spelt.search(context, split_words(context)[1].index(word))
+    start, end = place.span() if place else (None, None)
+    return {"answer": record["answer"], "score": record["score"], "start": start, "end": end}

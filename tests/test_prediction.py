@@ -25,6 +25,7 @@ from test_cli import run
 
 from bertcli import prediction
 from bertcli.config import PredictConfig
+from bertcli.data.squad import split_words
 from bertcli.data.tables import chunks_of, stream_rows
 from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
@@ -298,6 +299,26 @@ def test_a_split_of_squad_is_predicted_into_its_official_files(
     assert Path("mine-null_odds.json").exists() == Path("null_odds.json").exists() == (version == "2")
     given = {"predictions": "mine.json", **({"na_probs": "mine-null_odds.json"} if version == "2" else {})}
     assert evaluate(task, data_dir="data", **given).metrics == evaluate(task).metrics
+
+
+def test_an_answer_is_placed_among_the_characters_of_its_own_words(home: Path, tmp_path: Path) -> None:
+    file = shutil.copy(GOLDENS / "squad" / "data_v1.json", tmp_path / "mine.json")
+    start = str(home / "runs" / "pretrain-tiny")
+    model = finetune(str(file), from_=start, out=str(tmp_path / "run"), epochs=1, limit=16, max_seq_length=128).run
+    draw = random.Random(0)
+    words = [draw.choices(["the", "(cat)", "sat."], k=12) for _ in range(20)]
+    spaced = ["\n" + "".join(word + draw.choice([" ", "\n", "\t ", "  ", "\r\n"]) for word in own) for own in words]
+    contexts = [*map(" ".join, words), *spaced]
+    write_lines(tmp_path / "in.jsonl", [json.dumps({"question": "who", "context": context}) for context in contexts])
+    found = []
+    for context, record in zip(contexts, predict(file=str(tmp_path / "in.jsonl"), model=model).records, strict=True):
+        place = slice(record["start"], record["end"])
+        assert context[place].split() == record["answer"].split()
+        found.append((record["answer"], split_words(context)[1][place]))
+    assert [answer for answer, _ in found[:20]] == [answer for answer, _ in found[20:]]
+    firsts, others = ([place[0] for _, place in half] for half in (found[:20], found[20:]))
+    assert firsts == others
+    assert len(set(firsts)) > 1
 
 
 def test_a_split_of_another_task_is_predicted_as_a_file_is(home: Path, workspace: Path) -> None:
