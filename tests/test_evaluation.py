@@ -26,6 +26,7 @@ from bertcli.metrics.entities import Entities
 from bertcli.metrics.multilabel import MultiLabel
 from bertcli.metrics.regression import Regression
 from bertcli.metrics.squad import Squad
+from bertcli.prediction_files import write_records
 from bertcli.tasks import TASKS
 
 TAGS = ["O", "O", "B-PER", "I-PER", "B-LOC"]
@@ -150,6 +151,24 @@ def test_predictions_of_every_task_are_scored_and_the_wrong_one_is_listed(worksp
     (mistake,) = result.mistakes
     assert mistake["gold"] != mistake["predicted"]
     assert mistake.get("example", 3) == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "json"])
+def test_tags_and_answers_are_read_in_every_form_that_predict_writes(workspace: Path, ending: str) -> None:
+    for name, records in (
+        ("conll2003", [{"tags": ["B-PER", "O"]}, {"tags": ["O", "B-LOC"]}, {"tags": ["B-PER", "O"]}]),
+        ("squad_v2", [{"id": question, "answer": "sky", "null_odds": -1.5} for question in ("blue", "sky")]),
+    ):
+        path, data, _ = PREDICTED[name]
+        Path(path).parent.mkdir()
+        Path(path).write_text(data)
+        write_records(records, Path(f"p.{ending}"))
+        if name == "conll2003":
+            assert evaluate(name, data_dir=".", predictions=f"p.{ending}").metrics["f1"] == pytest.approx(200 / 3)
+        elif ending != "json":  # which is the official form
+            found = evaluate(name, data_dir=".", predictions=f"p.{ending}", na_probs=f"p.{ending}").metrics
+            assert found["exact_match"] == pytest.approx(100 / 3)
+            assert found["best_f1_thresh"] == -1.5
 
 
 def write_sentiment(gold: str) -> None:

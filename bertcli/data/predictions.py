@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bertcli import say
-from bertcli.data.conll import Sentences, read_conll
+from bertcli.data.conll import LIST_ENDINGS, Sentences, read_conll
+from bertcli.data.documents import lines_of
 from bertcli.data.prepared import Prepared
 from bertcli.data.squad import Questions
-from bertcli.data.tables import DELIMITERS, Rows, check_file, ending_of, read_rows
+from bertcli.data.tables import DELIMITERS, Rows, check_file, ending_of, json_value, read_rows
 from bertcli.data.text_features import split_labels
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
@@ -29,6 +31,7 @@ PREDICTION_COLUMNS = (
     "label",
 )  # beside the others, `label` is the truth
 NUMBERS = ("index", "idx", "id", "guid")  # columns that may say which example a prediction is of
+ROW_ENDINGS = (*DELIMITERS, ".jsonl", ".parquet")
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 
@@ -54,15 +57,19 @@ def read_predictions(task: Task, prepared: Prepared, path: Path, na_probs: str |
 
 def kind_of_predictions(path: Path) -> str | None:
     """What the predictions say of the kind of own data: lists of labels are of examples that may have several."""
-    rows = read_rows(path) if ending_of(path) in (*DELIMITERS, ".jsonl", ".parquet") else None
+    rows = read_rows(path) if ending_of(path) in ROW_ENDINGS else None
     cells = rows.column("labels") if rows and "labels" in rows.names else []
     return "multilabel" if any(cell.startswith("[") for cell in cells) else None
 
 
-def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict[str, Value]:
-    """Read a JSON object of question ids and values."""
+def _by_question(path: Path, convert: Callable[[Any], Value], form: str, column: str) -> dict[str, Value]:
+    """Read a JSON object of question ids and values, or rows with an `id` and a column of values."""
+    rows = read_rows(path) if ending_of(path) in ROW_ENDINGS else None
     try:
-        pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
+        if rows:
+            pairs: Any = tuple(zip(rows.column("id"), rows.column(column), strict=True))
+        else:
+            pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
         if not isinstance(pairs, tuple):
             raise TypeError
         read = {key: convert(value) for key, value in pairs}
@@ -77,7 +84,7 @@ def _by_question(path: Path, convert: Callable[[Any], Value], form: str) -> dict
 
 def _with_null_odds(records: list[Record], path: Path) -> list[Record]:
     """Add the no-answer scores, and put the records into the order of their file, which decides between equal ones."""
-    odds = _by_question(path, _finite, "number")
+    odds = _by_question(path, _finite, "number", "null_odds")
     without = sum(r["id"] not in odds and r["answer"] not in ("", NO_PREDICTION) for r in records)
     if without:
         raise UserError(
@@ -106,7 +113,7 @@ def _answer(value: Any) -> str:
 
 def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
     """Read {question: answer}; a question without one scores 0, and is counted."""
-    answers = _by_question(path, _answer, "text")
+    answers = _by_question(path, _answer, "text", "answer")
     assert isinstance(prepared.examples, Questions)
     known = {question.id for question in prepared.examples.asked}
     given = set(answers)
@@ -122,8 +129,9 @@ def _span_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record
 
 
 def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]:
-    """Read `tags`, a list a sentence, of JSON lines; or words with their tags in columns, as CoNLL has them."""
-    if ".jsonl" not in path.suffixes:
+    """Read the column `tags` of a table, a list a sentence; or words with their tags in columns, as CoNLL has them."""
+    is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
+    if not is_table:
         assert isinstance(prepared.examples, Sentences)
         read, asked = read_conll(path), prepared.examples.words
         pairs = enumerate(zip(read.words, asked, strict=False), 1)
@@ -137,10 +145,12 @@ def _tag_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
     rows = read_rows(path)
     if "tags" not in rows.names:
         raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(rows.names)}.")
-    strange = next((number for number, row in enumerate(rows.cells) if not isinstance(row.get("tags"), list)), None)
+    cells = (row.get("tags") for row in rows.cells)
+    lists: list[Any] = [json_value(cell) if isinstance(cell, str) else cell for cell in cells]
+    strange = next((number for number, tags in enumerate(lists) if not isinstance(tags, list)), None)
     if strange is not None:
         raise UserError(f"{rows.place(strange)} has no list of tags.", 'Give one tag a word: {"tags": ["B-PER", "O"]}')
-    return _of_types(path, task, [[str(tag) for tag in row["tags"]] for row in rows.cells])
+    return _of_types(path, task, [[str(tag) for tag in tags] for tags in lists])
 
 
 def _of_types(path: Path, task: Task, tags: list[list[str]]) -> list[Record]:
