@@ -15,6 +15,7 @@ from sklearn.metrics import confusion_matrix
 
 from bertcli import say
 from bertcli.data.conll import Sentences
+from bertcli.data.predictions import in_other_case
 from bertcli.data.prepared import Prepared, encode_split
 from bertcli.data.span_answers import AnswerRules, choose_answers
 from bertcli.data.span_features import SpanFeatures, WindowRules
@@ -94,8 +95,10 @@ def load_scorer(task: Task, model: str, precision: str, fast: bool = False) -> S
 
 
 def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str, ...]:
-    """The model's label names in its own order; names that say nothing (LABEL_0) are taken in the task's order."""
-    names = tuple(id2label[index] for index in range(len(id2label)))
+    """The model's label names in its own order, in the task's case; LABEL_0 ..., which say nothing, are in the task's order."""
+    given = [id2label[index] for index in range(len(id2label))]
+    spelled = in_other_case(given, task.labels, model)
+    names = tuple(spelled.get(name, name) for name in given)
     if not task.labels or set(names) == set(task.labels):
         return names
     if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):

@@ -235,6 +235,26 @@ def test_predictions_that_are_not_of_the_split_are_refused(
         evaluate(name, data_dir=".", predictions=file)
 
 
+def test_labels_in_another_case_are_known_unless_case_tells_them_apart(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    write_sentiment("011")
+    Path("p.csv").write_text("label\nNEGATIVE\nPositive\nNEGATIVE\n")
+    assert evaluate("sst2", data_dir=".", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
+    assert "p.csv: labels are taken in spite of their case: `NEGATIVE` for `negative`, `Positive`" in said.text
+    write_labels(["a", "A", "B"], ["a", "A", "b"])
+    with pytest.raises(UserError, match="line 4 has the label `b`, which mine.csv has not"):
+        evaluate("mine.csv", predictions="p.csv")
+
+
+def test_a_model_may_have_the_labels_in_another_case(at_home: Path, rivals: tuple[str, str], tmp_path: Path) -> None:
+    model = shutil.copytree(f"{rivals[0]}/model", tmp_path / "model")
+    config = (model / "config.json").read_text()
+    (model / "config.json").write_text(config.replace('"good"', '"GOOD"').replace('"bad"', '"Bad"'))
+    upper, lower = (evaluate("judged.csv", model=[str(path)]) for path in (model, rivals[0]))
+    assert (upper.metrics, upper.labels) == (lower.metrics, lower.labels)
+
+
 def test_lists_of_labels_are_scored_as_such_without_a_model(workspace: Path) -> None:
     true = [["a"], [], ["a", "b"], ["b"]]
     given_ = [["a"], [], ["b"], ["a"]]

@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -178,14 +178,16 @@ def _row_predictions(path: Path, task: Task, prepared: Prepared) -> list[Record]
     if task.kind == "regress":
         return [{"value": value} for value in _numbers(values, rows)]
     if task.kind == "multilabel":
-        several = (split_labels(value, task.files.label_separator, f"`{path}`") for value in values)
+        several = [split_labels(value, task.files.label_separator, f"`{path}`") for value in values]
+        known = _known(chain.from_iterable(several), task, path)
         return [
-            {"labels": [_known(label, task, rows, row) for label in labels], **_scores(rows, row, task)}
+            {"labels": [_label(label, known, task, rows, row) for label in labels], **_scores(rows, row, task)}
             for row, labels in enumerate(several)
         ]
     if columns[0] == "choice":  # counts from 0, as `bert predict` writes it; a label is spelled as the data spell it
         task = replace(task, file_labels=())
-    labels = [_known(value, task, rows, row) for row, value in enumerate(values)]
+    known = _known(values, task, path)
+    labels = [_label(value, known, task, rows, row) for row, value in enumerate(values)]
     records: list[Record] = [
         {"choice": task.labels.index(label)} if task.kind == "choose" else {"label": label} for label in labels
     ]
@@ -239,15 +241,31 @@ def _numbers(values: Iterable[Any], rows: Rows, row: int | None = None) -> list[
     return numbers
 
 
-def _known(label: str, task: Task, rows: Rows, row: int) -> str:
-    """A label as the task has it, which files may spell otherwise."""
-    named = dict(zip(task.file_labels, task.labels, strict=False)).get(label, label)
-    if named not in task.labels:
+def _known(names: Iterable[str], task: Task, path: Path) -> dict[str, str]:
+    """The labels of the task by the ways in which files may spell them: its own, and those that differ in case."""
+    known = {label: label for label in task.labels} | dict(zip(task.file_labels, task.labels, strict=False))
+    return known | {name: known[label] for name, label in in_other_case(names, known, path).items()}
+
+
+def in_other_case(names: Iterable[str], labels: Collection[str], origin: object) -> dict[str, str]:
+    """The labels that names are of but for their case, which is said; none where case tells two names or labels apart."""
+    given, lower = {*names}, {label.lower(): label for label in labels}
+    found = {name: lower[name.lower()] for name in sorted(given - {*labels}) if name.lower() in lower}
+    if not found or any(len({name.lower() for name in each}) < len(each) for each in (given, {*labels})):
+        return {}
+    shown = ", ".join(f"`{name}` for `{label}`" for name, label in found.items())
+    say(f"{origin}: labels are taken in spite of their case: {shown}")
+    return found
+
+
+def _label(name: str, known: dict[str, str], task: Task, rows: Rows, row: int) -> str:
+    """A label as the task has it."""
+    if name not in known:
         raise UserError(
-            f"{rows.place(row)} has the label `{label}`, which {task.name} has not.",
+            f"{rows.place(row)} has the label `{name}`, which {task.name} has not.",
             f"Its labels: {', '.join(task.labels[:20])}.",
         )
-    return named
+    return known[name]
 
 
 READ_PREDICTIONS = {"tag": _tag_predictions, "span": _span_predictions}
