@@ -356,6 +356,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(workspace: Path, model: str) ->
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_in_bfloat16_labels_stay_and_scores_hardly_change(

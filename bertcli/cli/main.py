@@ -66,8 +66,7 @@ def main() -> None:
         code = INTERRUPTED
     except CommandLineError as error:
         code = _wrong_command_line(error)
-    except BrokenPipeError:
-        sys.stderr.close()
+    except SystemExit:  # Typer's, which keeps the streams quiet: the reader of a pipe went away
         code = 0
     if code == INTERRUPTED and not said:
         console.error(
