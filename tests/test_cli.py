@@ -11,6 +11,7 @@ import pytest
 import yaml
 from conftest import write_corpus
 
+from bertcli import __version__
 from bertcli.cli.main import main
 from bertcli.config import PretrainConfig
 from bertcli.vocabulary import build_vocab
@@ -47,6 +48,10 @@ def bad_files(workspace: Path) -> Path:
     write_corpus(Path("corpus.txt"))
     build_vocab("corpus.txt", vocab_size=100)
     return workspace
+
+
+def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["--version"], capsys, monkeypatch) == (0, f"{__version__}\n", "")
 
 
 @pytest.mark.parametrize(

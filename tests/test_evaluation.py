@@ -243,7 +243,7 @@ def test_labels_in_another_case_are_known_unless_case_tells_them_apart(
     assert evaluate("sst2", data_dir=".", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
     assert "p.csv: labels are taken in spite of their case: `NEGATIVE` for `negative`, `Positive`" in said.text
     write_labels(["a", "A", "B"], ["a", "A", "b"])
-    with pytest.raises(UserError, match="line 4 has the label `b`, which mine.csv has not"):
+    with pytest.raises(UserError, match=r"line 4 has the label `b`, which mine.csv has not"):
         evaluate("mine.csv", predictions="p.csv")
 
 

@@ -25,7 +25,7 @@ INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def version(show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
     """The whole life of a BERT: vocabulary, pre-training data, pre-training, fine-tuning, evaluation, prediction."""
     if show:
