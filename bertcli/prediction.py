@@ -1,10 +1,10 @@
 """Use a model: labels, values, answers and fills for texts."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from bertcli import say
 from bertcli.config import SHIPPED, PredictConfig, shipped_model
 from bertcli.data.documents import lines_of
 from bertcli.data.mask_features import MASK
-from bertcli.data.own_file import PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
+from bertcli.data.own_file import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
 from bertcli.data.own_splits import TAG_ENDINGS, looks_like_file
 from bertcli.data.prepared import find_source, read_split
 from bertcli.data.tables import (
@@ -31,13 +31,13 @@ from bertcli.data.tables import (
     stream_rows,
 )
 from bertcli.data.task_files import text_examples
-from bertcli.errors import UserError, unknown
+from bertcli.errors import UserError
 from bertcli.hidden_states import write_hidden_states
 from bertcli.models.loading import kind_of
 from bertcli.prediction_files import check_output, write_answers, write_records
 from bertcli.predictor import Predictor
 from bertcli.scoring import Record, load_scorer
-from bertcli.tasks import get_task
+from bertcli.tasks import get_task, is_task
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model, saved_config
 
@@ -55,7 +55,7 @@ FITS = {
 }
 NEEDS = {
     "": "fine-tuning first", "tag": "one text", "choose": "a text with choices", "span": "a question with its context",
-    "fill": "a text with [MASK] in it",
+    "fill": f"a text with {MASK} in it (so spelled for every model), and no second one",
 }  # fmt: skip
 
 
@@ -111,6 +111,7 @@ def stream(config: PredictConfig) -> Predictions:
     if config.dry_run:
         return Predictions(model, kind, 0)
     watched = bool(output or not sys.stdout.isatty())  # results on a terminal show themselves how far it is
+    rows = _as_learnt(rows, wanted, model, config)
     records = _records(Predictor.load(model, kind, config), rows, config.file if watched else None)
     if output:
         return Predictions(model, kind, write_records(records, output), config.output)
@@ -225,11 +226,14 @@ def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str,
     if ending_of(path) in TAG_ENDINGS:
         hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
         raise UserError(f"`{name}` has words with tags in columns.", hint)
+    if name != "-":
+        check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
+    if ending_of(path) == ".json" and '"paragraphs"' in "".join(islice(lines_of(path), 9)):
+        hint = 'To predict SQuAD: bert predict squad; or write lines such as {"question": "...", "context": "..."}.'
+        raise UserError(f"`{name}` is in the form of SQuAD.", hint)
     if ending_of(path) in TABLE_ENDINGS:
         names, cells = stream_rows(path)
     else:
-        if name != "-":
-            check_file(path)
         lines = lines_of(path)
         first_line = next(lines, None)
         if first_line is None:
@@ -237,52 +241,80 @@ def _file_rows(config: PredictConfig, name: str) -> tuple[Iterator[Record], str,
         lines = chain([first_line], lines)
         if not isinstance(json_value(first_line), dict):
             texts = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
-            return _counted(path, texts), _form({"text": first_line}), None
+            return _counted(texts, _is_empty, "have no text", name), _form({"text": first_line}), None
         names, cells = json_rows(path, lines)
-    run = _run_of(config, names)
-    rows = _table_rows(path, names, cells, run.config if run else {})
+    begin = next(cells)
+    run = None if config.model else _newest_of(spread_choices(path, names, (), begin[1])[0])
+    learnt = saved_config(resolve_model(config.model)) if config.model else run.config if run else {}
+    rows = _table_rows(path, names, begin, cells, learnt)
     first = next(rows)
-    return _counted(path, chain([first], rows)), _form(first), run
+    what, *_ = first
+    return _counted(chain([first], rows), _is_empty, f"have no {what}", name), _form(first), run
 
 
-def _counted(path: Path, rows: Iterator[Record]) -> Iterator[Record]:
-    """The same rows; how many have nothing in their first column is said at the end."""
-    empty, first = 0, 0
+def _is_empty(row: Record) -> bool:
+    what, *_ = row
+    return not row[what].strip()
+
+
+def _counted(rows: Iterator[Record], odd: Callable[[Record], bool], words: str, file: str | None) -> Iterator[Record]:
+    """The same rows; how many are odd, and the first of a file's, is said at the end."""
+    count, first = 0, 0
     for row in rows:
-        what, *_ = row
-        if not row[what].strip():
-            empty, first = empty + 1, first or row["line"]
+        if odd(row):
+            count, first = count + 1, first or row.get("line", 0)
         yield row
-    if empty:
-        say(f"{path}: {empty:,} rows have no {what}; the first is {place_of(path, first)}")
+    if count:
+        say(
+            f"{file}: {count:,} rows {words}; the first is {place_of(Path(file), first)}" if file
+            else f"{count:,} inputs {words}"
+        )  # fmt: skip
 
 
-def _run_of(config: PredictConfig, names: list[str]) -> RunFolder | None:
-    """The run, named or the newest, that was fine-tuned on the column of text that a table has."""
-    if config.model:
-        model = resolve_model(config.model)
-        runs = [RunFolder(Path(model).parent)] if saved_config(model) else []
-    else:
-        runs = find_runs("finetune", finished=True)
-    return next((run for run in runs if run.config.get("text") in names), None)
+def _as_learnt(rows: Iterator[Record], wanted: str, model: str, config: PredictConfig) -> Iterator[Record]:
+    """The same rows; those that are not as the model learnt them, or have a mask that is not filled, are said."""
+    pairs = _of_pairs(saved_config(model))
+    if pairs is not None:
+        words = f"have {'no' if pairs else 'a'} second text, and {model} learnt from {'pairs' if pairs else 'one text'}"
+        rows = _counted(rows, lambda row: pairs != bool(row.get("text_pair", "").strip()), words, config.file)
+    if wanted == "text" and not config.model:
+        fill = f"fill them alone: bert predict --file FILE --model {SHIPPED}"
+        words = f"have {MASK}, which is not filled, as the first has none ({fill})"
+        rows = _counted(rows, lambda row: MASK in row["text"], words, config.file)
+    return rows
 
 
-def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record) -> Iterator[Record]:
-    """The columns of a table that are the input: those of the run, or by their names."""
-    if saved.get("kind", "choose") == "choose":
-        first = next(rows)
-        names, rows = spread_choices(path, names, chain([first], rows), first[1])
+def _of_pairs(saved: Record) -> bool | None:
+    """Whether a run learnt from pairs; None where nothing is known of it, or its kind has none."""
+    if saved.get("kind") not in FITS["pair"][0]:
+        return None
+    return "text_pair" in get_task(saved["task"]).files.columns if is_task(saved["task"]) else bool(saved["text_pair"])
+
+
+def _newest_of(names: list[str]) -> RunFolder | None:
+    """The newest run that was fine-tuned on columns that a table has, choices among them where it has some."""
+    for run in find_runs("finetune", finished=True):
+        text, pair, kind = (run.config.get(key) for key in ("text", "text_pair", "kind"))
+        kinds, _ = FITS["choices" if choice_columns(names, text) else "text"]
+        if kind in kinds and text in names and pair in (None, *names):
+            return run
+    return None
+
+
+def _table_rows(path: Path, names: list[str], first: Row, rows: Iterator[Row], learnt: Record) -> Iterator[Record]:
+    """The columns of a table that are the input: those that a run learnt from, or by their names."""
+    rows = chain([first], rows)
+    saved = learnt if learnt.get("text") in names else {}
+    if may_choose := saved.get("kind", "choose") == "choose":
+        names, rows = spread_choices(path, names, rows, first[1])
     text = saved.get("text") or named(TEXT_NAMES, names) or (names[0] if len(names) == 1 else None)
     pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
-    choices = choice_columns(names, saved.get("text"))
+    choices = choice_columns(names, saved.get("text")) if may_choose else {}
     columns = choices or {key: name for key, name in (("text", text), ("text_pair", pair)) if text and name}
     if {"question", "context"} <= set(names) and not saved:
         columns = {"question": "question", "context": "context"}
-    if not columns:
-        raise UserError(f"`{path}` has no column `text`.", f"Rename one of its columns: {', '.join(names)}.")
-    for column in columns.values():
-        if column not in names:
-            raise unknown(f"column of {path}:", column, names)
+    if not columns or not set(columns.values()) <= set(names):
+        raise _without_columns(path, names, learnt)
     say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
     for number, cells in rows:
         row: Record = {key: as_text(cells.get(name)) for key, name in columns.items()}
@@ -290,6 +322,16 @@ def _table_rows(path: Path, names: list[str], rows: Iterator[Row], saved: Record
             examples = text_examples({key: [cell] for key, cell in row.items()}, "")
             row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}
         yield {**row, "line": number}
+
+
+def _without_columns(path: Path, names: list[str], learnt: Record) -> UserError:
+    """What a table lacks of the columns that a run learnt from."""
+    wanted = [learnt.get("text") or "text", *([learnt.get("text_pair") or "text_pair"] if _of_pairs(learnt) else [])]
+    lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
+    hint = f"Rename its columns, which are {', '.join(names)}; needed: {', '.join(wanted)}."
+    if any(name.count(" ") >= MOST_SPACES for name in names):
+        hint = f"Put a line of names before it, {' and '.join(wanted)} among them."
+    return UserError(f"`{path}` has no column {lacking}.", hint)
 
 
 def _model(config: PredictConfig, wanted: str) -> str:

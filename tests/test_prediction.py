@@ -334,6 +334,88 @@ def test_a_split_of_another_task_is_predicted_as_a_file_is(home: Path, workspace
     assert list(rows[0]) == ["label", "score", "score unacceptable", "score acceptable"]
 
 
+def test_the_newest_run_that_fits_both_columns_and_kind_is_taken(
+    home: Path, workspace: Path, said: LogCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mood.csv").write_text("text,label\n" + "the cat,good\nthe dog,bad\n" * 9)
+    Path("ends.csv").write_text("text,ending0,ending1,label\n" + "the cat,sat,ran,0\nthe dog,sat,ran,1\n" * 9)
+    for file in ("mood.csv", "ends.csv"):
+        finetune(file, from_=str(home / "runs" / "pretrain-tiny"), epochs=0.001)
+    Path("in.csv").write_text("text\nthe cat\n")
+    assert predict(file="in.csv").model == "runs/mood/model"
+    give_stdin(monkeypatch, '{"text": "the cat"}\n')
+    assert predict(file="-").model == "runs/mood/model"
+    Path("in.jsonl").write_text('{"text": "the cat", "choices": ["sat", "ran"]}\n')
+    assert predict(file="in.jsonl").model == "runs/ends/model"
+    Path("in.txt").write_text("the cat\nthe [MASK]\n")
+    predict(file="in.txt")
+    assert "in.txt: 1 rows have [MASK], which is not filled, as the first has none (fill them alone: bert" in said.text
+    said.clear()
+    predict(file="in.txt", model="runs/mood")
+    assert "[MASK]" not in said.text
+
+
+def test_a_single_text_for_a_model_of_pairs_and_the_reverse_are_said(
+    home: Path, workspace: Path, model: str, said: LogCapture
+) -> None:
+    Path("own.csv").write_text("prem,hyp,same\n" + "the cat,a cat,yes\nthe dog,a cat,no\n" * 9)
+    columns = {"text": "prem", "text_pair": "hyp", "label": "same"}
+    pairs = finetune("own.csv", from_=str(home / "runs" / "pretrain-tiny"), epochs=0.001, out="pairs", **columns).run
+    of_task = Path(shutil.copytree(pairs, "of_task"), "config.yaml")
+    of_task.write_text(of_task.read_text().replace("task: own.csv", "task: glue/mnli"))
+    for name in (pairs, "of_task"):
+        predict("the cat", model=name)
+        assert f"1 inputs have no second text, and {name}/model learnt from pairs" in said.text
+    Path("in.csv").write_text("text\nthe cat\na dog\n")
+    predict(file="in.csv", model=pairs)
+    words = "in.csv: 2 rows have no second text, and pairs/model learnt from pairs; the first is `in.csv` line 2"
+    assert words in said.text
+    predict("the cat", text_pair="a dog", model=model)
+    assert f"1 inputs have a second text, and {model}/model learnt from one text" in said.text
+    said.clear()
+    predict("the cat", text_pair="a dog", model=pairs)
+    predict("the cat", model=model)
+    shutil.copytree(f"{pairs}/model", "plain")
+    predict("the cat", model="plain")
+    assert "second text" not in said.text
+    Path("in.csv").write_text("a,b\nthe cat,a dog\n")
+    with pytest.raises(UserError, match=r"`in.csv` has no column `prem` and no `hyp`") as caught:
+        predict(file="in.csv", model=pairs)
+    assert "needed: prem, hyp" in caught.value.hint
+    Path("in.csv").write_text("prem\nthe cat\n")
+    with pytest.raises(UserError, match=r"`in.csv` has no column `hyp`"):
+        predict(file="in.csv", model=pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message", "hint"),
+    [
+        ("a.json", '{"version": 1, "data": [{"paragraphs": []}]}', "in the form of SQuAD", "bert predict squad"),
+        ("a.json", '{\n"data": [\n{\n"paragraphs": []}]}', "in the form of SQuAD", '"question"'),
+        ("a.tsv", "gj04\t1\t\tthe cat sat on it\n" * 2, "no column `text`", "Put a line of names before it"),
+        ("a.csv", "a,b\nx,y\n", "no column `text`", "Rename its columns, which are a, b"),
+        ("a.txt", None, "There is no file `a.txt`", "--file"),
+    ],
+)
+def test_a_file_that_cannot_be_predicted_says_what_can(
+    workspace: Path, name: str, text: str | None, message: str, hint: str
+) -> None:
+    if text:
+        Path(name).write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        predict(file=name)
+    assert hint in caught.value.hint
+    assert "bert tasks" not in caught.value.hint
+
+
+def test_a_mask_is_spelled_in_one_way_and_stands_in_one_text(at_home: Path) -> None:
+    for inputs in ({"text": "the <mask> sat"}, {"text": "the [MASK] sat", "text_pair": "a dog"}):
+        with pytest.raises(
+            UserError, match=r"a text with \[MASK\] in it \(so spelled for every model\), and no second"
+        ):
+            predict(**inputs, model="runs/pretrain-tiny")
+
+
 def test_what_a_task_does_not_go_with_is_said(workspace: Path) -> None:
     with pytest.raises(UserError, match="squad is a task, which has its own texts"):
         predict("the cat", task="squad")
