@@ -9,7 +9,7 @@ from bertcli import say
 from bertcli.config import EvaluateConfig
 from bertcli.data.own_splits import looks_like_file
 from bertcli.data.predictions import kind_of_predictions, read_predictions
-from bertcli.data.prepared import Prepared, Source, dev_splits, find_source, read_split
+from bertcli.data.prepared import Prepared, Source, check_options, dev_splits, find_source, read_split
 from bertcli.data.tables import check_file
 from bertcli.data.task_files import TextExamples
 from bertcli.errors import UserError
@@ -44,6 +44,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     config = EvaluateConfig.build(task, options)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
+    check_options(config)
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
@@ -69,7 +70,11 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         )
     if config.dry_run:
         say(f"would score {config.predictions or model} on {source.task.name}")
-        yield _Scored(Evaluation(source.task.name, config.split, config.predictions or "", 0), Prepared("", TextExamples([], origin="")), {})
+        yield _Scored(
+            Evaluation(source.task.name, config.split, config.predictions or "", 0),
+            Prepared("", TextExamples([], origin="")),
+            {},
+        )
         return
     if config.predictions:
         read = _read(source, config.split)
@@ -78,6 +83,9 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         return
     splits = dev_splits(source) if config.split == "dev" else [config.split]
     reads = {split: _read(source, split) for split in splits}
+    left_out = saved.get("data_digests", {}).get("dev") if _has_learnt(saved, config.task) else None
+    if left_out and config.split == "dev" and reads["dev"].examples.digest != left_out:
+        say(f"{config.task} has changed since {model} learnt from it: what is scored may hold what it learnt")
     scorer = load_scorer(source.task, found, config.precision)
     for split, read in reads.items():
         yield _scored(source.task, replace(config, split=split), found, read, scorer.predict(read))
@@ -93,17 +101,22 @@ def _read(source: Source, split: str) -> Prepared:
 
 def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
     """The data to score on; what the options do not say of own data, the saved configuration of the run does."""
-    learnt = saved if looks_like_file(config.task) else {}
-    columns = {key: getattr(config, key) or learnt.get(key) for key in ("text", "text_pair", "label")}
-    data_dir = config.data_dir or saved.get("data_dir")
-    if data_dir and not config.data_dir:
-        say(f"data: {data_dir} (the run's)")
-    same = Path(saved.get("task", "")).resolve() == Path(config.task).resolve()
-    kind = config.kind or learnt.get("kind")
-    if config.predictions and looks_like_file(config.task):
+    if not looks_like_file(config.task):
+        data_dir = config.data_dir or saved.get("data_dir")
+        if data_dir and not config.data_dir:
+            say(f"data: {data_dir} (the run's)")
+        return find_source(config.task, data_dir, {})
+    columns = {key: getattr(config, key) or saved.get(key) for key in ("text", "text_pair", "label")}
+    kind = config.kind or saved.get("kind")
+    if config.predictions:
         kind = kind or kind_of_predictions(Path(config.predictions))
-    own = {"scored": config.split, "learnt": same}
-    return find_source(config.task, data_dir, columns, kind, saved.get("seed", 0), **own)
+    own = {"scored": config.split, "learnt": _has_learnt(saved, config.task)}
+    return find_source(config.task, None, columns, kind, saved.get("seed", 0), **own)
+
+
+def _has_learnt(saved: dict[str, Any], name: str) -> bool:
+    """Whether a run learnt from the file, of which it then left out a dev set."""
+    return Path(saved.get("task", "")).resolve() == Path(name).resolve()
 
 
 def _newest(config: EvaluateConfig) -> RunFolder:

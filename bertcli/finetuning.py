@@ -99,7 +99,8 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         Interrupted: after Ctrl-C, the checkpoint saved.
     """
     asked = FinetuneConfig.build(task, options)
-    check_options(asked)
+    if not asked.resume:
+        check_options(asked)
     if is_task(asked.task):
         asked = replace(asked, task=get_task(asked.task).name)  # one name of a run, however the task was spelled
     config, folder = begin("finetune", asked, _run_name(asked.task))

@@ -100,8 +100,8 @@ def test_patience_counts_on_after_a_resume(
     ).read_bytes()
 
 
-def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume(
-    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume_from_the_same_data_alone(
+    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
     whole = finetune(reviews, **FAST, out=str(tmp_path / "whole"))
     with monkeypatch.context() as patch:
@@ -113,7 +113,13 @@ def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume(
     Path(reviews).write_text(rows + "another,pos\n")
     with pytest.raises(UserError, match=r"The data of the run in `.*cut` have changed since it was begun"):
         finetune(task="", out=str(tmp_path / "cut"), resume=True)
+    evaluate(reviews, model=whole.run)
+    warning = f"reviews.csv has changed since {whole.run} learnt from it: what is scored may hold what it learnt"
+    assert warning in said.text
     Path(reviews).write_text(rows)
+    said.clear()
+    evaluate(reviews, model=whole.run)
+    assert "has changed" not in said.text
     resumed = finetune(task="", out=str(tmp_path / "cut"), resume=True)
     assert (resumed.steps, resumed.metrics, resumed.losses) == (whole.steps, whole.metrics, whole.losses)
 

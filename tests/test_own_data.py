@@ -10,6 +10,7 @@ import random
 import re
 import shutil
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -342,6 +343,22 @@ def test_choices_count_from_where_those_of_all_splits_do(workspace: Path, said: 
     assert "f/train.csv: scored whole, as dev, whatever its name says" in said.text
     with pytest.raises(UserError, match="has the label `3`, which is none of 3 choices"):
         own_task(write("a.csv", head + "x,a,b,c,0\ny,a,b,c,3\n"), NONE, None)
+
+
+@pytest.mark.parametrize(
+    ("task", "option", "message"),
+    [
+        ("rte", {"kind": "regress"}, "--kind is for your own files, not for rte"),
+        ("mnli", {"text_pair": "b"}, "--text-pair is for your own files, not for mnli"),
+        ("a.csv", {"data_dir": "."}, "--data-dir is of official files; `a.csv` is your own"),
+    ],
+)
+@pytest.mark.parametrize("command", [finetune, evaluate])
+def test_options_of_other_data_are_refused(
+    workspace: Path, command: Callable[..., object], task: str, option: dict[str, str], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        command(task, **option)
 
 
 def test_a_column_is_not_taken_twice(workspace: Path) -> None:

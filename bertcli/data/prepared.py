@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bertcli import say
-from bertcli.config import FinetuneConfig
+from bertcli.config import EvaluateConfig, FinetuneConfig
 from bertcli.data.choice_features import ChoiceFeatures, encode_choices
 from bertcli.data.conll import Sentences, read_conll, sentences_of_hub
 from bertcli.data.examples import Examples
@@ -65,7 +65,7 @@ class Prepared:
         return len(self.examples)
 
 
-def check_options(config: FinetuneConfig) -> None:
+def check_options(config: FinetuneConfig | EvaluateConfig) -> None:
     """Refuse options of own files for a task with a name, and the folder of official files for own ones.
 
     Raises:
