@@ -44,7 +44,7 @@ def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfi
 
 
 def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterator[Rows]:
-    tokenizer, model = load_tokenizer(name), load_model(None, name).to(inference_device()).eval()
+    model, tokenizer = load_model(None, name).to(inference_device()).eval(), load_tokenizer(name)
     check_vocabulary(model, tokenizer, name)
     say_if_fewer(config.layers, model.config.num_hidden_layers)
     vocabulary, truncated = tokenizer.tokens, 0

@@ -8,8 +8,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig
-
 from bertcli import say
 from bertcli.config import SHIPPED, PredictConfig, shipped_model
 from bertcli.data.documents import lines_of
@@ -33,7 +31,7 @@ from bertcli.data.tables import (
 from bertcli.data.task_files import text_examples
 from bertcli.errors import UserError
 from bertcli.hidden_states import write_hidden_states
-from bertcli.models.loading import kind_of
+from bertcli.models.loading import kind_of, open_config
 from bertcli.prediction_files import check_output, write_answers, write_records
 from bertcli.predictor import Predictor
 from bertcli.scoring import Record, load_scorer
@@ -352,13 +350,7 @@ def _model(config: PredictConfig, wanted: str) -> str:
 
 
 def _kind(model: str, wanted: str) -> str:
-    try:
-        config = AutoConfig.from_pretrained(model)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"The model `{model}` cannot be opened: {str(error).splitlines()[0]}",
-            "Give a run, a model folder or a Hub name.",
-        ) from None
+    config = open_config(model)
     kind = kind_of(config)
     if kind not in FITS[wanted][0]:
         raise UserError(
