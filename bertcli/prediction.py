@@ -305,7 +305,8 @@ def _table_rows(path: Path, names: list[str], first: Row, rows: Iterator[Row], l
     saved = learnt if learnt.get("text") in names else {}
     if may_choose := saved.get("kind", "choose") == "choose":
         names, rows = spread_choices(path, names, rows, first[1])
-    text = saved.get("text") or named(TEXT_NAMES, names) or (names[0] if len(names) == 1 else None)
+    alone = names[0] if len(names) == 1 and names[0].count(" ") < MOST_SPACES else None  # and no text itself
+    text = saved.get("text") or named(TEXT_NAMES, names) or alone
     pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
     choices = choice_columns(names, saved.get("text")) if may_choose else {}
     columns = choices or {key: name for key, name in (("text", text), ("text_pair", pair)) if text and name}
@@ -340,6 +341,9 @@ def _model(config: PredictConfig, wanted: str) -> str:
     is_pretraining = wanted in ("mask", "features")
     runs = find_runs("pretrain" if is_pretraining else "finetune", finished=True)
     runs = [run for run in runs if is_pretraining or run.config.get("kind") in kinds]
+    runs.sort(
+        key=lambda run: _of_pairs(run.config) is (wanted != "pair")
+    )  # those of the other number of texts come last
     if not runs and is_pretraining:
         say(f"model: {SHIPPED}, the small one that ships, as no run here is pre-trained; --model names another")
         return shipped_model()

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+import yaml
 from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,7 @@ from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
 from bertcli.prediction import predict, stream
 from bertcli.training import device
+from bertcli.training.run_folder import RunFolder
 
 LogCapture = pytest.LogCaptureFixture
 ROOT = Path(__file__).parent.parent
@@ -238,6 +240,26 @@ def test_empty_lines_and_cut_inputs_of_a_file_are_said_once(workspace: Path, mod
     assert len(predict(file="in.txt", model=model).records) == 12
     assert said.text.count("in.txt: 4 rows have no text; the first is `in.txt` line 2") == 1
     assert said.text.count("4 inputs were longer than the model takes and were cut") == 1
+
+
+def test_the_run_that_learnt_as_many_texts_is_taken_before_a_newer_one(workspace: Path, model: str) -> None:
+    for name, second in (("alone", None), ("pairs", "reply")):
+        shutil.copytree(model, f"runs/{name}")
+        config = RunFolder(Path(f"runs/{name}")).config | {"text_pair": second}
+        Path(f"runs/{name}/config.yaml").write_text(yaml.safe_dump(config))
+    assert predict("the cat").model == "runs/alone/model"
+    assert predict("the cat", text_pair="sat").model == "runs/pairs/model"
+    shutil.rmtree("runs/alone")
+    assert predict("the cat").model == "runs/pairs/model"
+
+
+def test_the_first_of_a_column_of_texts_is_not_taken_for_its_name(workspace: Path, model: str) -> None:
+    Path("in.csv").write_text("the cat sat on a mat\nthe dog\n")
+    with pytest.raises(UserError, match="no column `text`") as caught:
+        predict(file="in.csv", model=model)
+    assert "Put a line of names before it" in caught.value.hint
+    Path("in.csv").write_text("words\nthe dog\n")
+    assert len(predict(file="in.csv", model=model).records) == 1
 
 
 def test_a_text_is_not_the_second_of_its_own_pair(workspace: Path, model: str) -> None:
