@@ -1,6 +1,7 @@
 """The examples of a split as they stand in their files: columns with an entry each."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from typing import ClassVar, Self
 
@@ -29,7 +30,7 @@ class Examples:
         """Where an example stands, for messages."""
         return self.places[row] if self.places is not None else f"`{self.origin}` {self.unit} {row + 1}"
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Of what the examples say, wherever they stand: another one where the data have changed."""
         said = [(name, column) for name, column in self._columns.items() if name != "places"]
