@@ -83,8 +83,9 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         return
     splits = dev_splits(source) if config.split == "dev" else [config.split]
     reads = {split: _read(source, split) for split in splits}
-    left_out = saved.get("data_digests", {}).get("dev") if _has_learnt(saved, config.task) else None
-    if left_out and config.split == "dev" and reads["dev"].examples.digest != left_out:
+    is_cut = config.split == "dev" and source.own_file and _has_learnt(saved, config.task)
+    left_out = saved.get("data_digests", {}).get("dev")
+    if is_cut and left_out and reads["dev"].examples.digest != left_out:
         say(f"{config.task} has changed since {model} learnt from it: what is scored may hold what it learnt")
     scorer = load_scorer(source.task, found, config.precision)
     for split, read in reads.items():
