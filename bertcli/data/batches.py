@@ -46,7 +46,7 @@ def send(values: Tensor, device: torch.device) -> Tensor:
     return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
-class Examples(Protocol):
+class Packable(Protocol):
     """Rows that can be packed: pre-training instances, or the features of a task."""
 
     @property
@@ -75,7 +75,7 @@ def pack(
 class TrainingBatches:
     """The batches of a training run: step -> this process's share of the global batch, in micro-batches."""
 
-    examples: Examples
+    examples: Packable
     batch_size: int
     seed: int
     micro_batch_tokens: int
@@ -89,7 +89,7 @@ class TrainingBatches:
         return [self.examples.pack(part, step) for part in split(mine, self.examples.lengths, self.micro_batch_tokens)]
 
 
-def evaluation_batches(examples: Examples, micro_batch_tokens: int) -> Iterator[PackedBatch]:
+def evaluation_batches(examples: Packable, micro_batch_tokens: int) -> Iterator[PackedBatch]:
     """All rows once, longest first."""
     rows = longest_first(np.arange(len(examples.lengths)), examples.lengths)
     for part in split(rows, examples.lengths, micro_batch_tokens):

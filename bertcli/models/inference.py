@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertcli.data.batches import Examples, evaluation_batches
+from bertcli.data.batches import Packable, evaluation_batches
 from bertcli.models.encoder import in_precision
 from bertcli.models.heads import Objective
 
@@ -14,7 +14,7 @@ Rows = dict[str, list[NDArray[np.float32]]]
 
 
 def run_model(
-    objective: Objective, examples: Examples, device: torch.device, micro_batch_tokens: int, dtype: str
+    objective: Objective, examples: Packable, device: torch.device, micro_batch_tokens: int, dtype: str
 ) -> Rows:
     """Run the head over every row; return each output as arrays in the order of the rows that `batch.rows` names."""
     objective.eval()

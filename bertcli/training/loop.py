@@ -14,7 +14,7 @@ from accelerate.utils import broadcast
 
 from bertcli import say
 from bertcli.config import FinetuneConfig, PretrainConfig
-from bertcli.data.batches import Examples, PackedBatch, TrainingBatches
+from bertcli.data.batches import Packable, PackedBatch, TrainingBatches
 from bertcli.data.keyed import derive
 from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
@@ -97,7 +97,7 @@ class Training:
     def __init__(
         self,
         objective: Objective,
-        examples: Examples,
+        examples: Packable,
         plan: Plan,
         folder: RunFolder,
         accelerator: Accelerator,
