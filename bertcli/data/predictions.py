@@ -243,7 +243,7 @@ def _numbers(values: Iterable[Any], rows: Rows, row: int | None = None) -> list[
 
 def _known(names: Iterable[str], task: Task, path: Path) -> dict[str, str]:
     """The labels of the task by the ways in which files may spell them: its own, and those that differ in case."""
-    known = {label: label for label in task.labels} | dict(zip(task.file_labels, task.labels, strict=False))
+    known = task.spellings
     return known | {name: known[label] for name, label in in_other_case(names, known, path).items()}
 
 

@@ -167,8 +167,7 @@ def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
     if "label" in dataset.column_names and not split.startswith("test"):
         names = getattr(dataset.features["label"], "names", None)
         read["label"] = [
-            names[value] if names and set(names) <= {*task.labels, *task.file_labels} else str(value)
-            for value in dataset["label"]
+            names[value] if names and task.spellings.keys() >= set(names) else str(value) for value in dataset["label"]
         ]
     return text_examples(read, f"{task.hub[0]} on the Hub")
 

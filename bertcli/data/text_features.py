@@ -96,7 +96,7 @@ def label_ids(examples: TextExamples, task: Task) -> NDArray[np.int64] | None:
     """
     if examples.labels is None:
         return None
-    index = {name: number for names in (task.labels, task.file_labels) for number, name in enumerate(names)}
+    index = {name: task.labels.index(label) for name, label in task.spellings.items()}
     ids = np.empty(len(examples), dtype=np.int64)
     for row, label in enumerate(examples.labels):
         if label not in index:

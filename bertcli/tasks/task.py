@@ -47,6 +47,11 @@ class Task:
         """Whether the outputs of a model are the labels, so that it carries their names."""
         return self.kind in ("classify", "multilabel", "tag")
 
+    @property
+    def spellings(self) -> dict[str, str]:
+        """The labels by all the ways in which files spell them; where two meet, the files' own counts."""
+        return {label: label for label in self.labels} | dict(zip(self.file_labels, self.labels, strict=False))
+
     def paper_scores(self, split: str) -> dict[str, float]:
         """The paper's scores for a split, "size metric" -> score; those that it only has for test are of test."""
         return {name: self.paper[known][name] for name, known in self.paper_splits(split).items()}
