@@ -39,12 +39,17 @@ class _Drop(torch.autograd.Function):
         mask = keep_mask(values, rate)
         ctx.save_for_backward(mask)
         ctx.scale = CHANCES / (CHANCES - round(rate * CHANCES))
-        return (values * mask).mul_(ctx.scale)
+        return _scaled(values, mask, ctx.scale)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = ctx.saved_tensors
-        return (gradient * mask).mul_(ctx.scale), None
+        return _scaled(gradient, mask, ctx.scale), None
+
+
+def _scaled(values: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """The product of all three in one pass, rounded once."""
+    return torch.addcmul(values.new_zeros(()), values, mask, value=scale)
 
 
 class Dropout(nn.Dropout):

@@ -8,6 +8,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch, send
+from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.dropout import with_fast_dropout
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
@@ -76,7 +77,7 @@ def pretraining_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
 
 def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
     """The masked-LM part alone, for data without next sentences."""
-    return {"masked_lm": cross_entropy(outputs["masked_lm"].float(), batch.labels["masked_lm_ids"], reduction="sum")}
+    return {"masked_lm": vocabulary_cross_entropy(outputs["masked_lm"], batch.labels["masked_lm_ids"])}
 
 
 def classification_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:

@@ -65,9 +65,12 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (ids,) = ctx.saved_tensors
-        total = torch.zeros(ctx.rows, gradient.shape[-1], device=gradient.device)
-        total.index_add_(0, ids.flatten(), gradient.flatten(0, -2).float())
-        return total.to(ctx.dtype), None
+        given, ids = gradient.flatten(0, -2).float(), ids.flatten()
+        if gradient.device.type != "cpu":  # which would have to wait to hear how many rows there are
+            return given.new_zeros(ctx.rows, given.shape[1]).index_add_(0, ids, given).to(ctx.dtype), None
+        rows, places = ids.unique(return_inverse=True)
+        sums = given.new_zeros(len(rows), given.shape[1]).index_add_(0, places, given)
+        return gradient.new_zeros(ctx.rows, given.shape[1]).index_copy_(0, rows, sums.to(ctx.dtype)), None
 
 
 class _Embedding(nn.Embedding):

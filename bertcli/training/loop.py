@@ -23,6 +23,7 @@ from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
 from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
+from bertcli.training.memory import keep_freed_memory
 from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
@@ -156,6 +157,7 @@ class Training:
         """
         plan, history = self.plan, self.history
         first, stop = history.steps, False
+        keep_freed_memory()
         last = first if self.is_out_of_patience else plan.steps
         with (
             Interruption() as interruption,
