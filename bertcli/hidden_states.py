@@ -22,7 +22,7 @@ from bertcli.models.layers import combine, layer_states, say_if_fewer
 from bertcli.models.loading import check_vocabulary, load_model
 from bertcli.predictor import texts_of
 from bertcli.scoring import Record
-from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision
+from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 
 # L tokens of a text, D numbers of each
 
@@ -63,7 +63,7 @@ def _states(model: PreTrainedModel, features: TextFeatures, config: PredictConfi
     """What is read off each text, [L, D], or pooled, [D]."""
     found: dict[int, States] = {}
     with in_precision(model, resolve_precision(config.precision)):
-        for batch in evaluation_batches(features, micro_batch_tokens(None)):
+        for batch in evaluation_batches(features, inference_tokens()):
             states = combine(layer_states(model, batch.to(model.device), config.layers), config.layers)  # [T, D]
             texts = np.split(states.float().cpu().numpy(), np.cumsum(batch.lengths)[:-1])
             found |= zip(batch.rows.tolist(), map(POOL[config.pooling], texts), strict=True)

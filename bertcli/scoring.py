@@ -32,7 +32,8 @@ from bertcli.models.loading import check_length, check_vocabulary, kind_of, load
 from bertcli.models.prepacked import prepack
 from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import Task
-from bertcli.training.device import inference_device, micro_batch_tokens, resolve_precision, training_precision
+from bertcli.training.device import inference_device, inference_tokens, resolve_precision, training_precision
+from bertcli.training.memory import keep_freed_memory
 from bertcli.training.run_folder import saved_config
 
 Record = dict[str, Any]
@@ -57,7 +58,7 @@ class Scorer:
         if prepared.features is None:
             prepared = encode_split(self.task, prepared, self.tokenizer, self.rules)
         assert prepared.features is not None
-        outputs = run_model(self.objective, prepared.features, self.device, micro_batch_tokens(None), self.dtype)
+        outputs = run_model(self.objective, prepared.features, self.device, inference_tokens(), self.dtype)
         return decode(self.task, prepared, outputs, self.tokenizer)
 
 
@@ -69,6 +70,7 @@ def load_scorer(task: Task, model: str, precision: str, fast: bool = False) -> S
     Raises:
         UserError: if the model is of another kind, or has other labels.
     """
+    keep_freed_memory()
     loaded = load_model(task.kind, model)
     if kind_of(loaded.config) != task.kind:
         raise UserError(

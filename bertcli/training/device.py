@@ -14,6 +14,7 @@ from bertcli.errors import UserError
 ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
 BFLOAT16_HIDDEN_SIZE = 256  # of mini; products of tiny lose by it
 CPU_MICRO_BATCH_TOKENS = 8192
+CPU_INFERENCE_TOKENS = 4096  # what fits a cache better; a training pass has the gradients of all weights to pay for
 GPU_MICRO_BATCH_TOKENS = 65536
 TOKENS_A_GIBIBYTE = 512  # of a GPU's memory; for its backward pass, large keeps 0.8 MB a token
 
@@ -87,6 +88,11 @@ def micro_batch_tokens(asked: int | None) -> int:
         return asked or CPU_MICRO_BATCH_TOKENS
     memory = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     return min(GPU_MICRO_BATCH_TOKENS, memory * TOKENS_A_GIBIBYTE // 2**30)
+
+
+def inference_tokens() -> int:
+    """Tokens in one forward pass without a backward one."""
+    return micro_batch_tokens(None if torch.cuda.is_available() else CPU_INFERENCE_TOKENS)
 
 
 def describe_device(accelerator: Accelerator, precision: str) -> str:

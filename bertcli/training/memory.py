@@ -1,4 +1,4 @@
-"""What the process does with memory that a step frees."""
+"""What the process does with memory that is freed."""
 
 import ctypes
 import platform
@@ -7,7 +7,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h of glibc
 
 
 def keep_freed_memory() -> None:
-    """Have malloc give the arrays of a step to the next one, not back to the system, which would clear each page again.
+    """Have malloc give the arrays of a pass to the next one, not back to the system, which would clear each page again.
 
     Only glibc can be told so; elsewhere nothing changes. With AMX it took a sixth of a step of base.
     """

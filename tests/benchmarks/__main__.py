@@ -1,6 +1,6 @@
 """Start-up, data preparation, and the race with what people use today: `make bench`, on a quiet machine.
 
-`python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md or results-gpu.md beside this file;
+`python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md, results-cpu-amx.md or results-gpu.md beside this file;
 with names of cases it runs those and puts their lines into that file; --quick shows with a tiny model that they run.
 """
 
@@ -107,7 +107,8 @@ def main() -> None:
         print(*parts, sep="\n\n", flush=True)
         raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
     measured = f"{machine()}; load {os.getloadavg()[0]:.2f}; each the median of {asked.rounds}, in turn"
-    results = Path(__file__).parent / f"results-{'gpu' if on_gpu else 'cpu'}.md"
+    chips = "gpu" if on_gpu else "cpu-amx" if torch.cpu._is_amx_tile_supported() else "cpu"
+    results = Path(__file__).parent / f"results-{chips}.md"
     if asked.cases and not asked.quick and results.exists():
         results.write_text(
             put_into(results.read_text(encoding="utf-8"), raced, asked.cases, measured), encoding="utf-8"
