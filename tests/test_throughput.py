@@ -12,6 +12,7 @@ from bertcli.data.batches import pack
 from bertcli.models.heads import Objective
 from bertcli.models.loading import build_model, load_model, save_model
 from bertcli.training.throughput import peak_flops, training_flops
+from tests.benchmarks.__main__ import put_into
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
 from tests.benchmarks.materials import MAKERS, Materials, enlarge
 from tests.benchmarks.race import agreement_of
@@ -80,3 +81,11 @@ def test_labels_that_are_all_the_same_do_not_count_as_the_same_work():
     assert agreement_of(case, sides[0], sides[0]) == ("100.00% of 9 labels", False)
     assert agreement_of(case, sides[1], sides[1]) == ("100.00% of 8 + 1 labels", True)
     assert not agreement_of(case, sides[0], sides[1])[1]
+
+
+def test_lines_measured_again_take_the_places_of_the_old_ones_and_new_cases_come_last():
+    before = "# Measured\n\nthen\n\n| what | ours |\n| --- | --- |\n| one | 1 |\n| two | 2 |\n"
+    raced = "| what | ours |\n| --- | --- |\n| three | 3 |\n| one | 4 |"
+    after = put_into(before, raced, ["case"], "now").splitlines()
+    assert after[-3:] == ["| one | 4 |", "| two | 2 |", "| three | 3 |"]
+    assert "Measured again, case: now." in after

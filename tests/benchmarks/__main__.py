@@ -1,6 +1,6 @@
 """Start-up, data preparation, and the race with what people use today: `make bench`, on a quiet machine.
 
-`python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md, results-cpu-amx.md or results-gpu.md beside this file;
+`python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md, -cpu-amx.md or -gpu.md beside this file;
 with names of cases it runs those and puts their lines into that file; --quick shows with a tiny model that they run.
 """
 
@@ -75,7 +75,7 @@ def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
 
 
 def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
-    """The results of before, with the new lines of some cases in the places of the old ones, and how those were measured."""
+    """The results of before, with the new lines of some cases in the places of the old ones or last, and how they were measured."""
     new: dict[str, list[str]] = {}
     for line in raced.splitlines()[2:]:
         new.setdefault(line.split(" | ")[0], []).append(line)
@@ -84,6 +84,7 @@ def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
         what = line.split(" | ")[0]
         lines += new.get(what, [line])
         new |= {what: []} if what in new else {}
+    lines += (line for lines_of_case in new.values() for line in lines_of_case)
     again = f"Measured again, {', '.join(names)}: {measured}."
     return "\n".join([*lines[:3], "", again, *lines[3:]]) + "\n"
 
