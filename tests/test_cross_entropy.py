@@ -1,4 +1,4 @@
-"""The vocabulary's cross entropy is torch's, in less memory; memory that is freed stays for what comes next."""
+"""The vocabulary's cross entropy is torch's, in less memory."""
 
 import pytest
 import torch

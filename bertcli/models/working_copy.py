@@ -59,18 +59,18 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, ids: Tensor) -> Tensor:
         ctx.save_for_backward(ids)
-        ctx.rows, ctx.dtype = len(weight), weight.dtype
+        ctx.rows = len(weight)
         return weight[ids]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (ids,) = ctx.saved_tensors
-        given, ids = gradient.flatten(0, -2).float(), ids.flatten()
+        given, rows = gradient.flatten(0, -2).float(), ids.flatten()
         if gradient.device.type != "cpu":  # which would have to wait to hear how many rows there are
-            return given.new_zeros(ctx.rows, given.shape[1]).index_add_(0, ids, given).to(ctx.dtype), None
-        rows, places = ids.unique(return_inverse=True)
+            return given.new_zeros(ctx.rows, given.shape[1]).index_add_(0, rows, given).to(gradient.dtype), None
+        rows, places = rows.unique(return_inverse=True)
         sums = given.new_zeros(len(rows), given.shape[1]).index_add_(0, places, given)
-        return gradient.new_zeros(ctx.rows, given.shape[1]).index_copy_(0, rows, sums.to(ctx.dtype)), None
+        return gradient.new_zeros(ctx.rows, given.shape[1]).index_copy_(0, rows, sums.to(gradient.dtype)), None
 
 
 class _Embedding(nn.Embedding):

@@ -155,9 +155,9 @@ class Training:
             Interrupted: after Ctrl-C, the checkpoint saved.
             RunError: if the loss is no longer a number.
         """
+        keep_freed_memory()
         plan, history = self.plan, self.history
         first, stop = history.steps, False
-        keep_freed_memory()
         last = first if self.is_out_of_patience else plan.steps
         with (
             Interruption() as interruption,

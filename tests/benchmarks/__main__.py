@@ -10,6 +10,7 @@ import os
 import platform
 import re
 import tempfile
+from itertools import chain
 from pathlib import Path
 from statistics import median
 
@@ -84,7 +85,7 @@ def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
         what = line.split(" | ")[0]
         lines += new.get(what, [line])
         new |= {what: []} if what in new else {}
-    lines += (line for lines_of_case in new.values() for line in lines_of_case)
+    lines += chain.from_iterable(new.values())
     again = f"Measured again, {', '.join(names)}: {measured}."
     return "\n".join([*lines[:3], "", again, *lines[3:]]) + "\n"
 
