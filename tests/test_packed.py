@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import cross_entropy, mse_loss, scaled_dot_product_attention
 from transformers import (
     BertConfig,
     BertForMultipleChoice,
@@ -21,6 +21,7 @@ from bertcli.data.ragged import Ragged
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures
 from bertcli.models import packed as packed_module
+from bertcli.models.dropout import seed_dropout
 from bertcli.models.encoder import encode
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
@@ -236,6 +237,50 @@ def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequen
     for (name, ours), theirs in zip(packed_model.named_parameters(), padded_model.parameters(), strict=True):
         if theirs.grad is not None:
             torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-3, msg=f"{name} {lengths}")
+
+
+def attend_alone(states: torch.Tensor, lengths: tuple[int, ...]) -> torch.Tensor:
+    """Torch's own attention, a sequence at a time: [3, T, A, D] to [T, A, D]."""
+    parts = torch.split(states.transpose(1, 2), lengths, dim=2)
+    return torch.cat([scaled_dot_product_attention(*part) for part in parts], dim=1).transpose(0, 1)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=7))
+def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_attend_as_exactly(
+    lengths: list[int],
+) -> None:
+    lengths = sorted(lengths, reverse=True)
+    sequences = packed_module.Sequences(tuple(lengths), 6, torch.device("cpu"), packed_module.LENGTH_STEP)
+    for group in sequences.groups:
+        count, longest = group.shape
+        assert longest <= packed_module.SHORT or longest % packed_module.LENGTH_STEP == 0
+        assert sum(group.cuts) == count
+        assert longest <= packed_module.SHORT or all(cut.bit_count() == 1 for cut in group.cuts)
+    generator = torch.Generator().manual_seed(len(lengths))
+    exact = torch.randn(3, sum(lengths), 2, 16, generator=generator).requires_grad_()
+    states = torch.cat([exact.detach(), torch.full((3, 6, 2, 16), 9.0)], 1).bfloat16().requires_grad_()
+    found = packed_module._in_groups(*states, sequences, 0.0, 0.25)[:-6]
+    wanted = attend_alone(exact, tuple(lengths))
+    weights = torch.randn(wanted.shape, generator=generator)
+    for context in (found.float(), wanted):
+        (context * weights).sum().backward()
+    torch.testing.assert_close(found.float(), wanted, atol=0.03, rtol=0.03)
+    torch.testing.assert_close(states.grad[:, :-6].float(), exact.grad, atol=0.06, rtol=0.06)
+    assert not states.grad[:, -6:].any()
+
+
+def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_module, "SHORT", 0)  # which would be computed in float32
+    sequences = packed_module.Sequences((4, 3, 3, 1), 2, torch.device("cpu"), 2)
+    assert [group.shape for group in sequences.groups] == [(4, 4)]
+
+    def attend(*states: torch.Tensor) -> torch.Tensor:
+        seed_dropout(5)
+        return packed_module._in_groups(*states, sequences, 0.4, 0.5)
+
+    states = torch.randn(3, 13, 2, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(attend, tuple(states))
 
 
 def test_the_kernel_of_a_gpu_takes_the_whole_batch_and_is_told_where_its_sequences_lie() -> None:

@@ -28,6 +28,8 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
 
 def keep_mask(like: Tensor, rate: float) -> Tensor:
     """Draw a mask of the shape and type of `like`: 0 where an element is dropped, else 1."""
+    if like.device.type != "cpu":
+        return torch.empty_like(like).bernoulli_(1 - round(rate * CHANCES) / CHANCES)
     drawn = torch.from_numpy(_bits.random_raw(-(-like.numel() // 4)).view(np.int16))[: like.numel()]
     kept = torch.ge(drawn, round(rate * CHANCES) - CHANCES // 2, out=torch.empty_like(drawn))
     return kept.to(like.dtype).view(like.shape)
@@ -38,18 +40,19 @@ class _Drop(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, rate: float) -> Tensor:
         mask = keep_mask(values, rate)
         ctx.save_for_backward(mask)
-        ctx.scale = CHANCES / (CHANCES - round(rate * CHANCES))
-        return _scaled(values, mask, ctx.scale)
+        ctx.rate = rate
+        return scaled(values, mask, rate)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (mask,) = ctx.saved_tensors
-        return _scaled(gradient, mask, ctx.scale), None
+        return scaled(gradient, mask, ctx.rate), None
 
 
-def _scaled(values: Tensor, mask: Tensor, scale: float) -> Tensor:
-    """The product of all three in one pass, rounded once."""
-    return torch.addcmul(values.new_zeros(()), values, mask, value=scale)
+def scaled(values: Tensor, mask: Tensor, rate: float) -> Tensor:
+    """The values that a mask keeps, over how often it keeps one: in one pass, rounded once."""
+    kept = CHANCES - round(rate * CHANCES)
+    return torch.addcmul(values.new_zeros(()), values, mask, value=CHANCES / kept if kept else 0.0)
 
 
 class Dropout(nn.Dropout):

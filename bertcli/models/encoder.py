@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
 from bertcli.errors import UserError
-from bertcli.models.packed import PACKED, Sequences
+from bertcli.models.packed import LENGTH_STEP, PACKED, Sequences
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
@@ -129,9 +129,10 @@ def is_packed(model: PreTrainedModel) -> bool:
 
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     """The sequences end to end, each column [1, T], and how they attend."""
-    idle = -len(batch.input_ids) % TOKENS_STEP if model.dtype == torch.bfloat16 else 0
+    tokens_step, length_step = (TOKENS_STEP, LENGTH_STEP) if model.dtype == torch.bfloat16 else (1, 1)
+    idle = -len(batch.input_ids) % tokens_step
     columns = {name: pad(column, (0, idle))[None] for name, column in _columns(model, batch).items()}
-    return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device)}
+    return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device, length_step)}
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:

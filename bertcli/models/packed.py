@@ -1,6 +1,7 @@
 """Attention within the sequences of a packed batch, through transformers' attention interface."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from bertcli.data.batches import send
-from bertcli.models.dropout import dropout as drop
+from bertcli.models.dropout import keep_mask, scaled
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
 
@@ -19,7 +20,10 @@ PACKED = "packed"
 ELEMENTS_OF_A_GROUP = 4096
 HALVES = (torch.bfloat16, torch.float16)
 PASSES = 8  # over the score elements; a mask is one more
-SHORT = 64  # a CPU makes a program for each new shape of a bfloat16 product: shorter sequences attend in float32
+# A CPU makes a program for each new shape of a bfloat16 product, which takes longer than the product: short sequences
+# attend in float32; of longer ones the length is rounded up, and their number is cut into powers of two.
+SHORT = 64
+LENGTH_STEP = 32
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,8 @@ class Group:
 
     tokens: int  # t
     shape: tuple[int, int]  # n, S
-    places: Tensor | None = None  # [t] of each token among n * S; none where all sequences are as long as the longest
+    cuts: list[int]  # how many of the n are multiplied at once
+    places: Tensor | None = None  # [t] of each token among n * S; none where every sequence has S
     mask: Tensor | None = None  # [n, 1, 1, S] -inf where a sequence has no token
 
 
@@ -39,29 +44,36 @@ class Sequences:
     lengths: tuple[int, ...]  # N, descending
     idle: int  # tokens behind them that are of none
     device: torch.device
+    length_step: int = 1  # what the lengths of long ones are rounded up to
 
     @cached_property
     def groups(self) -> list[Group]:
         """The batch cut into groups: little padding, and not too many calls."""
         parts: list[list[int]] = []
         wasted = 0
-        for length in self.lengths:
-            longest = parts[-1][0] if parts else 0
-            wasted += longest**2 - length**2
+        for length, padded in ((length, self._padded(length)) for length in self.lengths):
+            longest = self._padded(parts[-1][0]) if parts else 0
+            wasted += longest**2 - padded**2
             padding = wasted + len(parts[-1]) * longest**2 / PASSES if parts else 0.0
-            if not parts or (length != longest and padding > ELEMENTS_OF_A_GROUP):
+            if not parts or (padded != longest and padding > ELEMENTS_OF_A_GROUP):
                 parts.append([])
                 wasted = 0
             parts[-1].append(length)
         return [self._group(part) for part in parts]
 
+    def _padded(self, length: int) -> int:
+        return length if length <= SHORT else -(-length // self.length_step) * self.length_step
+
     def _group(self, lengths: list[int]) -> Group:
-        tokens, shape = sum(lengths), (len(lengths), lengths[0])
-        if lengths[0] == lengths[-1]:
-            return Group(tokens, shape)
-        there = torch.arange(lengths[0]) < torch.tensor(lengths)[:, None]  # [n, S]
-        mask = torch.zeros(shape).masked_fill(~there, -torch.inf)[:, None, None]
-        return Group(tokens, shape, send(there.flatten().nonzero()[:, 0], self.device), send(mask, self.device))
+        tokens, count, longest = sum(lengths), len(lengths), self._padded(lengths[0])
+        is_program = self.length_step > 1 and longest > SHORT
+        cuts = [1 << bit for bit in range(count.bit_length()) if count >> bit & 1] if is_program else [count]
+        if lengths[-1] == longest:
+            return Group(tokens, (count, longest), cuts)
+        there = torch.arange(longest) < torch.tensor(lengths)[:, None]  # [n, S]
+        mask = torch.zeros(count, longest).masked_fill(~there, -torch.inf)[:, None, None]
+        places = send(there.flatten().nonzero()[:, 0], self.device)
+        return Group(tokens, (count, longest), cuts, places, send(mask, self.device))
 
     @cached_property
     def boundaries(self) -> Tensor:
@@ -111,57 +123,94 @@ def _in_groups(
     query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
 ) -> Tensor:
     """Matrix products, those of sequences of about the same length in one."""
-    sizes = [*(group.tokens for group in sequences.groups), sequences.idle]
-    *parts, (idle, _, _) = zip(*(torch.split(states, sizes) for states in (query * scaling, key, value)), strict=True)
-    contexts = []
-    for group, tensors in zip(sequences.groups, parts, strict=True):
-        q, k, v = (_spread(states, group) for states in tensors)  # [n, A, S, D]
-        context = _attend(q, k, v, group.mask, dropout).transpose(1, 2).flatten(0, 1)
-        contexts.append(context if group.places is None else _take(context, group.places))  # [t, A, D]
-    return torch.cat([*contexts, idle])
+    context: Tensor = _Attention.apply(sequences, dropout, scaling, query, key, value)  # type: ignore[no-untyped-call]
+    return context
+
+
+class _Attention(torch.autograd.Function):
+    """Forward and backward from matrix products: on a CPU, torch's own is the slower way to a gradient or to drop weights."""
+
+    @staticmethod
+    def forward(ctx: Any, sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
+        context, saved = torch.zeros_like(states[0]), []
+        for group, rows in _with_rows(sequences):
+            q, k, v = (_spread(each[rows], group) for each in states)  # [n, A, S, D]
+            is_short = group.shape[1] <= SHORT
+            if not (any(ctx.needs_input_grad) or dropout) and (is_short or q.dtype == torch.float32):
+                # Torch's own, which is slower in bfloat16 over long sequences.
+                added = None if group.mask is None else group.mask.to(q.dtype)
+                _gather(nn.functional.scaled_dot_product_attention(q, k, v, added, scale=scaling), group, context[rows])
+                continue
+            dtype = torch.float32 if q.device.type == "cpu" and is_short else q.dtype
+            q, k, v = (_laid_out(each, dtype) for each in (q, k, v))
+            scores = _product(q.mul_(scaling), k.transpose(-1, -2), group)  # [n, A, S, S]
+            weights = torch.softmax(scores if group.mask is None else scores.add_(group.mask), dim=-1)
+            # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
+            # paper" (modeling.py).
+            kept = keep_mask(weights, dropout) if dropout > 0 else None
+            read = weights if kept is None else scaled(weights, kept, dropout)
+            _gather(_product(read, v, group), group, context[rows])
+            saved += [q, k, v, weights, kept, read]
+        ctx.save_for_backward(*saved)
+        ctx.sequences, ctx.dropout, ctx.scaling = sequences, dropout, scaling
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        given = [torch.zeros_like(gradient) for _ in range(3)]
+        saved = iter(ctx.saved_tensors)
+        for group, rows in _with_rows(ctx.sequences):
+            q, k, v, weights, kept, read = (next(saved) for _ in range(6))
+            of_context = _laid_out(_spread(gradient[rows], group), v.dtype)
+            of_weights = _product(of_context, v.transpose(-1, -2), group)
+            if kept is not None:
+                of_weights = scaled(of_weights, kept, ctx.dropout)
+            of_scores = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+            of_states = (
+                _product(of_scores, k, group).mul_(ctx.scaling),
+                _product(of_scores.transpose(-1, -2), q, group),
+                _product(read.transpose(-1, -2), of_context, group),
+            )
+            for whole, part in zip(given, of_states, strict=True):
+                _gather(part, group, whole[rows])
+        return None, None, None, *given
+
+
+def _with_rows(sequences: Sequences) -> Iterator[tuple[Group, slice]]:
+    """The groups, and which rows of the batch are theirs."""
+    start = 0
+    for group in sequences.groups:
+        yield group, slice(start, start + group.tokens)
+        start += group.tokens
 
 
 def _spread(rows: Tensor, group: Group) -> Tensor:
     """[t, A, D] to [n, A, S, D]."""
     if group.places is not None:
-        rows = rows.new_zeros(math.prod(group.shape), *rows.shape[1:]).index_copy(0, group.places, rows)
+        rows = rows.new_zeros(math.prod(group.shape), *rows.shape[1:]).index_copy_(0, group.places, rows)
     return rows.view(*group.shape, *rows.shape[1:]).transpose(1, 2)
 
 
-def _take(rows: Tensor, places: Tensor) -> Tensor:
-    taken: Tensor = _TakeRows.apply(rows, places)  # type: ignore[no-untyped-call]
-    return taken
+def _laid_out(states: Tensor, dtype: torch.dtype) -> Tensor:
+    """A copy that lies as products read it."""
+    return states.to(dtype, copy=True, memory_format=torch.contiguous_format)
 
 
-class _TakeRows(torch.autograd.Function):
-    """What index_select does for rows that are all different; its backward adds them up one by one, this one copies."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(places)
-        ctx.count = len(rows)
-        return rows.index_select(0, places)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (places,) = ctx.saved_tensors
-        return gradient.new_zeros(ctx.count, *gradient.shape[1:]).index_copy_(0, places, gradient), None
+def _gather(states: Tensor, group: Group, out: Tensor) -> None:
+    """[n, A, S, D] to [t, A, D]."""
+    rows = states.transpose(1, 2)
+    if group.places is None:
+        out.view(rows.shape).copy_(rows)
+    else:
+        out.copy_(rows.flatten(0, 1).index_select(0, group.places))
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    """[n, A, S, D] of what each sequence reads of itself; the query is scaled already."""
-    is_short = query.shape[2] <= SHORT
-    if not torch.is_grad_enabled() and dropout == 0 and (is_short or query.dtype == torch.float32):
-        # torch's own, which on a CPU is the slower way to a gradient, to drop weights, and in bfloat16 over long sequences
-        added = None if mask is None else mask.to(query.dtype)
-        return nn.functional.scaled_dot_product_attention(query, key, value, added, scale=1.0)
-    dtype = torch.float32 if query.device.type == "cpu" and is_short else query.dtype
-    q, k, v = (states.to(dtype) for states in (query, key, value))
-    scores = q @ k.transpose(-1, -2)  # [n, A, S, S]
-    weights = torch.softmax(scores if mask is None else scores + mask.to(dtype), dim=-1)
-    # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer paper"
-    # (modeling.py).
-    return (drop(weights, dropout, dropout > 0) @ v).to(query.dtype)
+def _product(left: Tensor, right: Tensor, group: Group) -> Tensor:
+    """The products of n times A matrices."""
+    product = left.new_empty(*left.shape[:-1], right.shape[-1])
+    for a, b, out in zip(*(torch.split(each, group.cuts) for each in (left, right, product)), strict=True):
+        torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
+    return product
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:
