@@ -48,6 +48,9 @@ def make_optimizer(model: nn.Module, name: str) -> torch.optim.Optimizer:
 def clip_by_global_norm(parameters: Iterable[Tensor], max_norm: float = 1.0) -> Tensor:
     """Scale all gradients by min(1, max_norm / norm); return the norm. Unlike torch's, nothing is added to it."""
     gradients = [p.grad for p in parameters if p.grad is not None]
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    if gradients[0].device.type == "cpu":  # where a product takes half as long as a norm
+        norm = torch.stack([torch.dot(gradient.flatten(), gradient.flatten()) for gradient in gradients]).sum().sqrt()
+    else:
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     torch._foreach_mul_(gradients, (max_norm / norm).clamp(max=1.0))
     return norm
