@@ -33,7 +33,7 @@ def test_every_update_equals_googles(run: int) -> None:
         assert rate == pytest.approx(expected["lr"], abs=1e-8)
         for name, parameter in model.named_parameters():
             parameter.grad = torch.tensor(GOLDEN["grads"][step][name.replace("|", "/")], dtype=torch.float32)
-        clip_by_global_norm(model.parameters())
+        clip_by_global_norm(optimizer)
         for group in optimizer.param_groups:
             group["lr"] = rate
         optimizer.step()
@@ -53,9 +53,10 @@ def test_layer_norms_and_biases_are_not_decayed(name: str) -> None:
 
 def test_clipping_leaves_small_gradients_and_scales_large_ones_exactly() -> None:
     parameter = nn.Parameter(torch.zeros(2))
-    parameter.grad = torch.tensor([0.3, 0.4])
-    clip_by_global_norm([parameter])
-    assert parameter.grad.tolist() == pytest.approx([0.3, 0.4])
-    parameter.grad = torch.tensor([30.0, 40.0])
-    assert clip_by_global_norm([parameter]).item() == 50
-    assert parameter.grad.tolist() == pytest.approx([0.6, 0.8])
+    optimizer = torch.optim.AdamW([parameter], fused=True)
+    for gradient, norm, used in (([0.3, 0.4], 0.5, [0.3, 0.4]), ([30.0, 40.0], 50.0, [0.6, 0.8])):
+        optimizer.state.clear()
+        parameter.grad = torch.tensor(gradient)
+        assert clip_by_global_norm(optimizer).item() == norm
+        optimizer.step()
+        assert optimizer.state[parameter]["exp_avg"].tolist() == pytest.approx([0.1 * part for part in used])

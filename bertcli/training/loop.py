@@ -238,7 +238,7 @@ class Training:
                 self.working_copy.give_gradients()
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        clip_by_global_norm(self.model.parameters())
+        clip_by_global_norm(self._own_optimizer)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.working_copy.refresh()
