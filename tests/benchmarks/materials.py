@@ -125,7 +125,9 @@ def model(case: Case, folder: Path) -> Path:
                     "label2id": ids,
                     "problem_type": PROBLEM_TYPES[kind],
                 }
-        save_model(build_model(kind, case.size, tokenizer, labels, seed=0), tokenizer, made)
+        built = build_model(kind, case.size, tokenizer, labels, seed=0)
+        built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
+        save_model(built, tokenizer, made)
     return made
 
 
