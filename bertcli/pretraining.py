@@ -19,6 +19,7 @@ from bertcli.data.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.models.cooccurrence import start_from_neighbours
+from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.dropout import set_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
@@ -247,6 +248,6 @@ def evaluate_pretraining(objective: Objective, examples: PretrainingExamples, de
 
 def _sums(logits: torch.Tensor, labels: torch.Tensor, guess: int) -> NDArray[np.float64]:
     """Cross entropy, how many are right, about how many the guess is, and how many there are, [4]."""
-    loss = torch.nn.functional.cross_entropy(logits.float(), labels, reduction="sum")
+    loss = vocabulary_cross_entropy(logits, labels)
     right = (logits.argmax(-1) == labels).sum()
     return np.array([float(loss), int(right), int((labels == guess).sum()), len(labels)])

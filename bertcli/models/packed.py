@@ -51,7 +51,8 @@ class Sequences:
         """The batch cut into groups: little padding, and not too many calls."""
         parts: list[list[int]] = []
         wasted = 0
-        for length, padded in ((length, self._padded(length)) for length in self.lengths):
+        for length in self.lengths:
+            padded = self._padded(length)
             longest = self._padded(parts[-1][0]) if parts else 0
             wasted += longest**2 - padded**2
             padding = wasted + len(parts[-1]) * longest**2 / PASSES if parts else 0.0

@@ -52,7 +52,7 @@ def clip_by_global_norm(optimizer: torch.optim.Optimizer, max_norm: float = 1.0)
     """
     gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     if gradients[0].device.type == "cpu":  # where a product takes half as long as a norm
-        norm = torch.stack([torch.dot(gradient.flatten(), gradient.flatten()) for gradient in gradients]).sum().sqrt()
+        norm = torch.stack([torch.dot(flat, flat) for flat in (each.flatten() for each in gradients)]).sum().sqrt()
     else:
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
     optimizer.grad_scale = (norm / max_norm).clamp(min=1.0)  # type: ignore[attr-defined]
