@@ -18,7 +18,6 @@ from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures, balanced_weights
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.models.encoder import is_packed
 from bertcli.models.frozen import with_states
 from bertcli.models.heads import Objective
 from bertcli.models.loading import (
@@ -30,6 +29,7 @@ from bertcli.models.loading import (
     open_config,
     save_model,
 )
+from bertcli.models.packed import is_packed
 from bertcli.prediction_files import files_of_split
 from bertcli.pretraining_data import newest_vocabulary
 from bertcli.reports.model_card import write_reports

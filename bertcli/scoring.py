@@ -25,10 +25,11 @@ from bertcli.data.text_features import LABELS
 from bertcli.data.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.metrics.counts import label_scores
-from bertcli.models.encoder import is_packed, longest_input
+from bertcli.models.encoder import longest_input
 from bertcli.models.heads import Objective
 from bertcli.models.inference import Rows, run_model
 from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
+from bertcli.models.packed import is_packed
 from bertcli.models.prepacked import prepack
 from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import Task

@@ -334,4 +334,4 @@ def test_a_relative_is_finetuned_and_predicts(family: str, workspace: Path) -> N
     Path("nouns.tsv").write_text("text\tlabel\n" + "the king rode out\tking\nthe ship sank\tship\n" * 20)
     run = finetune("nouns.tsv", from_="start", epochs=20, learning_rate=3e-3, max_seq_length=30)
     assert run.metrics["accuracy"] == 100
-    assert [row["label"] for row in predict("the king", model=run.run).records] == ["king"]
+    assert [row["label"] for row in predict("the king rode out", model=run.run).records] == ["king"]

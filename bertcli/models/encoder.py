@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
 from bertcli.errors import UserError
-from bertcli.models.packed import LENGTH_STEP, PACKED, Sequences
+from bertcli.models.packed import LENGTH_STEP, Sequences, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
@@ -120,11 +120,6 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def is_packed(model: PreTrainedModel) -> bool:
-    """Whether a model runs on real tokens only."""
-    return bool(model.config._attn_implementation == PACKED)
 
 
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch, send
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
-from bertcli.models.dropout import with_fast_dropout
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
+from bertcli.models.fused import fuse
 
 # T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
 # E examples with choices, W words to tag, S the longest sequence
@@ -128,7 +128,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model = model
         self.kind = kind
-        with_fast_dropout(model)
+        fuse(model)
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""

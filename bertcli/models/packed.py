@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from bertcli.data.batches import send
-from bertcli.models.dropout import keep_mask, scaled
+from bertcli.models.cpu import fits, kernels
+from bertcli.models.dropout import next_mask
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
 
@@ -33,8 +34,15 @@ class Group:
     tokens: int  # t
     shape: tuple[int, int]  # n, S
     cuts: list[int]  # how many of the n are multiplied at once
+    lengths: Tensor  # [n], on the CPU
     places: Tensor | None = None  # [t] of each token among n * S; none where every sequence has S
-    mask: Tensor | None = None  # [n, 1, 1, S] -inf where a sequence has no token
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Where a sequence has a token, [n, 1, 1, S]; none where every sequence has S."""
+        if self.places is None:
+            return None
+        return send(_there(self.lengths, self.shape[1])[:, None, None], self.places.device)
 
 
 @dataclass(frozen=True)
@@ -69,12 +77,11 @@ class Sequences:
         tokens, count, longest = sum(lengths), len(lengths), self._padded(lengths[0])
         is_program = self.length_step > 1 and longest > SHORT
         cuts = [1 << bit for bit in range(count.bit_length()) if count >> bit & 1] if is_program else [count]
-        if lengths[-1] == longest:
-            return Group(tokens, (count, longest), cuts)
-        there = torch.arange(longest) < torch.tensor(lengths)[:, None]  # [n, S]
-        mask = torch.zeros(count, longest).masked_fill(~there, -torch.inf)[:, None, None]
-        places = send(there.flatten().nonzero()[:, 0], self.device)
-        return Group(tokens, (count, longest), cuts, places, send(mask, self.device))
+        found = torch.tensor(lengths)
+        places = None
+        if lengths[-1] < longest:
+            places = send(_there(found, longest).flatten().nonzero()[:, 0], self.device)
+        return Group(tokens, (count, longest), cuts, found, places)
 
     @cached_property
     def boundaries(self) -> Tensor:
@@ -106,9 +113,15 @@ def packed_attention(
     """
     sequences: Sequences = kwargs["sequences"]
     dropout = kwargs.get("dropout", 0.0) if module.training else 0.0
-    attend = _flash if query.is_cuda and query.dtype in HALVES else _in_groups
-    q, k, v = (states[0].transpose(0, 1) for states in (query, key, value))  # [T, A, D]
+    q, k, v = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))  # [T, A, D]
+    attend = _flash if q.is_cuda and q.dtype in HALVES else _by_kernels if _suits_kernels(q, sequences) else _in_groups
     return attend(q, k, v, sequences, dropout, kwargs["scaling"]).unsqueeze(0), None
+
+
+def _suits_kernels(query: Tensor, sequences: Sequences) -> bool:
+    """Whether torch's own is the slower way: on a CPU to a gradient or to drop weights, and in bfloat16 over long sequences."""
+    is_long = query.dtype == torch.bfloat16 and sequences.longest > SHORT
+    return fits(query) and (torch.is_grad_enabled() or is_long)
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float) -> Tensor:
@@ -123,57 +136,62 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, drop
 def _in_groups(
     query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
 ) -> Tensor:
-    """Matrix products, those of sequences of about the same length in one."""
+    """Torch's own attention, that of sequences of about the same length at once."""
+    found = [query.new_zeros(0, *query.shape[1:])]
+    for group, rows in _with_rows(sequences):
+        q, k, v = (_spread(each[rows], group) for each in (query, key, value))  # [n, A, S, D]
+        context = nn.functional.scaled_dot_product_attention(q, k, v, group.mask, dropout, scale=scaling)
+        found.append(_gathered(context, group))
+    found.append(query.new_zeros(sequences.idle, *query.shape[1:]))
+    return torch.cat(found)
+
+
+def _by_kernels(
+    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
+) -> Tensor:
+    """Matrix products, those of sequences of about the same length in one, and what lies between them."""
     context: Tensor = _Attention.apply(sequences, dropout, scaling, query, key, value)  # type: ignore[no-untyped-call]
     return context
 
 
 class _Attention(torch.autograd.Function):
-    """Forward and backward from matrix products: on a CPU, torch's own is the slower way to a gradient or to drop weights."""
-
     @staticmethod
     def forward(ctx: Any, sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
-        context, saved = torch.zeros_like(states[0]), []
+        context, saved, ctx.masks = _no_rows(states[0], sequences), [], []
         for group, rows in _with_rows(sequences):
-            q, k, v = (_spread(each[rows], group) for each in states)  # [n, A, S, D]
-            is_short = group.shape[1] <= SHORT
-            if not (any(ctx.needs_input_grad) or dropout) and (is_short or q.dtype == torch.float32):
-                # Torch's own, which is slower in bfloat16 over long sequences.
-                added = None if group.mask is None else group.mask.to(q.dtype)
-                _gather(nn.functional.scaled_dot_product_attention(q, k, v, added, scale=scaling), group, context[rows])
-                continue
-            dtype = torch.float32 if q.device.type == "cpu" and is_short else q.dtype
-            q, k, v = (_laid_out(each, dtype) for each in (q, k, v))
-            scores = _product(q.mul_(scaling), k.transpose(-1, -2), group)  # [n, A, S, S]
-            weights = torch.softmax(scores if group.mask is None else scores.add_(group.mask), dim=-1)
+            dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
+            q, k, v = (_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
+            weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
-            kept = keep_mask(weights, dropout) if dropout > 0 else None
-            read = weights if kept is None else scaled(weights, kept, dropout)
-            _gather(_product(read, v, group), group, context[rows])
-            saved += [q, k, v, weights, kept, read]
+            read, mask = torch.empty_like(weights) if dropout > 0 else weights, next_mask(dropout)
+            kernels().softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
+            kernels().by_tokens(_product(read, v, group), group.lengths, context[rows])
+            saved += [q, k, v, weights]
+            ctx.masks.append(mask)
         ctx.save_for_backward(*saved)
-        ctx.sequences, ctx.dropout, ctx.scaling = sequences, dropout, scaling
+        ctx.sequences, ctx.scaling = sequences, scaling
         return context
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        given = [torch.zeros_like(gradient) for _ in range(3)]
-        saved = iter(ctx.saved_tensors)
-        for group, rows in _with_rows(ctx.sequences):
-            q, k, v, weights, kept, read = (next(saved) for _ in range(6))
-            of_context = _laid_out(_spread(gradient[rows], group), v.dtype)
-            of_weights = _product(of_context, v.transpose(-1, -2), group)
-            if kept is not None:
-                of_weights = scaled(of_weights, kept, ctx.dropout)
-            of_scores = torch.ops.aten._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        given = [_no_rows(gradient, ctx.sequences) for _ in range(3)]
+        gradient, saved = gradient.contiguous(), iter(ctx.saved_tensors)
+        for (group, rows), mask in zip(_with_rows(ctx.sequences), ctx.masks, strict=True):
+            q, k, v, weights = (next(saved) for _ in range(4))
+            of_context = _by_heads(gradient[rows], group, v.dtype)
+            of_scores = _product(of_context, v.transpose(-1, -2), group)
+            read = torch.empty_like(weights) if mask[1] else weights
+            kernels().softmax_backward(
+                of_scores.flatten(0, 1), weights.flatten(0, 1), group.lengths, read.flatten(0, 1), ctx.scaling, mask
+            )
             of_states = (
-                _product(of_scores, k, group).mul_(ctx.scaling),
+                _product(of_scores, k, group),
                 _product(of_scores.transpose(-1, -2), q, group),
                 _product(read.transpose(-1, -2), of_context, group),
             )
             for whole, part in zip(given, of_states, strict=True):
-                _gather(part, group, whole[rows])
+                kernels().by_tokens(part, group.lengths, whole[rows])
         return None, None, None, *given
 
 
@@ -192,18 +210,25 @@ def _spread(rows: Tensor, group: Group) -> Tensor:
     return rows.view(*group.shape, *rows.shape[1:]).transpose(1, 2)
 
 
-def _laid_out(states: Tensor, dtype: torch.dtype) -> Tensor:
-    """A copy that lies as products read it."""
-    return states.to(dtype, copy=True, memory_format=torch.contiguous_format)
+def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
+    """[t, A, D] to [n, A, S, D], as products read them; zeros where a sequence has no token."""
+    (count, longest), (_, heads, size) = group.shape, rows.shape
+    states = rows.new_empty(count, heads, longest, size, dtype=dtype)
+    kernels().by_heads(rows, group.lengths, states)
+    return states
 
 
-def _gather(states: Tensor, group: Group, out: Tensor) -> None:
+def _no_rows(like: Tensor, sequences: Sequences) -> Tensor:
+    """[T, A, D], zeros for idle tokens, and nothing yet for the others."""
+    rows = torch.empty_like(like, memory_format=torch.contiguous_format)
+    rows[len(rows) - sequences.idle :] = 0
+    return rows
+
+
+def _gathered(states: Tensor, group: Group) -> Tensor:
     """[n, A, S, D] to [t, A, D]."""
-    rows = states.transpose(1, 2)
-    if group.places is None:
-        out.view(rows.shape).copy_(rows)
-    else:
-        out.copy_(rows.flatten(0, 1).index_select(0, group.places))
+    rows = states.transpose(1, 2).flatten(0, 1)
+    return rows if group.places is None else rows.index_select(0, group.places)
 
 
 def _product(left: Tensor, right: Tensor, group: Group) -> Tensor:
@@ -212,6 +237,16 @@ def _product(left: Tensor, right: Tensor, group: Group) -> Tensor:
     for a, b, out in zip(*(torch.split(each, group.cuts) for each in (left, right, product)), strict=True):
         torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
     return product
+
+
+def _there(lengths: Tensor, longest: int) -> Tensor:
+    """Which of [n, S] are tokens."""
+    return torch.arange(longest) < lengths[:, None]
+
+
+def is_packed(model: PreTrainedModel) -> bool:
+    """Whether a model runs on real tokens only."""
+    return bool(model.config._attn_implementation == PACKED)
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:

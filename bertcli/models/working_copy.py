@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bertcli.models.cpu import fits
+
 
 class WorkingCopy:
     """The copy runs forward and backward; the model gets its gradients, is updated and saved.
@@ -15,33 +17,38 @@ class WorkingCopy:
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         self.module = model
-        # Each weight, its copy, and room for its gradient, kept from step to step: new memory costs more than the sums.
-        self._weights: list[tuple[nn.Parameter, nn.Parameter, Tensor]] = []
+        self._copies: dict[nn.Parameter, nn.Parameter] = {}
         if dtype != torch.float32:
             self.module = cast_weights(copy.deepcopy(model), dtype)
             _sum_embeddings_in_float32(self.module)
-            pairs = zip(model.parameters(), self.module.parameters(), strict=True)
-            self._weights = [(own, working, torch.empty_like(own)) for own, working in pairs]
+            self._copies = dict(zip(model.parameters(), self.module.parameters(), strict=True))
+        for own in self._copies:
+            own.grad_dtype = None  # that of its copy, or float32
 
     @torch.no_grad()
-    def give_gradients(self) -> None:
-        """Add the copy's gradients to the model's, in float32, and forget them."""
-        given = [(own, working, room) for own, working, room in self._weights if working.grad is not None]
-        new = [(room, working.grad) for own, working, room in given if own.grad is None]
-        more = [(own.grad, working.grad) for own, working, _ in given if own.grad is not None]
-        for combine, pairs in ((torch._foreach_copy_, new), (torch._foreach_add_, more)):
-            if pairs:
-                sums, gradients = zip(*pairs, strict=True)
-                combine(sums, gradients)
-        for own, working, room in given:
-            own.grad, working.grad = room if own.grad is None else own.grad, None
+    def give_gradients(self, is_last: bool) -> None:
+        """Add the copy's gradients to the model's, in float32, and forget them.
+
+        Those of a step's only pass are given as they are where the optimizer reads them so: on a CPU.
+        """
+        for own, working in self._copies.items():
+            if working.grad is None:
+                continue
+            if own.grad is None:
+                own.grad = working.grad if is_last and fits(working) else working.grad.float()
+            else:
+                own.grad += working.grad
+            working.grad = None
+
+    def of(self, own: nn.Parameter) -> Tensor:
+        """The copy of a weight of the model; where there is none, an empty one."""
+        return self._copies.get(own, own.new_empty(0, dtype=torch.bfloat16))
 
     @torch.no_grad()
     def refresh(self) -> None:
         """Take over the model's weights."""
-        if self._weights:
-            own, working, _ = zip(*self._weights, strict=True)
-            torch._foreach_copy_(working, own)
+        if self._copies:
+            torch._foreach_copy_(list(self._copies.values()), list(self._copies))
 
 
 def cast_weights(model: nn.Module, dtype: torch.dtype) -> nn.Module:

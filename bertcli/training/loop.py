@@ -24,7 +24,7 @@ from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
 from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.memory import keep_freed_memory
-from bertcli.training.optimizer import clip_by_global_norm, make_optimizer
+from bertcli.training.optimizer import Adam, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -113,7 +113,7 @@ class Training:
         self.working_copy = WorkingCopy(
             objective, torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
         )
-        self.optimizer = make_optimizer(objective, config.optimizer)
+        self.optimizer = make_optimizer(objective, config.optimizer, self.working_copy)
         self.objective, self.optimizer = accelerator.prepare(self.working_copy.module, self.optimizer)
         self.peak_flops, self.peak_words = peak_flops(
             accelerator.device, next(self.working_copy.module.parameters()).dtype
@@ -122,9 +122,9 @@ class Training:
         self._pending: list[dict[str, torch.Tensor]] = []  # losses that are not yet read from the device
 
     @property
-    def _own_optimizer(self) -> torch.optim.Optimizer:
+    def _own_optimizer(self) -> Adam:
         """The optimizer without what Accelerate wraps around it."""
-        own: torch.optim.Optimizer = getattr(self.optimizer, "optimizer", self.optimizer)
+        own: Adam = getattr(self.optimizer, "optimizer", self.optimizer)
         return own
 
     @property
@@ -235,13 +235,12 @@ class Training:
                 self.accelerator.backward(torch.stack([*parts.values()]).sum() * self.accelerator.num_processes)
             losses = {name: losses.get(name, 0) + part.detach() for name, part in parts.items()}
             if last or self.accelerator.num_processes == 1:  # processes exchange the sums of the copies
-                self.working_copy.give_gradients()
+                self.working_copy.give_gradients(is_last=last)
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        clip_by_global_norm(self._own_optimizer)
+        self._own_optimizer.clip_by_global_norm()
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.working_copy.refresh()
         self._pending.append(losses)
         return totals
 

@@ -1,59 +1,98 @@
 """Adam as the original has it, and the bias-corrected one; both decay all but LayerNorm and biases."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+from bertcli.models.cpu import fits, kernels
+from bertcli.models.working_copy import WorkingCopy
 
 WEIGHT_DECAY = 0.01
 UNCORRECTED_STEP = 1e6  # 0.999 to this power is 0 in float64, and float32 counts on from it by ones
 NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 
-class BertAdam(torch.optim.AdamW):
-    """AdamWeightDecayOptimizer of optimization.py: no bias correction, epsilon outside the root, decay inside the step.
+class Adam(torch.optim.AdamW):
+    """Adam of either kind, which also keeps the copies that do the work (models/working_copy.py) up to date.
+
+    The original's (AdamWeightDecayOptimizer of optimization.py) has no bias correction, epsilon outside the root, decay
+    inside the step:
 
     m = 0.9 m + 0.1 g;  v = 0.999 v + 0.001 g²;  p -= lr (m / (√v + 1e-6) + 0.01 p)
 
-    This is torch's fused AdamW but for the bias correction, 1 / (1 - β^step), which is 1 from a late step on: so its
-    count of steps begins there.
+    This is torch's fused AdamW but for the correction, 1 / (1 - β^step), which is 1 from a late step on: so its count of
+    steps begins there.
     """
 
+    def __init__(self, groups: list[dict[str, Any]], first_step: float, working_copy: WorkingCopy) -> None:
+        super().__init__(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True)
+        self.first_step, self.working_copy = first_step, working_copy
+        self.grad_scale = torch.ones(())  # what all gradients are divided by, as fused Adam and torch's scaler call it
+
+    @torch.no_grad()
+    def clip_by_global_norm(self, max_norm: float = 1.0) -> Tensor:
+        """Have the next step divide all gradients by max(1, norm / max_norm); return the norm.
+
+        Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
+        """
+        gradients = [gradient for _, gradient, _ in self._given()]
+        if all(fits(gradient) for gradient in gradients):
+            norm = torch.cat([_square_sums(gradient) for gradient in gradients]).sum().sqrt()
+        else:
+            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        self.grad_scale = (norm / max_norm).clamp(min=1.0)
+        return norm
+
+    @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        for parameter in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+        """Update every parameter that has a gradient, and its copy."""
+        for parameter, _, _ in self._given():
             if not self.state[parameter]:
                 self.state[parameter] = {
-                    "step": torch.tensor(UNCORRECTED_STEP, device=parameter.device),
+                    "step": torch.tensor(self.first_step, device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
+        if fits(*(parameter for parameter, _, _ in self._given())):
+            self._step_by_kernels()
+            return None
         loss: float | None = super().step(closure)
+        self.working_copy.refresh()
         return loss
 
+    def _step_by_kernels(self) -> None:
+        factor = 1 / float(self.grad_scale)
+        for parameter, gradient, group in self._given():
+            state, rate, (beta1, beta2) = self.state[parameter], group["lr"], group["betas"]
+            state["step"] += 1
+            step = float(state["step"])
+            arrays = (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], self.working_copy.of(parameter))
+            numbers = (
+                factor, beta1, 1 - beta1, beta2, 1 - beta2, rate / (1 - beta1**step), (1 - beta2**step) ** -0.5,
+                group["eps"], rate * group["weight_decay"],
+            )  # fmt: skip
+            kernels().adam(*(array.view(-1) for array in arrays), tuple(map(np.float32, numbers)))
 
-def make_optimizer(model: nn.Module, name: str) -> torch.optim.Optimizer:
+    def _given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:
+        """The parameters that have a gradient, it, and how each is updated."""
+        return ((p, p.grad, group) for group in self.param_groups for p in group["params"] if p.grad is not None)
+
+
+def _square_sums(gradient: Tensor) -> Tensor:
+    sums = torch.empty(-(-gradient.numel() // kernels().ELEMENTS))
+    kernels().square_sums(gradient.reshape(-1), sums)
+    return sums
+
+
+def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Adam:
     """Make `bert` (the original's) or `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021)."""
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     groups = [
         {"params": [p for n, p in named if not NOT_DECAYED.search(n)], "weight_decay": WEIGHT_DECAY},
         {"params": [p for n, p in named if NOT_DECAYED.search(n)], "weight_decay": 0.0},
     ]
-    adam = BertAdam if name == "bert" else torch.optim.AdamW
-    return adam(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True)
-
-
-@torch.no_grad()
-def clip_by_global_norm(optimizer: torch.optim.Optimizer, max_norm: float = 1.0) -> Tensor:
-    """Have the next step divide all gradients by max(1, norm / max_norm); return the norm.
-
-    Fused Adam divides while it reads, which spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
-    """
-    gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    if gradients[0].device.type == "cpu":  # where a product takes half as long as a norm
-        norm = torch.stack([torch.dot(flat, flat) for flat in (each.flatten() for each in gradients)]).sum().sqrt()
-    else:
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-    optimizer.grad_scale = (norm / max_norm).clamp(min=1.0)  # type: ignore[attr-defined]
-    return norm
+    return Adam(groups, UNCORRECTED_STEP if name == "bert" else 0.0, working_copy)

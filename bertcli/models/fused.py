@@ -1,0 +1,129 @@
+"""The parts of a BERT layer that pass over arrays several times, made to pass once where a CPU's kernels fit."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from transformers import PreTrainedModel
+from transformers.activations import ACT2FN
+
+from bertcli.models.cpu import fits, kernels
+from bertcli.models.dropout import Dropout, Mask, next_mask
+from bertcli.models.packed import is_packed
+
+# T tokens, H what a layer is wide, outputs of a Linear
+
+# The activations that are a GELU, and whether by tanh.
+GELUS = {
+    type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, type(ACT2FN["gelu_new"]): True
+}  # fmt: skip
+
+
+def fuse(model: PreTrainedModel) -> None:
+    """Give a model our dropout, and the layers of a packed family such parts; its weights and their names stay."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, Dropout(child.p).train(child.training))
+        for ending, part in PARTS.items():
+            has_all = all(hasattr(module, name) for name in part.__annotations__)
+            if is_packed(model) and type(module).__name__.endswith(ending) and has_all and not isinstance(module, part):
+                module.__class__ = type(ending, (part, type(module)), {})
+
+
+class Intermediate(nn.Module):
+    """A layer's first product, and its GELU."""
+
+    dense: nn.Linear
+    intermediate_act_fn: nn.Module
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """[..., H] of the layer to [..., H] of its middle."""
+        is_tanh = GELUS.get(type(self.intermediate_act_fn))
+        if is_tanh is None or type(self.dense) is not nn.Linear or not fits(hidden_states, self.dense.weight):
+            return cast(Tensor, super().forward(hidden_states))
+        product = linear(hidden_states, self.dense.weight)
+        activated: Tensor = _Gelu.apply(product, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
+        return activated
+
+
+class Output(nn.Module):
+    """A product with dropout, added to what went into the layer, and LayerNorm of the sum."""
+
+    dense: nn.Linear
+    dropout: nn.Dropout
+    LayerNorm: nn.LayerNorm
+
+    def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
+        """[..., H] of the middle and of the input to [..., H]."""
+        norm = self.LayerNorm
+        if not fits(hidden_states, input_tensor, norm.weight):
+            return cast(Tensor, super().forward(hidden_states, input_tensor))
+        is_plain = type(self.dense) is nn.Linear  # else one that adds its bias itself (models/prepacked.py)
+        product = linear(hidden_states, self.dense.weight) if is_plain else self.dense(hidden_states)
+        bias = self.dense.bias if is_plain else torch.zeros_like(norm.bias)
+        mask = next_mask(self.dropout.p if self.training else 0.0)
+        states = (product, bias, input_tensor, norm.weight, norm.bias)
+        normed: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
+        return normed
+
+
+PARTS = {"Intermediate": Intermediate, "Output": Output}  # by how the families' classes end
+
+
+class _Gelu(torch.autograd.Function):
+    """GELU of a product and a bias."""
+
+    @staticmethod
+    def forward(ctx: Any, product: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
+        ctx.save_for_backward(product, bias)
+        ctx.is_tanh = is_tanh
+        activated = torch.empty_like(product)
+        kernels().gelu(_rows(product), bias, _rows(activated), is_tanh)
+        return activated
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        product, bias = ctx.saved_tensors
+        of_product, of_bias = torch.empty_like(product), _sums(product, 1)
+        kernels().gelu_backward(_rows(gradient), _rows(product), bias, _rows(of_product), of_bias[:, 0], ctx.is_tanh)
+        return of_product, of_bias.sum((0, 1)).to(bias.dtype), None
+
+
+class _AddAndNorm(torch.autograd.Function):
+    """LayerNorm(dropout(product + bias) + residual)."""
+
+    @staticmethod
+    def forward(ctx: Any, mask: Mask, epsilon: float, *states: Tensor) -> Tensor:
+        product, bias, residual, weight, shift = states
+        normed = torch.empty_like(product)
+        total = torch.empty_like(product) if any(ctx.needs_input_grad) else normed
+        moments = torch.empty(product.numel() // product.shape[-1], 2)
+        kernels().add_and_norm(
+            _rows(product), bias, _rows(residual), weight, shift, _rows(total), _rows(normed), moments, epsilon, mask
+        )
+        ctx.save_for_backward(total, moments, weight)
+        ctx.mask = mask
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        total, moments, weight = ctx.saved_tensors
+        of_product, of_residual, sums = torch.empty_like(total), torch.empty_like(total), _sums(total, 3)
+        kernels().add_and_norm_backward(
+            _rows(gradient), _rows(total), moments, weight, _rows(of_product), _rows(of_residual), sums, ctx.mask
+        )
+        of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
+        return None, None, of_product, of_bias, of_residual, of_weight, of_shift
+
+
+def _rows(states: Tensor) -> Tensor:
+    """[..., H] to [T, H]."""
+    return states.reshape(-1, states.shape[-1])
+
+
+def _sums(states: Tensor, count: int) -> Tensor:
+    """Room for sums over blocks of rows, [blocks, count, H]."""
+    blocks = -(-len(_rows(states)) // kernels().ROWS)
+    return torch.zeros(blocks, count, states.shape[-1])

@@ -1,0 +1,439 @@
+"""Several passes over an array made as one, compiled for the CPU at hand by numba; elsewhere torch has its own.
+
+A kernel is a loop over blocks, which threads share; within one, a plain loop over a row, which LLVM turns into vectors.
+Arrays are float32, or bfloat16, which NumPy sees as uint16; sums are in float32, and what is written is rounded once.
+
+All are in this file: numba keeps what it compiled beside it, and compiles again when the file, not what it imports, changes.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import prange, types
+from numba.extending import intrinsic, overload
+from torch import Tensor
+
+# T rows (tokens), H columns (hidden), M matrices of scores, [S, S] each, of N sequences; a mask is as next_mask gives it
+
+ROWS = 32  # of a block
+ELEMENTS = 1 << 12  # of a block, where there are no rows
+F = np.float32
+U = np.uint32
+
+# The OpenMP that torch brings is one for both: threads of two pools would wait in each other's way. When numba's start,
+# they are as many as there are cores, and torch's with them.
+numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
+threads = torch.get_num_threads()
+numba.set_num_threads(1)
+torch.set_num_threads(threads)
+# Sums may be reordered, or there would be no vectors of them; what is no number stays none.
+OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "cache": True, "nogil": True}
+
+
+def row_loop(function: Callable[..., Any]) -> Any:
+    """Compile what is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors."""
+    return numba.njit(**OPTIONS)(function)
+
+
+def scalar(function: Callable[..., Any]) -> Any:
+    """Compile what becomes part of a row's loop."""
+    return numba.njit(inline="always", **OPTIONS)(function)
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., None]:
+    """Compile blocks that threads share, as many as torch has; what is called takes tensors for arrays."""
+    compiled = numba.njit(parallel=True, **OPTIONS)(function)
+
+    def call(*arguments: Any) -> None:
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        compiled(*(_array(each) if isinstance(each, Tensor) else each for each in arguments))
+
+    return call
+
+
+def _array(tensor: Tensor) -> Any:
+    bits = tensor.detach()
+    return (bits.view(torch.uint16) if bits.dtype == torch.bfloat16 else bits).numpy()
+
+
+@intrinsic
+def _float_of(context, bits):
+    return types.float32(types.uint32), lambda _, builder, __, values: builder.bitcast(values[0], ir.FloatType())
+
+
+@intrinsic
+def _bits_of(context, value):
+    return types.uint32(types.float32), lambda _, builder, __, values: builder.bitcast(values[0], ir.IntType(32))
+
+
+def load(values, index):
+    """An element in float32."""
+
+
+@overload(load, inline="always")
+def _load(values, index):
+    if values.dtype == types.uint16:
+        return lambda values, index: _float_of(U(U(values[index]) << U(16)))
+    return lambda values, index: values[index]
+
+
+def rounded(value, values):
+    """A float32 value as the elements of an array are, to the nearest."""
+
+
+@overload(rounded, inline="always")
+def _rounded(value, values):
+    def to_bfloat16(value, values):
+        bits = _bits_of(F(value))
+        return np.uint16(U(bits + U(U(0x7FFF) + U(U(bits >> U(16)) & U(1)))) >> U(16))
+
+    return to_bfloat16 if values.dtype == types.uint16 else lambda value, values: value
+
+
+@scalar
+def exp(x):
+    """Return e to the x, to 5e-7 of it where |x| < 10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
+    x = F(-87) if x < F(-87) else x  # written so that what is no number stays none
+    x = F(87) if x > F(87) else x
+    whole = math.floor(x * F(1.44269504) + F(0.5))
+    f = x * F(1.44269504) - whole
+    power = F(0.0013266971)
+    for factor in (F(0.00967546), F(0.055507425), F(0.24022122), F(0.69314694), F(1.0000001)):
+        power = power * f + factor
+    return power * _float_of(U(U(np.int32(whole) + np.int32(127)) << U(23)))
+
+
+@scalar
+def _mixed(bits):
+    """lowbias32 of hash-prospector: a one-to-one function of 32 bits."""
+    bits = U(U(bits ^ U(bits >> U(16))) * U(0x7FEB352D))
+    bits = U(U(bits ^ U(bits >> U(15))) * U(0x846CA68B))
+    return U(bits ^ U(bits >> U(16)))
+
+
+@row_loop
+def _draw(kept, row, mask):
+    """Fill a row with 0, where an element is dropped, or the scale; one where nothing is to be stays as it is.
+
+    Each element has 16 bits of a function of the key, the row and the column, and is dropped where they are too few.
+    """
+    key, threshold, scale = mask
+    if threshold == 0:
+        return
+    half = kept.size // 2  # `kept` has an even number of elements, of 32 bits for two
+    low, high, below = U(key), U(key >> np.uint64(32)), U(threshold)
+    first = U(row * half)
+    for j in range(half):
+        bits = _mixed(U(_mixed(U(U(first + U(j)) ^ low)) + high))
+        kept[j] = F(0) if U(bits & U(0xFFFF)) < below else scale
+        kept[half + j] = F(0) if U(bits >> U(16)) < below else scale
+
+
+@row_loop
+def _nothing_dropped(columns):
+    """A row of ones, of an even number of elements."""
+    return np.ones(columns + columns % 2, F)
+
+
+@row_loop
+def _times(x, kept, y):
+    for j in range(x.size):
+        y[j] = rounded(load(x, j) * kept[j], y)
+
+
+@kernel
+def drop(x, y, mask):
+    """Write `x`, [T, H], times its mask to `y`."""
+    for block in prange(-(-len(x) // ROWS)):
+        kept = _nothing_dropped(x.shape[1])
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            _draw(kept, t, mask)
+            _times(x[t], kept, y[t])
+
+
+@scalar
+def _normal(x):
+    """The normal distribution's share below x, to 1e-7: a half of 1 + erf(x / √2), which is Eigen's ratio of polynomials."""
+    z = x * F(0.70710678)
+    z = F(-4) if z < F(-4) else z
+    z = F(4) if z > F(4) else z
+    square = z * z
+    above = F(-2.72614225801306e-10)
+    for factor in (
+        2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
+        -1.60960333262415e-02,
+    ):  # fmt: skip
+        above = above * square + F(factor)
+    below = F(-1.45660718464996e-05)
+    for factor in (-2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02):
+        below = below * square + F(factor)
+    return F(0.5) + F(0.5) * z * above / below
+
+
+@scalar
+def _sigmoid(x):
+    """What the tanh form of GELU has in its place."""
+    return F(1) / (F(1) + exp(F(-1.59576912) * (x + F(0.044715) * x * x * x)))
+
+
+@row_loop
+def _gelu(x, bias, y, is_tanh):
+    for j in range(x.size):
+        value = load(x, j) + load(bias, j)
+        y[j] = rounded(value * (_sigmoid(value) if is_tanh else _normal(value)), y)
+
+
+@row_loop
+def _gelu_backward(gradient, x, bias, of_x, of_bias):
+    for j in range(x.size):
+        value = load(x, j) + load(bias, j)
+        given = load(gradient, j) * (_normal(value) + value * F(0.39894228) * exp(F(-0.5) * value * value))
+        of_x[j] = rounded(given, of_x)
+        of_bias[j] += given
+
+
+@row_loop
+def _gelu_tanh_backward(gradient, x, bias, of_x, of_bias):
+    for j in range(x.size):
+        value = load(x, j) + load(bias, j)
+        share = _sigmoid(value)
+        slope = share + value * share * (F(1) - share) * (F(1.59576912) + F(0.21406859) * value * value)
+        given = load(gradient, j) * slope
+        of_x[j] = rounded(given, of_x)
+        of_bias[j] += given
+
+
+@kernel
+def gelu(x, bias, y, is_tanh):
+    """Write the GELU of `x`, [T, H], and a bias, [H], to `y`."""
+    for block in prange(-(-len(x) // ROWS)):
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            _gelu(x[t], bias, y[t], is_tanh)
+
+
+@kernel
+def gelu_backward(gradient, x, bias, of_x, of_bias, is_tanh):
+    """Write the gradient of `x`, and add those of the bias up by blocks, float32 [blocks, H]."""
+    for block in prange(len(of_bias)):
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            if is_tanh:
+                _gelu_tanh_backward(gradient[t], x[t], bias, of_x[t], of_bias[block])
+            else:
+                _gelu_backward(gradient[t], x[t], bias, of_x[t], of_bias[block])
+
+
+@row_loop
+def _sum(x, bias, kept, residual, total):
+    for j in range(x.size):
+        total[j] = rounded((load(x, j) + load(bias, j)) * kept[j] + load(residual, j), total)
+
+
+@row_loop
+def _norm(total, weight, shift, epsilon, row, y):
+    mean = F(0)
+    for j in range(row.size):
+        row[j] = load(total, j)
+        mean += row[j]
+    mean /= F(row.size)
+    variance = F(0)
+    for j in range(row.size):
+        row[j] -= mean
+        variance += row[j] * row[j]
+    inverse = F(1) / math.sqrt(variance / F(row.size) + F(epsilon))
+    for j in range(row.size):
+        y[j] = rounded(row[j] * inverse * load(weight, j) + load(shift, j), y)
+    return mean, inverse
+
+
+@kernel
+def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, mask):
+    """Write LayerNorm(dropout(x + bias) + residual), [T, H], to `y`; for the way back, what LayerNorm read to `total`.
+
+    And its mean and the inverse of its deviation to `moments`, float32 [T, 2].
+    """
+    for block in prange(-(-len(x) // ROWS)):
+        kept, row = _nothing_dropped(x.shape[1]), np.empty(x.shape[1], F)
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            _draw(kept, t, mask)
+            _sum(x[t], bias, kept, residual[t], total[t])
+            moments[t, 0], moments[t, 1] = _norm(total[t], weight, shift, epsilon, row, y[t])
+
+
+@row_loop
+def _norm_backward(gradient, total, mean, inverse, weight, normed, given, of_weight, of_shift):
+    average, along = F(0), F(0)
+    for j in range(given.size):
+        g = load(gradient, j)
+        normed[j] = (load(total, j) - mean) * inverse
+        given[j] = g * load(weight, j)
+        of_weight[j] += g * normed[j]
+        of_shift[j] += g
+        average += given[j]
+        along += given[j] * normed[j]
+    average /= F(given.size)
+    along /= F(given.size)
+    for j in range(given.size):
+        given[j] = (given[j] - average - normed[j] * along) * inverse
+
+
+@row_loop
+def _sum_backward(given, kept, of_x, of_residual, of_bias):
+    for j in range(given.size):
+        of_residual[j] = rounded(given[j], of_residual)
+        of_x[j] = rounded(given[j] * kept[j], of_x)
+        of_bias[j] += given[j] * kept[j]
+
+
+@kernel
+def add_and_norm_backward(gradient, total, moments, weight, of_x, of_residual, sums, mask):
+    """Write the gradients of `x` and `residual`; add those of weight, shift and bias up by blocks, float32 [blocks, 3, H]."""
+    for block in prange(len(sums)):
+        columns = gradient.shape[1]
+        kept, normed, given = _nothing_dropped(columns), np.empty(columns, F), np.empty(columns, F)
+        for t in range(block * ROWS, min(len(gradient), (block + 1) * ROWS)):
+            _draw(kept, t, mask)
+            _norm_backward(
+                gradient[t],
+                total[t],
+                moments[t, 0],
+                moments[t, 1],
+                weight,
+                normed,
+                given,
+                sums[block, 0],
+                sums[block, 1],
+            )
+            _sum_backward(given, kept, of_x[t], of_residual[t], sums[block, 2])
+
+
+@row_loop
+def _copy(x, y):
+    for j in range(x.size):
+        y[j] = rounded(load(x, j), y)
+
+
+@kernel
+def by_heads(rows, lengths, states):
+    """Write what lies by tokens, [t, A, D], by heads, [n, A, S, D]: sequences one after another, each of its length."""
+    count, heads = states.shape[:2]
+    for part in prange(count * heads):
+        n, a = part // heads, part % heads
+        first = lengths[:n].sum()
+        for i in range(lengths[n]):
+            _copy(rows[first + i, a], states[n, a, i])
+        states[n, a, lengths[n] :] = 0
+
+
+@kernel
+def by_tokens(states, lengths, rows):
+    """Write what lies by heads by tokens."""
+    count, heads = states.shape[:2]
+    for n in prange(count):
+        first = lengths[:n].sum()
+        for i in range(lengths[n]):
+            for a in range(heads):
+                _copy(states[n, a, i], rows[first + i, a])
+
+
+@numba.njit(**{**OPTIONS, "fastmath": True})  # a highest number is found in vectors only where each is one
+def _highest(scores, row):
+    highest = load(scores, 0)
+    for j in range(row.size):
+        row[j] = load(scores, j)
+        highest = max(highest, row[j])
+    return highest
+
+
+@row_loop
+def _softmax(row, highest, scaling, weights):
+    total = F(0)
+    for j in range(row.size):
+        row[j] = exp((row[j] - highest) * scaling)
+        total += row[j]
+    inverse = F(1) / total
+    for j in range(row.size):
+        weights[j] = rounded(row[j] * inverse, weights)
+
+
+@kernel
+def softmax(scores, lengths, read, scaling, mask):
+    """Make weights of scores, [M, S, S], each matrix up to the length of its sequence, [N]; write them with masks to `read`."""
+    heads, size = len(scores) // len(lengths), scores.shape[1]
+    for m in prange(len(scores)):
+        length = lengths[m // heads]
+        kept, row = _nothing_dropped(size), np.empty(length, F)
+        for i in range(length):
+            _softmax(row, _highest(scores[m, i], row), F(scaling), scores[m, i])
+            scores[m, i, length:] = 0
+            if mask[1] > 0:
+                _draw(kept, m * size + i, mask)
+                _times(scores[m, i], kept, read[m, i])
+        scores[m, length:] = 0
+        read[m, length:] = 0
+
+
+@row_loop
+def _softmax_backward(gradient, weights, kept, scaling, given):
+    along = F(0)
+    for j in range(given.size):
+        given[j] = load(gradient, j) * kept[j]
+        along += given[j] * load(weights, j)
+    for j in range(given.size):
+        gradient[j] = rounded((given[j] - along) * load(weights, j) * scaling, gradient)
+
+
+@kernel
+def softmax_backward(gradient, weights, lengths, read, scaling, mask):
+    """Make the gradient of the scores of that of the weights; write the weights with their masks to `read` again."""
+    heads, size = len(weights) // len(lengths), weights.shape[1]
+    for m in prange(len(weights)):
+        length = lengths[m // heads]
+        kept, given = _nothing_dropped(size), np.empty(size, F)
+        for i in range(length):
+            if mask[1] > 0:
+                _draw(kept, m * size + i, mask)
+                _times(weights[m, i], kept, read[m, i])
+            _softmax_backward(gradient[m, i], weights[m, i], kept, F(scaling), given)
+        gradient[m, length:] = 0
+        read[m, length:] = 0
+
+
+@row_loop
+def _square_sum(values):
+    total = F(0)
+    for i in range(values.size):
+        value = load(values, i)
+        total += value * value
+    return total
+
+
+@kernel
+def square_sums(values, sums):
+    """Write the sum of the squares of each block of `values`, [n], to `sums`, [blocks]."""
+    for block in prange(len(sums)):
+        sums[block] = _square_sum(values[block * ELEMENTS : (block + 1) * ELEMENTS])
+
+
+@row_loop
+def _adam(weight, gradient, mean, square, copy, numbers):
+    factor, beta1, new1, beta2, new2, rate, root, epsilon, decay = numbers
+    for i in range(weight.size):
+        g = load(gradient, i) * factor
+        mean[i] = beta1 * mean[i] + new1 * g
+        square[i] = beta2 * square[i] + new2 * g * g
+        weight[i] -= rate * mean[i] / (math.sqrt(square[i]) * root + epsilon) + decay * weight[i]
+    for i in range(copy.size):
+        copy[i] = rounded(weight[i], copy)
+
+
+@kernel
+def adam(weight, gradient, mean, square, copy, numbers):
+    """Update a weight and its moments, each [n], and the copy of it, which may be empty."""
+    for block in prange(-(-len(weight) // ELEMENTS)):
+        part = slice(block * ELEMENTS, (block + 1) * ELEMENTS)
+        _adam(weight[part], gradient[part], mean[part], square[part], copy[part], numbers)

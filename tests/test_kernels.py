@@ -1,0 +1,171 @@
+"""A CPU's kernels give what torch gives, forward and backward, in either precision."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm
+from transformers import RobertaConfig, RobertaForMaskedLM
+
+from bertcli.models.cpu import fits, kernels
+from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
+from bertcli.models.fused import Intermediate, Output, _AddAndNorm, _Gelu, fuse
+from bertcli.models.packed import PACKED
+from bertcli.models.working_copy import WorkingCopy
+from bertcli.training.optimizer import make_optimizer
+
+ROWS, COLUMNS = 77, 51  # neither a multiple of a block nor of a vector
+PRECISIONS = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype).requires_grad_()
+
+
+def exactly(*tensors: Tensor) -> list[Tensor]:
+    """The same numbers in float64."""
+    return [tensor.detach().double().requires_grad_() for tensor in tensors]
+
+
+def assert_same(found: list[Tensor], wanted: list[Tensor], dtype: torch.dtype) -> None:
+    """Equal but for the rounding of what was written; sums over rows add roundings up."""
+    for one, other in zip(found, wanted, strict=True):
+        assert one.dtype == dtype
+        bound = 2e-6 if dtype == torch.float32 else 2**-8
+        assert (one.double() - other).norm() <= bound * other.norm() + bound * 1e-3
+
+
+def mask_of(mask: tuple, rows: int, columns: int) -> Tensor:
+    """What a mask multiplies each element by."""
+    factors = torch.empty(rows, columns)
+    kernels().drop(torch.ones(rows, columns), factors, mask)
+    return factors.double()
+
+
+@PRECISIONS
+@pytest.mark.parametrize("is_tanh", [False, True])
+def test_gelu_of_a_product_and_its_bias(dtype: torch.dtype, is_tanh: bool) -> None:
+    given = random(ROWS, COLUMNS, dtype=dtype), random(COLUMNS, dtype=dtype)
+    product, bias = exactly(*given)
+    wanted = gelu(product + bias, approximate="tanh" if is_tanh else "none")
+    found = _Gelu.apply(*given, is_tanh)
+    towards = random(ROWS, COLUMNS, dtype=dtype).detach()
+    found.backward(towards)
+    wanted.backward(towards.double())
+    assert_same([found, *(each.grad for each in given)], [wanted, product.grad, bias.grad], dtype)
+
+
+@pytest.mark.parametrize("is_tanh", [False, True])
+def test_gelu_has_no_bounds_and_hides_no_nan(is_tanh: bool) -> None:
+    values = torch.tensor([[-torch.inf, -1e4, -100.0, -9.0, 0.0, 9.0, 100.0, 1e4, torch.nan]])
+    found = _Gelu.apply(values, torch.zeros(9), is_tanh)
+    assert found[0, 1:8].tolist() == pytest.approx([0, 0, 0, 0, 9, 100, 1e4], abs=1e-6)
+    assert found[0, 8].isnan()
+
+
+@PRECISIONS
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_a_sum_with_dropout_and_its_layer_norm(dtype: torch.dtype, rate: float) -> None:
+    shapes = (ROWS, COLUMNS), (COLUMNS,), (ROWS, COLUMNS), (COLUMNS,), (COLUMNS,)
+    given = [random(*shape, dtype=dtype) for shape in shapes]
+    product, bias, residual, weight, shift = exact = exactly(*given)
+    mask = next_mask(rate)
+    total = (product + bias) * mask_of(mask, ROWS, COLUMNS) + residual
+    wanted = layer_norm(total, (COLUMNS,), weight, shift, 1e-12)
+    found = _AddAndNorm.apply(mask, 1e-12, *given)
+    towards = random(ROWS, COLUMNS, dtype=dtype).detach()
+    found.backward(towards)
+    wanted.backward(towards.double())
+    assert_same([found, *(each.grad for each in given)], [wanted, *(each.grad for each in exact)], dtype)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_softmax_up_to_each_sequences_length(dtype: torch.dtype, rate: float) -> None:
+    heads, size, lengths = 2, 37, torch.tensor([37, 20, 1])
+    scores = random(3 * heads, size, size, dtype=dtype)
+    (exact,) = exactly(scores)
+    there = (torch.arange(size) < lengths[:, None]).repeat_interleave(heads, 0)  # [M, S]
+    shares = torch.softmax((exact * 0.25).masked_fill(~there[:, None], -torch.inf), -1) * there[:, :, None]
+    mask = next_mask(rate)
+    wanted = shares * mask_of(mask, 3 * heads * size, size).view_as(shares)
+    weights, read, again = scores.detach().clone(), torch.empty_like(scores), torch.empty_like(scores)
+    kernels().softmax(weights, lengths, read if rate else weights, 0.25, mask)
+    assert_same([weights, read if rate else weights], [shares, wanted], dtype)
+    towards = random(3 * heads, size, size, dtype=dtype).detach()
+    wanted.backward(towards.double())
+    kernels().softmax_backward(towards, weights, lengths, again, 0.25, mask)
+    assert_same([towards], [exact.grad], dtype)
+    assert rate == 0 or torch.equal(again, read)
+
+
+@pytest.mark.parametrize("name", ["bert", "adamw"])
+@PRECISIONS
+def test_an_update_is_torchs_and_the_copy_follows(name: str, dtype: torch.dtype) -> None:
+    model = nn.Linear(91, 93)  # of more than a block
+    copy = WorkingCopy(model, dtype)
+    optimizer, plain = make_optimizer(model, name, copy), nn.Linear(91, 93)
+    plain.load_state_dict(model.state_dict())
+    reference = torch.optim.AdamW(plain.parameters(), eps=1e-6, weight_decay=0.01)
+    for step in range(3):
+        copy.module(random(5 + step, 91, dtype=dtype).detach()).square().sum().backward()
+        copy.give_gradients(is_last=True)
+        gradients = {name: parameter.grad.float().clone() for name, parameter in model.named_parameters()}
+        assert model.weight.grad.dtype == dtype  # as they are, for a step of one pass
+        norm = torch.stack([each.norm() for each in gradients.values()]).norm()
+        torch.testing.assert_close(optimizer.clip_by_global_norm(), norm)
+        for group in (*optimizer.param_groups, *reference.param_groups):
+            group["lr"] = 1e-3
+        for key, parameter in plain.named_parameters():
+            parameter.grad = gradients[key] / norm.clamp(min=1)
+            if name == "bert":
+                reference.state[parameter].update(step=torch.tensor(1e6 + step))
+                reference.state[parameter].setdefault("exp_avg", torch.zeros_like(parameter))
+                reference.state[parameter].setdefault("exp_avg_sq", torch.zeros_like(parameter))
+        reference.step()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.testing.assert_close(model.weight, plain.weight, atol=1e-6, rtol=1e-5)
+        assert torch.equal(copy.module.weight, model.weight.to(dtype))
+
+
+def test_a_kernel_leaves_torchs_threads_and_gives_the_same_with_one() -> None:
+    threads = torch.get_num_threads()
+    values, found = random(ROWS, COLUMNS).detach(), []
+    try:
+        for count in (threads, 1):
+            torch.set_num_threads(count)
+            seed_dropout(7)
+            found.append(dropout(values, 0.3, training=True))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*found)
+
+
+def test_the_layers_of_a_packed_family_are_fused_and_keep_their_weights() -> None:
+    config = RobertaConfig(
+        vocab_size=30, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
+    )
+    for attention, fused in ((PACKED, 2), ("eager", 0)):
+        model = RobertaForMaskedLM._from_config(config, attn_implementation=attention)
+        names = list(model.state_dict())
+        for _ in range(2):
+            fuse(model)
+        kinds = [sum(isinstance(module, kind) for module in model.modules()) for kind in (Intermediate, Output)]
+        assert kinds == [fused, 2 * fused]
+        assert not [module for module in model.modules() if type(module) is nn.Dropout]
+        assert any(isinstance(module, Dropout) for module in model.modules())
+        assert list(model.state_dict()) == names
+
+
+def test_what_kernels_do_not_take_is_torchs() -> None:
+    values = random(3, 4)
+    assert fits(values, values)
+    assert not fits(values, values.bfloat16())
+    assert not fits(values.double())
+    assert not fits(values.to("meta"))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not fits(values)
+    assert (dropout(values.double(), 0.5, training=True) == 0).any()
+    assert np.isclose(next_mask(0.25)[2], 4 / 3)
