@@ -1,4 +1,4 @@
-"""The parts of a BERT layer that pass over arrays several times, made to pass once where a CPU's kernels fit."""
+"""The parts of a BERT layer that pass over arrays several times, made to pass once where a CPU trains it."""
 
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ class Intermediate(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
         is_tanh = GELUS.get(type(self.intermediate_act_fn))
-        if is_tanh is None or type(self.dense) is not nn.Linear or not fits(hidden_states, self.dense.weight):
+        if is_tanh is None or not _fits(hidden_states, self.dense.weight):
             return cast(Tensor, super().forward(hidden_states))
         product = linear(hidden_states, self.dense.weight)
         activated: Tensor = _Gelu.apply(product, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
@@ -58,13 +58,11 @@ class Output(nn.Module):
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
         norm = self.LayerNorm
-        if not fits(hidden_states, input_tensor, norm.weight):
+        if not _fits(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))
-        is_plain = type(self.dense) is nn.Linear  # else one that adds its bias itself (models/prepacked.py)
-        product = linear(hidden_states, self.dense.weight) if is_plain else self.dense(hidden_states)
-        bias = self.dense.bias if is_plain else torch.zeros_like(norm.bias)
+        product = linear(hidden_states, self.dense.weight)
         mask = next_mask(self.dropout.p if self.training else 0.0)
-        states = (product, bias, input_tensor, norm.weight, norm.bias)
+        states = (product, self.dense.bias, input_tensor, norm.weight, norm.bias)
         normed: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
         return normed
 
@@ -97,8 +95,7 @@ class _AddAndNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, mask: Mask, epsilon: float, *states: Tensor) -> Tensor:
         product, bias, residual, weight, shift = states
-        normed = torch.empty_like(product)
-        total = torch.empty_like(product) if any(ctx.needs_input_grad) else normed
+        total, normed = torch.empty_like(product), torch.empty_like(product)
         moments = torch.empty(product.numel() // product.shape[-1], 2)
         kernels().add_and_norm(
             _rows(product), bias, _rows(residual), weight, shift, _rows(total), _rows(normed), moments, epsilon, mask
@@ -116,6 +113,11 @@ class _AddAndNorm(torch.autograd.Function):
         )
         of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
         return None, None, of_product, of_bias, of_residual, of_weight, of_shift
+
+
+def _fits(*tensors: Tensor) -> bool:
+    """Whether to take kernels: torch is as fast where there is no gradient to come, and need not be compiled."""
+    return torch.is_grad_enabled() and fits(*tensors)
 
 
 def _rows(states: Tensor) -> Tensor:
