@@ -10,7 +10,7 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 from bertcli.models.cpu import fits, kernels
 from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
 from bertcli.models.fused import Intermediate, Output, _AddAndNorm, _Gelu, fuse
-from bertcli.models.packed import PACKED
+from bertcli.models.packed import PACKED, Sequences, packed_attention
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 
@@ -97,6 +97,16 @@ def test_softmax_up_to_each_sequences_length(dtype: torch.dtype, rate: float) ->
     kernels().softmax_backward(towards, weights, lengths, again, 0.25, mask)
     assert_same([towards], [exact.grad], dtype)
     assert rate == 0 or torch.equal(again, read)
+
+
+def test_attention_with_a_rate_that_rounds_to_none_drops_nothing() -> None:
+    states = [random(1, 2, 30, 8).detach().requires_grad_() for _ in range(3)]
+    sequences = Sequences((17, 9), 4, torch.device("cpu"))
+    module = nn.Dropout().train()
+    found = [
+        packed_attention(module, *states, None, sequences=sequences, dropout=r, scaling=0.3)[0] for r in (0.0, 1e-7)
+    ]
+    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("name", ["bert", "adamw"])

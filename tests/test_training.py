@@ -225,7 +225,7 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 6e-3)])
+@pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 4e-3)])
 def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, precision: str, closeness: float) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
     model = build_model("pretrain", "tiny", tokenizer, {}, 0)

@@ -21,6 +21,11 @@ def fits(*tensors: Tensor) -> bool:
     )
 
 
+def rows(states: Tensor) -> Tensor:
+    """[..., H] to [T, H], as kernels take it; what is contiguous is not copied."""
+    return states.reshape(-1, states.shape[-1])
+
+
 @cache
 def _has_compiler() -> bool:
     return find_spec("numba") is not None

@@ -6,12 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertcli.models.cpu import fits, kernels
+from bertcli.models.cpu import fits, kernels, rows
 
 CHANCES = 1 << 16  # of a CPU, which draws 16 bits an element
-Mask = tuple[
-    np.uint64, int, np.float32
-]  # a key, how many of the chances drop an element, what others are multiplied by
+# A key, how many of the chances drop an element, what others are multiplied by.
+Mask = tuple[np.uint64, int, np.float32]
 
 _keys = np.random.SFC64(0)
 
@@ -32,7 +31,7 @@ def next_mask(rate: float) -> Mask:
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """What nn.functional.dropout does."""
-    if not training or not fits(values):
+    if not training or rate == 0 or not fits(values):
         return nn.functional.dropout(values, rate, training)
     dropped: Tensor = _Drop.apply(values, next_mask(rate))  # type: ignore[no-untyped-call]
     return dropped
@@ -51,8 +50,7 @@ class _Drop(torch.autograd.Function):
 
 def _masked(values: Tensor, mask: Mask) -> Tensor:
     masked = torch.empty_like(values, memory_format=torch.contiguous_format)
-    columns = values.shape[-1]
-    kernels().drop(values.reshape(-1, columns), masked.view(-1, columns), mask)
+    kernels().drop(rows(values), rows(masked), mask)
     return masked
 
 

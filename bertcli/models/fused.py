@@ -8,7 +8,7 @@ from torch.nn.functional import linear
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
-from bertcli.models.cpu import fits, kernels
+from bertcli.models.cpu import fits, kernels, rows
 from bertcli.models.dropout import Dropout, Mask, next_mask
 from bertcli.models.packed import is_packed
 
@@ -78,14 +78,14 @@ class _Gelu(torch.autograd.Function):
         ctx.save_for_backward(product, bias)
         ctx.is_tanh = is_tanh
         activated = torch.empty_like(product)
-        kernels().gelu(_rows(product), bias, _rows(activated), is_tanh)
+        kernels().gelu(rows(product), bias, rows(activated), is_tanh)
         return activated
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         product, bias = ctx.saved_tensors
         of_product, of_bias = torch.empty_like(product), _sums(product, 1)
-        kernels().gelu_backward(_rows(gradient), _rows(product), bias, _rows(of_product), of_bias[:, 0], ctx.is_tanh)
+        kernels().gelu_backward(rows(gradient), rows(product), bias, rows(of_product), of_bias[:, 0], ctx.is_tanh)
         return of_product, of_bias.sum((0, 1)).to(bias.dtype), None
 
 
@@ -98,7 +98,7 @@ class _AddAndNorm(torch.autograd.Function):
         total, normed = torch.empty_like(product), torch.empty_like(product)
         moments = torch.empty(product.numel() // product.shape[-1], 2)
         kernels().add_and_norm(
-            _rows(product), bias, _rows(residual), weight, shift, _rows(total), _rows(normed), moments, epsilon, mask
+            rows(product), bias, rows(residual), weight, shift, rows(total), rows(normed), moments, epsilon, mask
         )
         ctx.save_for_backward(total, moments, weight)
         ctx.mask = mask
@@ -109,7 +109,7 @@ class _AddAndNorm(torch.autograd.Function):
         total, moments, weight = ctx.saved_tensors
         of_product, of_residual, sums = torch.empty_like(total), torch.empty_like(total), _sums(total, 3)
         kernels().add_and_norm_backward(
-            _rows(gradient), _rows(total), moments, weight, _rows(of_product), _rows(of_residual), sums, ctx.mask
+            rows(gradient), rows(total), moments, weight, rows(of_product), rows(of_residual), sums, ctx.mask
         )
         of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
         return None, None, of_product, of_bias, of_residual, of_weight, of_shift
@@ -120,12 +120,7 @@ def _fits(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and fits(*tensors)
 
 
-def _rows(states: Tensor) -> Tensor:
-    """[..., H] to [T, H]."""
-    return states.reshape(-1, states.shape[-1])
-
-
 def _sums(states: Tensor, count: int) -> Tensor:
     """Room for sums over blocks of rows, [blocks, count, H]."""
-    blocks = -(-len(_rows(states)) // kernels().ROWS)
+    blocks = -(-len(rows(states)) // kernels().ROWS)
     return torch.zeros(blocks, count, states.shape[-1])

@@ -35,14 +35,9 @@ torch.set_num_threads(threads)
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "cache": True, "nogil": True}
 
 
-def row_loop(function: Callable[..., Any]) -> Any:
-    """Compile what is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors."""
-    return numba.njit(**OPTIONS)(function)
-
-
-def scalar(function: Callable[..., Any]) -> Any:
-    """Compile what becomes part of a row's loop."""
-    return numba.njit(inline="always", **OPTIONS)(function)
+# What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors.
+row_loop = numba.njit(**OPTIONS)
+scalar = numba.njit(inline="always", **OPTIONS)  # what becomes part of such a loop
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., None]:
@@ -211,9 +206,8 @@ def _gelu_tanh_backward(gradient, x, bias, of_x, of_bias):
 @kernel
 def gelu(x, bias, y, is_tanh):
     """Write the GELU of `x`, [T, H], and a bias, [H], to `y`."""
-    for block in prange(-(-len(x) // ROWS)):
-        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
-            _gelu(x[t], bias, y[t], is_tanh)
+    for t in prange(len(x)):
+        _gelu(x[t], bias, y[t], is_tanh)
 
 
 @kernel
@@ -252,10 +246,7 @@ def _norm(total, weight, shift, epsilon, row, y):
 
 @kernel
 def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, mask):
-    """Write LayerNorm(dropout(x + bias) + residual), [T, H], to `y`; for the way back, what LayerNorm read to `total`.
-
-    And its mean and the inverse of its deviation to `moments`, float32 [T, 2].
-    """
+    """Write LayerNorm(dropout(x + bias) + residual), [T, H]; for the way back what it read, its mean and inverse deviation."""
     for block in prange(-(-len(x) // ROWS)):
         kept, row = _nothing_dropped(x.shape[1]), np.empty(x.shape[1], F)
         for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
@@ -265,7 +256,8 @@ def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, m
 
 
 @row_loop
-def _norm_backward(gradient, total, mean, inverse, weight, normed, given, of_weight, of_shift):
+def _norm_backward(gradient, total, moments, weight, normed, given, of_weight, of_shift):
+    mean, inverse = moments[0], moments[1]
     average, along = F(0), F(0)
     for j in range(given.size):
         g = load(gradient, j)
@@ -297,17 +289,7 @@ def add_and_norm_backward(gradient, total, moments, weight, of_x, of_residual, s
         kept, normed, given = _nothing_dropped(columns), np.empty(columns, F), np.empty(columns, F)
         for t in range(block * ROWS, min(len(gradient), (block + 1) * ROWS)):
             _draw(kept, t, mask)
-            _norm_backward(
-                gradient[t],
-                total[t],
-                moments[t, 0],
-                moments[t, 1],
-                weight,
-                normed,
-                given,
-                sums[block, 0],
-                sums[block, 1],
-            )
+            _norm_backward(gradient[t], total[t], moments[t], weight, normed, given, sums[block, 0], sums[block, 1])
             _sum_backward(given, kept, of_x[t], of_residual[t], sums[block, 2])
 
 
@@ -332,11 +314,10 @@ def by_heads(rows, lengths, states):
 @kernel
 def by_tokens(states, lengths, rows):
     """Write what lies by heads by tokens."""
-    count, heads = states.shape[:2]
-    for n in prange(count):
+    for n in prange(len(states)):
         first = lengths[:n].sum()
         for i in range(lengths[n]):
-            for a in range(heads):
+            for a in range(states.shape[1]):
                 _copy(states[n, a, i], rows[first + i, a])
 
 

@@ -35,14 +35,23 @@ class Group:
     shape: tuple[int, int]  # n, S
     cuts: list[int]  # how many of the n are multiplied at once
     lengths: Tensor  # [n], on the CPU
-    places: Tensor | None = None  # [t] of each token among n * S; none where every sequence has S
+    device: torch.device
+
+    @cached_property
+    def there(self) -> Tensor | None:
+        """Which of [n, S] are tokens, on the CPU; none where all are."""
+        count, longest = self.shape
+        return None if self.tokens == count * longest else torch.arange(longest) < self.lengths[:, None]
 
     @cached_property
     def mask(self) -> Tensor | None:
-        """Where a sequence has a token, [n, 1, 1, S]; none where every sequence has S."""
-        if self.places is None:
-            return None
-        return send(_there(self.lengths, self.shape[1])[:, None, None], self.places.device)
+        """The same as torch's attention takes it, [n, 1, 1, S]."""
+        return None if self.there is None else send(self.there[:, None, None], self.device)
+
+    @cached_property
+    def places(self) -> Tensor | None:
+        """The place of each token among n * S, [t]; none where each is its own."""
+        return None if self.there is None else send(self.there.flatten().nonzero()[:, 0], self.device)
 
 
 @dataclass(frozen=True)
@@ -77,11 +86,7 @@ class Sequences:
         tokens, count, longest = sum(lengths), len(lengths), self._padded(lengths[0])
         is_program = self.length_step > 1 and longest > SHORT
         cuts = [1 << bit for bit in range(count.bit_length()) if count >> bit & 1] if is_program else [count]
-        found = torch.tensor(lengths)
-        places = None
-        if lengths[-1] < longest:
-            places = send(_there(found, longest).flatten().nonzero()[:, 0], self.device)
-        return Group(tokens, (count, longest), cuts, found, places)
+        return Group(tokens, (count, longest), cuts, torch.tensor(lengths), self.device)
 
     @cached_property
     def boundaries(self) -> Tensor:
@@ -137,7 +142,7 @@ def _in_groups(
     query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
 ) -> Tensor:
     """Torch's own attention, that of sequences of about the same length at once."""
-    found = [query.new_zeros(0, *query.shape[1:])]
+    found = []
     for group, rows in _with_rows(sequences):
         q, k, v = (_spread(each[rows], group) for each in (query, key, value))  # [n, A, S, D]
         context = nn.functional.scaled_dot_product_attention(q, k, v, group.mask, dropout, scale=scaling)
@@ -164,7 +169,8 @@ class _Attention(torch.autograd.Function):
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
-            read, mask = torch.empty_like(weights) if dropout > 0 else weights, next_mask(dropout)
+            mask = next_mask(dropout)
+            read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
             kernels().by_tokens(_product(read, v, group), group.lengths, context[rows])
             saved += [q, k, v, weights]
@@ -237,11 +243,6 @@ def _product(left: Tensor, right: Tensor, group: Group) -> Tensor:
     for a, b, out in zip(*(torch.split(each, group.cuts) for each in (left, right, product)), strict=True):
         torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
     return product
-
-
-def _there(lengths: Tensor, longest: int) -> Tensor:
-    """Which of [n, S] are tokens."""
-    return torch.arange(longest) < lengths[:, None]
 
 
 def is_packed(model: PreTrainedModel) -> bool:

@@ -31,14 +31,23 @@ class WorkingCopy:
 
         Those of a step's only pass are given as they are where the optimizer reads them so: on a CPU.
         """
+        copied: list[tuple[Tensor, Tensor]] = []
+        added: list[tuple[Tensor, Tensor]] = []
         for own, working in self._copies.items():
-            if working.grad is None:
+            gradient, working.grad = working.grad, None
+            if gradient is None:
                 continue
-            if own.grad is None:
-                own.grad = working.grad if is_last and fits(working) else working.grad.float()
+            if own.grad is not None:
+                added.append((own.grad, gradient))
+            elif is_last and fits(gradient):
+                own.grad = gradient
             else:
-                own.grad += working.grad
-            working.grad = None
+                own.grad = torch.empty_like(own)
+                copied.append((own.grad, gradient))
+        for combine, pairs in ((torch._foreach_copy_, copied), (torch._foreach_add_, added)):
+            if pairs:
+                sums, gradients = zip(*pairs, strict=True)
+                combine(sums, gradients)
 
     def of(self, own: nn.Parameter) -> Tensor:
         """The copy of a weight of the model; where there is none, an empty one."""

@@ -41,7 +41,6 @@ def outside(shards: str, steps: str, batch_size: str, model: str, out: str) -> d
         self.objective.forward = timed("forward", self.objective.forward)
         self.accelerator.backward = timed("backward", self.accelerator.backward)  # type: ignore[method-assign]
         self.optimizer.step = timed("optimizer", self.optimizer.step)  # type: ignore[method-assign]
-        self.working_copy.refresh = timed("optimizer", self.working_copy.refresh)  # type: ignore[method-assign]
         self.working_copy.give_gradients = timed("optimizer", self.working_copy.give_gradients)  # type: ignore[method-assign]
 
     run, seconds = Training._step, []
