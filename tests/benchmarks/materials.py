@@ -31,7 +31,8 @@ class Materials(dict[str, str]):
 
     def __init__(self, case: Case, folder: Path) -> None:
         super().__init__(
-            {name: str(getattr(case, name)) for name in ("task", "steps", "batch_size", "length")}, vocab=str(VOCAB)
+            {name: str(getattr(case, name)) for name in ("task", "steps", "batch_size", "length", "learning_rate")},
+            vocab=str(VOCAB),
         )
         self.case, self.folder = case, folder
 
