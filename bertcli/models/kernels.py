@@ -228,26 +228,25 @@ def _copy(x, y):
 
 
 @kernel
-def by_heads(rows, lengths, states):
-    """Write what lies by tokens, [t, P, A, D], by heads, [P, n, A, S, D]: sequence after sequence, each of its length."""
-    parts, count, heads = states.shape[:3]
-    for m in prange(parts * count * heads):
-        p, n, a = m // heads // count, m // heads % count, m % heads
+def by_heads(rows, part, lengths, states):
+    """Write a part of what lies by tokens, [t, P, A, D], by heads, [n, A, S, D]: sequence after sequence, each of its length."""
+    count, heads = states.shape[:2]
+    for m in prange(count * heads):
+        n, a = m // heads, m % heads
         first = lengths[:n].sum()
         for i in range(lengths[n]):
-            _copy(rows[first + i, p, a], states[p, n, a, i])
-        states[p, n, a, lengths[n] :] = 0
+            _copy(rows[first + i, part, a], states[n, a, i])
+        states[n, a, lengths[n] :] = 0
 
 
 @kernel
-def by_tokens(states, lengths, rows):
-    """Write what lies by heads by tokens."""
-    for n in prange(states.shape[1]):
+def by_tokens(states, lengths, rows, part):
+    """Write what lies by heads to a part of what lies by tokens."""
+    for n in prange(len(states)):
         first = lengths[:n].sum()
         for i in range(lengths[n]):
-            for p in range(states.shape[0]):
-                for a in range(states.shape[2]):
-                    _copy(states[p, n, a, i], rows[first + i, p, a])
+            for a in range(states.shape[1]):
+                _copy(states[n, a, i], rows[first + i, part, a])
 
 
 @row_loop

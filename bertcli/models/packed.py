@@ -1,10 +1,9 @@
 """Attention within the sequences of a packed batch, through transformers' attention interface."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import torch
@@ -180,14 +179,14 @@ class _Attention(torch.autograd.Function):
         context, saved, ctx.masks = _no_rows(states[0][:, :1], sequences), [], []
         for group, rows in _with_rows(sequences):
             dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
-            q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
+            q, k, v = (_by_heads(each[rows], part, group, dtype) for each, part in _parts(states))  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
             mask = next_mask(dropout)
             read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
-            kernels().by_tokens(_product(read, v, group)[None], group.lengths, context[rows])
+            kernels().by_tokens(_product(read, v, group), group.lengths, context[rows], 0)
             saved += [q, k, v, weights]
             ctx.masks.append(mask)
         ctx.save_for_backward(*saved)
@@ -200,19 +199,25 @@ class _Attention(torch.autograd.Function):
         given = [_no_rows(gradient.expand(-1, 3 // ctx.parts, -1, -1), ctx.sequences) for _ in range(ctx.parts)]
         for (group, rows), mask in zip(_with_rows(ctx.sequences), ctx.masks, strict=True):
             q, k, v, weights = (next(saved) for _ in range(4))
-            (of_context,) = _by_heads(gradient[rows], group, v.dtype)
+            of_context = _by_heads(gradient[rows], 0, group, v.dtype)
             of_scores = _product(of_context, v.transpose(-1, -2), group)
             read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax_backward(
                 of_scores.flatten(0, 1), weights.flatten(0, 1), group.lengths, read.flatten(0, 1), ctx.scaling, mask
             )
-            of_states = q.new_empty(3, *q.shape)
-            _product(of_scores, k, group, of_states[0])
-            _product(of_scores.transpose(-1, -2), q, group, of_states[1])
-            _product(read.transpose(-1, -2), of_context, group, of_states[2])
-            for whole, parts in zip(given, of_states.chunk(ctx.parts), strict=True):
-                kernels().by_tokens(parts, group.lengths, whole[rows])
+            of_states = (
+                _product(of_scores, k, group),
+                _product(of_scores.transpose(-1, -2), q, group),
+                _product(read.transpose(-1, -2), of_context, group),
+            )
+            for found, (each, part) in zip(of_states, _parts(given), strict=True):
+                kernels().by_tokens(found, group.lengths, each[rows], part)
         return None, None, None, *given
+
+
+def _parts(states: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
+    """Where query, key and value lie: in a tensor, [T, P, A, D], and which part of it they are."""
+    return [(each, part) for each in states for part in range(each.shape[1])]
 
 
 def _with_rows(sequences: Sequences) -> Iterator[tuple[Group, slice]]:
@@ -230,11 +235,11 @@ def _spread(rows: Tensor, group: Group) -> Tensor:
     return rows.view(*group.shape, *rows.shape[1:]).transpose(1, 2)
 
 
-def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
-    """[t, P, A, D] to [P, n, A, S, D], as products read them; zeros where a sequence has no token."""
-    (count, longest), (parts, heads, size) = group.shape, rows.shape[1:]
-    states = rows.new_empty(parts, count, heads, longest, size, dtype=dtype)
-    kernels().by_heads(rows, group.lengths, states)
+def _by_heads(rows: Tensor, part: int, group: Group, dtype: torch.dtype) -> Tensor:
+    """A part of [t, P, A, D] to [n, A, S, D], as products read it; zeros where a sequence has no token."""
+    (count, longest), (heads, size) = group.shape, rows.shape[2:]
+    states = rows.new_empty(count, heads, longest, size, dtype=dtype)
+    kernels().by_heads(rows, part, group.lengths, states)
     return states
 
 
@@ -251,10 +256,9 @@ def _gathered(states: Tensor, group: Group) -> Tensor:
     return rows if group.places is None else rows.index_select(0, group.places)
 
 
-def _product(left: Tensor, right: Tensor, group: Group, product: Tensor | None = None) -> Tensor:
+def _product(left: Tensor, right: Tensor, group: Group) -> Tensor:
     """The products of n times A matrices."""
-    if product is None:
-        product = left.new_empty(*left.shape[:-1], right.shape[-1])
+    product = left.new_empty(*left.shape[:-1], right.shape[-1])
     for a, b, out in zip(*(torch.split(each, group.cuts) for each in (left, right, product)), strict=True):
         torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
     return product
