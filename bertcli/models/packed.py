@@ -1,7 +1,7 @@
 """Attention within the sequences of a packed batch, through transformers' attention interface."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -151,55 +151,41 @@ def _in_groups(
     return torch.cat(found)
 
 
-def attend_by_kernels(sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
-    """Matrix products, those of sequences of about the same length in one, and what lies between them.
-
-    Args:
-        sequences: of the batch.
-        dropout: the share of the weights to drop.
-        scaling: what the scores are multiplied by.
-        states: query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
-
-    Returns:
-        The context, [T, A, D].
-    """
-    context: Tensor = _Attention.apply(sequences, dropout, scaling, *states)  # type: ignore[no-untyped-call]
-    return context
-
-
 def _by_kernels(
     query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
 ) -> Tensor:
-    return attend_by_kernels(sequences, dropout, scaling, query[:, None], key[:, None], value[:, None])
+    """Matrix products, those of sequences of about the same length in one, and what lies between them."""
+    context: Tensor = _Attention.apply(sequences, dropout, scaling, query, key, value)  # type: ignore[no-untyped-call]
+    return context
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
-        context, saved, ctx.masks = _no_rows(states[0][:, :1], sequences), [], []
+        context, saved, ctx.masks = _no_rows(states[0], sequences), [], []
         for group, rows in _with_rows(sequences):
-            dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
-            q, k, v = (_by_heads(each[rows], part, group, dtype) for each, part in _parts(states))  # [n, A, S, D]
+            dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
+            q, k, v = (_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
             mask = next_mask(dropout)
             read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
-            kernels().by_tokens(_product(read, v, group), group.lengths, context[rows], 0)
+            kernels().by_tokens(_product(read, v, group), group.lengths, context[rows])
             saved += [q, k, v, weights]
             ctx.masks.append(mask)
         ctx.save_for_backward(*saved)
-        ctx.sequences, ctx.scaling, ctx.parts = sequences, scaling, len(states)
-        return context[:, 0]
+        ctx.sequences, ctx.scaling = sequences, scaling
+        return context
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, saved = gradient[:, None].contiguous(), iter(ctx.saved_tensors)
-        given = [_no_rows(gradient.expand(-1, 3 // ctx.parts, -1, -1), ctx.sequences) for _ in range(ctx.parts)]
+        given = [_no_rows(gradient, ctx.sequences) for _ in range(3)]
+        gradient, saved = gradient.contiguous(), iter(ctx.saved_tensors)
         for (group, rows), mask in zip(_with_rows(ctx.sequences), ctx.masks, strict=True):
             q, k, v, weights = (next(saved) for _ in range(4))
-            of_context = _by_heads(gradient[rows], 0, group, v.dtype)
+            of_context = _by_heads(gradient[rows], group, v.dtype)
             of_scores = _product(of_context, v.transpose(-1, -2), group)
             read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax_backward(
@@ -210,14 +196,9 @@ class _Attention(torch.autograd.Function):
                 _product(of_scores.transpose(-1, -2), q, group),
                 _product(read.transpose(-1, -2), of_context, group),
             )
-            for found, (each, part) in zip(of_states, _parts(given), strict=True):
-                kernels().by_tokens(found, group.lengths, each[rows], part)
+            for whole, part in zip(given, of_states, strict=True):
+                kernels().by_tokens(part, group.lengths, whole[rows])
         return None, None, None, *given
-
-
-def _parts(states: Sequence[Tensor]) -> list[tuple[Tensor, int]]:
-    """Where query, key and value lie: in a tensor, [T, P, A, D], and which part of it they are."""
-    return [(each, part) for each in states for part in range(each.shape[1])]
 
 
 def _with_rows(sequences: Sequences) -> Iterator[tuple[Group, slice]]:
@@ -235,16 +216,16 @@ def _spread(rows: Tensor, group: Group) -> Tensor:
     return rows.view(*group.shape, *rows.shape[1:]).transpose(1, 2)
 
 
-def _by_heads(rows: Tensor, part: int, group: Group, dtype: torch.dtype) -> Tensor:
-    """A part of [t, P, A, D] to [n, A, S, D], as products read it; zeros where a sequence has no token."""
-    (count, longest), (heads, size) = group.shape, rows.shape[2:]
+def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
+    """[t, A, D] to [n, A, S, D], as products read them; zeros where a sequence has no token."""
+    (count, longest), (_, heads, size) = group.shape, rows.shape
     states = rows.new_empty(count, heads, longest, size, dtype=dtype)
-    kernels().by_heads(rows, part, group.lengths, states)
+    kernels().by_heads(rows, group.lengths, states)
     return states
 
 
 def _no_rows(like: Tensor, sequences: Sequences) -> Tensor:
-    """[T, P, A, D], zeros for idle tokens, and nothing yet for the others."""
+    """[T, A, D], zeros for idle tokens, and nothing yet for the others."""
     rows = torch.empty_like(like, memory_format=torch.contiguous_format)
     rows[len(rows) - sequences.idle :] = 0
     return rows
