@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu, layer_norm
+from torch.nn.functional import gelu, layer_norm, linear
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from bertcli.models.cpu import fits, kernels
 from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
-from bertcli.models.fused import Intermediate, Output, _AddAndNorm, _Gelu, fuse
+from bertcli.models.fused import Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu, fuse
 from bertcli.models.packed import PACKED, Sequences, packed_attention
+from bertcli.models.products import product
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 
@@ -61,6 +62,29 @@ def test_gelu_has_no_bounds_and_hides_no_nan(is_tanh: bool) -> None:
     found = _Gelu.apply(values, torch.zeros(9), is_tanh)
     assert found[0, 1:8].tolist() == pytest.approx([0, 0, 0, 0, 9, 100, 1e4], abs=1e-6)
     assert found[0, 8].isnan()
+
+
+@PRECISIONS
+@pytest.mark.parametrize(
+    ("tokens", "inputs", "outputs"),
+    [(77, 51, 32), (77, 512, 2048), (64, 512, 2048), (64, 2048, 512), (2048, 512, 2048)],
+)
+def test_the_gradients_of_a_product(dtype: torch.dtype, tokens: int, inputs: int, outputs: int) -> None:
+    given = [random(*shape, dtype=dtype) for shape in ((1, tokens, inputs), (outputs, inputs), (outputs,))]
+    exact = exactly(*given)
+    found, wanted = product(*given), linear(*exact)
+    towards = random(1, tokens, outputs, dtype=dtype).detach()
+    found.backward(towards)
+    wanted.backward(towards.double())
+    assert_same([found, *(each.grad for each in given)], [wanted, *(each.grad for each in exact)], dtype)
+
+
+def test_a_matrix_is_transposed() -> None:
+    for shape in ((32, 1), (64, 300), (96, 128)):
+        values = random(*shape, dtype=torch.bfloat16).detach()
+        found = values.new_empty(shape[::-1])
+        kernels().transpose(values, found.view(torch.int64))
+        assert torch.equal(found, values.t())
 
 
 @PRECISIONS
@@ -162,8 +186,9 @@ def test_the_layers_of_a_packed_family_are_fused_and_keep_their_weights() -> Non
         names = list(model.state_dict())
         for _ in range(2):
             fuse(model)
-        kinds = [sum(isinstance(module, kind) for module in model.modules()) for kind in (Intermediate, Output)]
-        assert kinds == [fused, 2 * fused]
+        parts = (SelfAttention, Intermediate, Output)
+        kinds = [sum(isinstance(module, kind) for module in model.modules()) for kind in parts]
+        assert kinds == [fused, fused, 2 * fused]
         assert not [module for module in model.modules() if type(module) is nn.Dropout]
         assert any(isinstance(module, Dropout) for module in model.modules())
         assert list(model.state_dict()) == names

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from bertcli.models.cpu import fits, kernels
+
 CPU_ELEMENTS = 1 << 19  # in float32 at a time: they stay in the cache
 GPU_ELEMENTS = 1 << 27
 
@@ -21,6 +23,11 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         ctx.save_for_backward(logits, labels)
+        if fits(logits):
+            ctx.sums = torch.empty(len(logits))
+            kernels().log_sums(logits, ctx.sums)
+            total: Tensor = ctx.sums.sum() - logits.gather(1, labels[:, None]).sum(dtype=torch.float32)
+            return total
         losses = [cross_entropy(logits[rows].float(), labels[rows], reduction="sum") for rows in _parts(logits)]
         return torch.stack(losses).sum() if losses else logits.new_zeros((), dtype=torch.float32)
 
@@ -28,6 +35,9 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         logits, labels = ctx.saved_tensors
         given = torch.empty_like(logits)
+        if fits(logits):
+            kernels().cross_entropy_backward(logits, labels, ctx.sums, float(gradient), given)
+            return given, None
         for rows in _parts(logits):
             shares = torch.softmax(logits[rows], dim=1, dtype=torch.float32)
             shares.scatter_add_(1, labels[rows, None], shares.new_full((len(shares), 1), -1.0))

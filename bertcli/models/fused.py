@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
 from bertcli.models.cpu import fits, kernels, rows
 from bertcli.models.dropout import Dropout, Mask, next_mask
-from bertcli.models.packed import is_packed
+from bertcli.models.packed import attend_by_kernels, is_packed
+from bertcli.models.products import product
 
 # T tokens, H what a layer is wide, outputs of a Linear
 
@@ -32,6 +32,27 @@ def fuse(model: PreTrainedModel) -> None:
                 module.__class__ = type(ending, (part, type(module)), {})
 
 
+class SelfAttention(nn.Module):
+    """Query, key and value as one product."""
+
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    dropout: nn.Dropout
+    attention_head_size: int
+    scaling: float
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
+        """[1, T, H] to the context, [1, T, H], and no weights."""
+        if not _fits(hidden_states, self.query.weight):
+            return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
+        parts = (self.query, self.key, self.value)
+        weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+        states = product(hidden_states[0], weight, bias).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
+        dropout = self.dropout.p if self.training else 0.0
+        return attend_by_kernels(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+
+
 class Intermediate(nn.Module):
     """A layer's first product, and its GELU."""
 
@@ -43,8 +64,8 @@ class Intermediate(nn.Module):
         is_tanh = GELUS.get(type(self.intermediate_act_fn))
         if is_tanh is None or not _fits(hidden_states, self.dense.weight):
             return cast(Tensor, super().forward(hidden_states))
-        product = linear(hidden_states, self.dense.weight)
-        activated: Tensor = _Gelu.apply(product, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
+        middle = product(hidden_states, self.dense.weight)
+        activated: Tensor = _Gelu.apply(middle, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
         return activated
 
 
@@ -60,14 +81,15 @@ class Output(nn.Module):
         norm = self.LayerNorm
         if not _fits(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))
-        product = linear(hidden_states, self.dense.weight)
+        added = product(hidden_states, self.dense.weight)
         mask = next_mask(self.dropout.p if self.training else 0.0)
-        states = (product, self.dense.bias, input_tensor, norm.weight, norm.bias)
+        states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
         normed: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
         return normed
 
 
-PARTS = {"Intermediate": Intermediate, "Output": Output}  # by how the families' classes end
+# By how the families' classes end.
+PARTS = {"SelfAttention": SelfAttention, "Intermediate": Intermediate, "Output": Output}
 
 
 class _Gelu(torch.autograd.Function):

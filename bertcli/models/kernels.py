@@ -1,93 +1,20 @@
-"""Several passes over an array made as one, compiled for the CPU at hand by numba; elsewhere torch has its own.
+"""Several passes over an array made as one, compiled for the CPU at hand; elsewhere torch has its own.
 
 A kernel is a loop over blocks, which threads share; within one, a plain loop over a row, which LLVM turns into vectors.
-Arrays are float32, or bfloat16, which NumPy sees as uint16; sums are in float32, and what is written is rounded once.
-
-All are in this file: numba keeps what it compiled beside it, and compiles again when the file, not what it imports, changes.
+Sums are in float32, and what is written is rounded once. All are in this file (see models/compiled.py).
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
-import numba
 import numpy as np
-import torch
-from llvmlite import ir
-from numba import prange, types
-from numba.extending import intrinsic, overload
-from torch import Tensor
+from numba import prange
+
+from bertcli.models.compiled import F, S, U, bits_of, fetch, float_of, kernel, load, rounded, row_loop, scalar
 
 # T rows (tokens), H columns (hidden), M matrices of scores, [S, S] each, of N sequences; a mask is as next_mask gives it
 
 ROWS = 32  # of a block
 ELEMENTS = 1 << 12  # of a block, where there are no rows
-F = np.float32
-U = np.uint32
-
-# The OpenMP that torch brings is one for both: threads of two pools would wait in each other's way. When numba's start,
-# they are as many as there are cores, and torch's with them.
-numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
-threads = torch.get_num_threads()
-numba.set_num_threads(1)
-torch.set_num_threads(threads)
-# Sums may be reordered, or there would be no vectors of them; what is no number stays none.
-OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "cache": True, "nogil": True}
-
-
-# What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors.
-row_loop = numba.njit(**OPTIONS)
-scalar = numba.njit(inline="always", **OPTIONS)  # what becomes part of such a loop
-
-
-def kernel(function: Callable[..., Any]) -> Callable[..., None]:
-    """Compile blocks that threads share, as many as torch has; what is called takes tensors for arrays."""
-    compiled = numba.njit(parallel=True, **OPTIONS)(function)
-
-    def call(*arguments: Any) -> None:
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-        compiled(*(_array(each) if isinstance(each, Tensor) else each for each in arguments))
-
-    return call
-
-
-def _array(tensor: Tensor) -> Any:
-    bits = tensor.detach()
-    return (bits.view(torch.uint16) if bits.dtype == torch.bfloat16 else bits).numpy()
-
-
-@intrinsic
-def _float_of(context, bits):
-    return types.float32(types.uint32), lambda _, builder, __, values: builder.bitcast(values[0], ir.FloatType())
-
-
-@intrinsic
-def _bits_of(context, value):
-    return types.uint32(types.float32), lambda _, builder, __, values: builder.bitcast(values[0], ir.IntType(32))
-
-
-def load(values, index):
-    """An element in float32."""
-
-
-@overload(load, inline="always")
-def _load(values, index):
-    if values.dtype == types.uint16:
-        return lambda values, index: _float_of(U(U(values[index]) << U(16)))
-    return lambda values, index: values[index]
-
-
-def rounded(value, values):
-    """A float32 value as the elements of an array are, to the nearest."""
-
-
-@overload(rounded, inline="always")
-def _rounded(value, values):
-    def to_bfloat16(value, values):
-        bits = _bits_of(F(value))
-        return np.uint16(U(bits + U(U(0x7FFF) + U(U(bits >> U(16)) & U(1)))) >> U(16))
-
-    return to_bfloat16 if values.dtype == types.uint16 else lambda value, values: value
 
 
 @scalar
@@ -95,12 +22,12 @@ def exp(x):
     """Return e to the x, to 5e-7 of it where |x| < 10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
     x = F(-87) if x < F(-87) else x  # written so that what is no number stays none
     x = F(87) if x > F(87) else x
-    whole = math.floor(x * F(1.44269504) + F(0.5))
+    whole = np.floor(x * F(1.44269504) + F(0.5))
     f = x * F(1.44269504) - whole
     power = F(0.0013266971)
     for factor in (F(0.00967546), F(0.055507425), F(0.24022122), F(0.69314694), F(1.0000001)):
         power = power * f + factor
-    return power * _float_of(U(U(np.int32(whole) + np.int32(127)) << U(23)))
+    return power * float_of(U(U(S(whole) + S(127)) << U(23)))
 
 
 @scalar
@@ -207,6 +134,7 @@ def _gelu_tanh_backward(gradient, x, bias, of_x, of_bias):
 def gelu(x, bias, y, is_tanh):
     """Write the GELU of `x`, [T, H], and a bias, [H], to `y`."""
     for t in prange(len(x)):
+        fetch(x[t])
         _gelu(x[t], bias, y[t], is_tanh)
 
 
@@ -301,33 +229,66 @@ def _copy(x, y):
 
 @kernel
 def by_heads(rows, lengths, states):
-    """Write what lies by tokens, [t, A, D], by heads, [n, A, S, D]: sequences one after another, each of its length."""
-    count, heads = states.shape[:2]
-    for part in prange(count * heads):
-        n, a = part // heads, part % heads
+    """Write what lies by tokens, [t, P, A, D], by heads, [P, n, A, S, D]: sequence after sequence, each of its length."""
+    parts, count, heads = states.shape[:3]
+    for m in prange(parts * count * heads):
+        p, n, a = m // heads // count, m // heads % count, m % heads
         first = lengths[:n].sum()
         for i in range(lengths[n]):
-            _copy(rows[first + i, a], states[n, a, i])
-        states[n, a, lengths[n] :] = 0
+            _copy(rows[first + i, p, a], states[p, n, a, i])
+        states[p, n, a, lengths[n] :] = 0
 
 
 @kernel
 def by_tokens(states, lengths, rows):
     """Write what lies by heads by tokens."""
-    for n in prange(len(states)):
+    for n in prange(states.shape[1]):
         first = lengths[:n].sum()
         for i in range(lengths[n]):
-            for a in range(states.shape[1]):
-                _copy(states[n, a, i], rows[first + i, a])
+            for p in range(states.shape[0]):
+                for a in range(states.shape[2]):
+                    _copy(states[p, n, a, i], rows[first + i, p, a])
 
 
-@numba.njit(**{**OPTIONS, "fastmath": True})  # a highest number is found in vectors only where each is one
+@row_loop
+def _side_by_side(a, b, c, d, fours):
+    for j in range(fours.size):
+        fours[j] = np.int64(a[j]) | np.int64(b[j]) << 16 | np.int64(c[j]) << 32 | np.int64(d[j]) << 48
+
+
+@row_loop
+def _turn(fours, columns, first):
+    for j in range(fours.shape[1]):
+        for i in range(8):
+            columns[j, first + i] = fours[i, j]
+
+
+@kernel
+def transpose(x, y):
+    """Write `x`, [T, H] of bfloat16, T a multiple of 32, to [H, T], which `y`, [H, T / 4] of int64, is.
+
+    Four tokens of a column move at once.
+    """
+    width = 128  # columns at a time, which stay in the cache
+    for block in prange(len(x) // 32):
+        fours = np.empty((8, width), np.int64)
+        for start in range(0, x.shape[1], width):
+            some = min(width, x.shape[1] - start)
+            for i in range(8):
+                a, b, c, d = x[32 * block + 4 * i : 32 * block + 4 * i + 4, start : start + some]
+                _side_by_side(a, b, c, d, fours[i, :some])
+            _turn(fours[:, :some], y[start : start + some], block * 8)
+
+
+@row_loop
 def _highest(scores, row):
-    highest = load(scores, 0)
+    """The highest element, and all in float32: as whole numbers of the same order, of which LLVM finds it in vectors."""
+    highest = S(-0x80000000)
     for j in range(row.size):
         row[j] = load(scores, j)
-        highest = max(highest, row[j])
-    return highest
+        bits = S(bits_of(row[j]))
+        highest = max(highest, bits ^ S(S(bits >> S(31)) & S(0x7FFFFFFF)))
+    return float_of(U(highest ^ S(S(highest >> S(31)) & S(0x7FFFFFFF))))
 
 
 @row_loop
@@ -385,6 +346,39 @@ def softmax_backward(gradient, weights, lengths, read, scaling, mask):
 
 
 @row_loop
+def _log_sum(row, highest):
+    total = F(0)
+    for j in range(row.size):
+        total += exp(row[j] - highest)
+    return highest + math.log(total)
+
+
+@kernel
+def log_sums(logits, sums):
+    """Write the logarithm of the sum of the exponentials of each row of `logits`, [M, V], to `sums`, [M]."""
+    for m in prange(len(logits)):
+        row = np.empty(logits.shape[1], F)
+        fetch(logits[m])
+        sums[m] = _log_sum(row, _highest(logits[m], row))
+
+
+@row_loop
+def _shares(row, log_sum, factor, given):
+    for j in range(row.size):
+        given[j] = rounded(factor * exp(load(row, j) - log_sum), given)
+
+
+@kernel
+def cross_entropy_backward(logits, labels, sums, factor, given):
+    """Write `factor` times the gradient of the summed cross entropies of `logits`, [M, V], and labels, [M]."""
+    for m in prange(len(logits)):
+        fetch(logits[m])
+        _shares(logits[m], sums[m], F(factor), given[m])
+        label = labels[m]
+        given[m, label] = rounded(F(factor) * (exp(load(logits[m], label) - sums[m]) - F(1)), given)
+
+
+@row_loop
 def _square_sum(values):
     total = F(0)
     for i in range(values.size):
@@ -397,7 +391,9 @@ def _square_sum(values):
 def square_sums(values, sums):
     """Write the sum of the squares of each block of `values`, [n], to `sums`, [blocks]."""
     for block in prange(len(sums)):
-        sums[block] = _square_sum(values[block * ELEMENTS : (block + 1) * ELEMENTS])
+        part = values[block * ELEMENTS : (block + 1) * ELEMENTS]
+        fetch(part)
+        sums[block] = _square_sum(part)
 
 
 @row_loop

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -151,53 +152,66 @@ def _in_groups(
     return torch.cat(found)
 
 
+def attend_by_kernels(sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
+    """Matrix products, those of sequences of about the same length in one, and what lies between them.
+
+    Args:
+        sequences: of the batch.
+        dropout: the share of the weights to drop.
+        scaling: what the scores are multiplied by.
+        states: query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
+
+    Returns:
+        The context, [T, A, D].
+    """
+    context: Tensor = _Attention.apply(sequences, dropout, scaling, *states)  # type: ignore[no-untyped-call]
+    return context
+
+
 def _by_kernels(
     query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
 ) -> Tensor:
-    """Matrix products, those of sequences of about the same length in one, and what lies between them."""
-    context: Tensor = _Attention.apply(sequences, dropout, scaling, query, key, value)  # type: ignore[no-untyped-call]
-    return context
+    return attend_by_kernels(sequences, dropout, scaling, query[:, None], key[:, None], value[:, None])
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
-        context, saved, ctx.masks = _no_rows(states[0], sequences), [], []
+        context, saved, ctx.masks = _no_rows(states[0][:, :1], sequences), [], []
         for group, rows in _with_rows(sequences):
-            dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
-            q, k, v = (_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
+            dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
+            q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
             mask = next_mask(dropout)
             read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
-            kernels().by_tokens(_product(read, v, group), group.lengths, context[rows])
+            kernels().by_tokens(_product(read, v, group)[None], group.lengths, context[rows])
             saved += [q, k, v, weights]
             ctx.masks.append(mask)
         ctx.save_for_backward(*saved)
-        ctx.sequences, ctx.scaling = sequences, scaling
-        return context
+        ctx.sequences, ctx.scaling, ctx.parts = sequences, scaling, len(states)
+        return context[:, 0]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        given = [_no_rows(gradient, ctx.sequences) for _ in range(3)]
-        gradient, saved = gradient.contiguous(), iter(ctx.saved_tensors)
+        gradient, saved = gradient[:, None].contiguous(), iter(ctx.saved_tensors)
+        given = [_no_rows(gradient.expand(-1, 3 // ctx.parts, -1, -1), ctx.sequences) for _ in range(ctx.parts)]
         for (group, rows), mask in zip(_with_rows(ctx.sequences), ctx.masks, strict=True):
             q, k, v, weights = (next(saved) for _ in range(4))
-            of_context = _by_heads(gradient[rows], group, v.dtype)
+            (of_context,) = _by_heads(gradient[rows], group, v.dtype)
             of_scores = _product(of_context, v.transpose(-1, -2), group)
             read = torch.empty_like(weights) if mask[1] else weights
             kernels().softmax_backward(
                 of_scores.flatten(0, 1), weights.flatten(0, 1), group.lengths, read.flatten(0, 1), ctx.scaling, mask
             )
-            of_states = (
-                _product(of_scores, k, group),
-                _product(of_scores.transpose(-1, -2), q, group),
-                _product(read.transpose(-1, -2), of_context, group),
-            )
-            for whole, part in zip(given, of_states, strict=True):
-                kernels().by_tokens(part, group.lengths, whole[rows])
+            of_states = q.new_empty(3, *q.shape)
+            _product(of_scores, k, group, of_states[0])
+            _product(of_scores.transpose(-1, -2), q, group, of_states[1])
+            _product(read.transpose(-1, -2), of_context, group, of_states[2])
+            for whole, parts in zip(given, of_states.chunk(ctx.parts), strict=True):
+                kernels().by_tokens(parts, group.lengths, whole[rows])
         return None, None, None, *given
 
 
@@ -217,15 +231,15 @@ def _spread(rows: Tensor, group: Group) -> Tensor:
 
 
 def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
-    """[t, A, D] to [n, A, S, D], as products read them; zeros where a sequence has no token."""
-    (count, longest), (_, heads, size) = group.shape, rows.shape
-    states = rows.new_empty(count, heads, longest, size, dtype=dtype)
+    """[t, P, A, D] to [P, n, A, S, D], as products read them; zeros where a sequence has no token."""
+    (count, longest), (parts, heads, size) = group.shape, rows.shape[1:]
+    states = rows.new_empty(parts, count, heads, longest, size, dtype=dtype)
     kernels().by_heads(rows, group.lengths, states)
     return states
 
 
 def _no_rows(like: Tensor, sequences: Sequences) -> Tensor:
-    """[T, A, D], zeros for idle tokens, and nothing yet for the others."""
+    """[T, P, A, D], zeros for idle tokens, and nothing yet for the others."""
     rows = torch.empty_like(like, memory_format=torch.contiguous_format)
     rows[len(rows) - sequences.idle :] = 0
     return rows
@@ -237,9 +251,10 @@ def _gathered(states: Tensor, group: Group) -> Tensor:
     return rows if group.places is None else rows.index_select(0, group.places)
 
 
-def _product(left: Tensor, right: Tensor, group: Group) -> Tensor:
+def _product(left: Tensor, right: Tensor, group: Group, product: Tensor | None = None) -> Tensor:
     """The products of n times A matrices."""
-    product = left.new_empty(*left.shape[:-1], right.shape[-1])
+    if product is None:
+        product = left.new_empty(*left.shape[:-1], right.shape[-1])
     for a, b, out in zip(*(torch.split(each, group.cuts) for each in (left, right, product)), strict=True):
         torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
     return product
