@@ -163,6 +163,45 @@ def test_an_update_is_torchs_and_the_copy_follows(name: str, dtype: torch.dtype)
         assert torch.equal(copy.module.weight, model.weight.to(dtype))
 
 
+ROW = object()
+NUMBER = np.float32(0.5)
+
+
+@pytest.mark.parametrize("columns", [9, 16, 17, 27, 33, 64])
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("_norm", (ROW, ROW, ROW, NUMBER, ROW)),
+        ("_norm_backward", (ROW, ROW, (NUMBER, NUMBER), ROW, ROW, ROW, ROW)),
+        ("_gelu_backward", (ROW, ROW, ROW, ROW, ROW)),
+        ("_gelu_tanh_backward", (ROW, ROW, ROW, ROW, ROW)),
+        ("_sum", (ROW, ROW, ROW, ROW, ROW)),
+        ("_sum_backward", (ROW, ROW, ROW, ROW, ROW)),
+        ("_softmax", (ROW, NUMBER, NUMBER, ROW)),
+        ("_softmax_backward", (ROW, ROW, ROW, NUMBER)),
+        ("_adam", (ROW, ROW, ROW, ROW, ROW, (NUMBER,) * 9)),
+    ],
+)
+def test_to_the_bit_it_does_not_matter_where_the_rows_lie(name: str, arguments: tuple, bits: int, columns: int) -> None:
+    # Where rows lie next to each other, what LLVM made goes on without vectors, which must not add up in another order.
+    rows = sum(argument is ROW for argument in arguments)
+    values = random(rows, columns).abs().detach().numpy()
+    found = set()
+    chance = np.random.default_rng(0)
+    for gap in (0, 4, 16, 1000) * 20:
+        order, room = chance.permutation(rows), np.zeros((rows, columns + gap), np.float32)
+        placed = [room[order[row], :columns] for row in range(rows)]
+        if bits == 16:  # the first is of bfloat16, which lies in a half of the row
+            placed[0] = placed[0].view(np.uint16)[:columns]
+        for row, value in zip(placed, values, strict=True):
+            row[:] = value.view(np.uint32) >> 16 if row.dtype == np.uint16 else value
+        given = iter(placed)
+        getattr(kernels(), name)(*(next(given) if argument is ROW else argument for argument in arguments))
+        found.add(b"".join(row.tobytes() for row in placed))
+    assert len(found) == 1
+
+
 def test_a_kernel_leaves_torchs_threads_and_gives_the_same_with_one() -> None:
     threads = torch.get_num_threads()
     values, found = random(ROWS, COLUMNS).detach(), []

@@ -29,7 +29,8 @@ numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 threads = torch.get_num_threads()
 numba.set_num_threads(1)
 torch.set_num_threads(threads)
-# Sums may be reordered, or there would be no vectors of them; what is no number stays none.
+# Sums may be reordered, or there would be no vectors of them; what is no number stays none. A loop that sums must not write
+# to an array: LLVM makes it twice, and takes vectors only where the arrays lie far enough apart, which differs from run to run.
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "cache": True, "nogil": True}
 
 # What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors.

@@ -156,19 +156,18 @@ def _sum(x, bias, kept, residual, total):
 
 
 @row_loop
-def _norm(total, weight, shift, epsilon, row, y):
+def _norm(total, weight, shift, epsilon, y):
     mean = F(0)
-    for j in range(row.size):
-        row[j] = load(total, j)
-        mean += row[j]
-    mean /= F(row.size)
+    for j in range(total.size):
+        mean += load(total, j)
+    mean /= F(total.size)
     variance = F(0)
-    for j in range(row.size):
-        row[j] -= mean
-        variance += row[j] * row[j]
-    inverse = F(1) / math.sqrt(variance / F(row.size) + F(epsilon))
-    for j in range(row.size):
-        y[j] = rounded(row[j] * inverse * load(weight, j) + load(shift, j), y)
+    for j in range(total.size):
+        apart = load(total, j) - mean
+        variance += apart * apart
+    inverse = F(1) / math.sqrt(variance / F(total.size) + F(epsilon))
+    for j in range(total.size):
+        y[j] = rounded((load(total, j) - mean) * inverse * load(weight, j) + load(shift, j), y)
     return mean, inverse
 
 
@@ -176,29 +175,28 @@ def _norm(total, weight, shift, epsilon, row, y):
 def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, mask):
     """Write LayerNorm(dropout(x + bias) + residual), [T, H]; for the way back what it read, its mean and inverse deviation."""
     for block in prange(-(-len(x) // ROWS)):
-        kept, row = _nothing_dropped(x.shape[1]), np.empty(x.shape[1], F)
+        kept = _nothing_dropped(x.shape[1])
         for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
             _draw(kept, t, mask)
             _sum(x[t], bias, kept, residual[t], total[t])
-            moments[t, 0], moments[t, 1] = _norm(total[t], weight, shift, epsilon, row, y[t])
+            moments[t, 0], moments[t, 1] = _norm(total[t], weight, shift, epsilon, y[t])
 
 
 @row_loop
-def _norm_backward(gradient, total, moments, weight, normed, given, of_weight, of_shift):
+def _norm_backward(gradient, total, moments, weight, given, of_weight, of_shift):
     mean, inverse = moments[0], moments[1]
     average, along = F(0), F(0)
     for j in range(given.size):
-        g = load(gradient, j)
-        normed[j] = (load(total, j) - mean) * inverse
-        given[j] = g * load(weight, j)
-        of_weight[j] += g * normed[j]
-        of_shift[j] += g
-        average += given[j]
-        along += given[j] * normed[j]
+        weighted = load(gradient, j) * load(weight, j)
+        average += weighted
+        along += weighted * (load(total, j) - mean) * inverse
     average /= F(given.size)
     along /= F(given.size)
     for j in range(given.size):
-        given[j] = (given[j] - average - normed[j] * along) * inverse
+        g, normed = load(gradient, j), (load(total, j) - mean) * inverse
+        given[j] = (g * load(weight, j) - average - normed * along) * inverse
+        of_weight[j] += g * normed
+        of_shift[j] += g
 
 
 @row_loop
@@ -214,10 +212,10 @@ def add_and_norm_backward(gradient, total, moments, weight, of_x, of_residual, s
     """Write the gradients of `x` and `residual`; add those of weight, shift and bias up by blocks, float32 [blocks, 3, H]."""
     for block in prange(len(sums)):
         columns = gradient.shape[1]
-        kept, normed, given = _nothing_dropped(columns), np.empty(columns, F), np.empty(columns, F)
+        kept, given = _nothing_dropped(columns), np.empty(columns, F)
         for t in range(block * ROWS, min(len(gradient), (block + 1) * ROWS)):
             _draw(kept, t, mask)
-            _norm_backward(gradient[t], total[t], moments[t], weight, normed, given, sums[block, 0], sums[block, 1])
+            _norm_backward(gradient[t], total[t], moments[t], weight, given, sums[block, 0], sums[block, 1])
             _sum_backward(given, kept, of_x[t], of_residual[t], sums[block, 2])
 
 
@@ -293,9 +291,10 @@ def _highest(scores, row):
 
 @row_loop
 def _softmax(row, highest, scaling, weights):
-    total = F(0)
     for j in range(row.size):
         row[j] = exp((row[j] - highest) * scaling)
+    total = F(0)
+    for j in range(row.size):
         total += row[j]
     inverse = F(1) / total
     for j in range(row.size):
@@ -320,13 +319,13 @@ def softmax(scores, lengths, read, scaling, mask):
 
 
 @row_loop
-def _softmax_backward(gradient, weights, kept, scaling, given):
+def _softmax_backward(gradient, weights, kept, scaling):
     along = F(0)
-    for j in range(given.size):
-        given[j] = load(gradient, j) * kept[j]
-        along += given[j] * load(weights, j)
-    for j in range(given.size):
-        gradient[j] = rounded((given[j] - along) * load(weights, j) * scaling, gradient)
+    for j in range(weights.size):
+        along += load(gradient, j) * kept[j] * load(weights, j)
+    for j in range(weights.size):
+        given = load(gradient, j) * kept[j] - along
+        gradient[j] = rounded(given * load(weights, j) * scaling, gradient)
 
 
 @kernel
@@ -335,12 +334,12 @@ def softmax_backward(gradient, weights, lengths, read, scaling, mask):
     heads, size = len(weights) // len(lengths), weights.shape[1]
     for m in prange(len(weights)):
         length = lengths[m // heads]
-        kept, given = _nothing_dropped(size), np.empty(size, F)
+        kept = _nothing_dropped(size)
         for i in range(length):
             if mask[1] > 0:
                 _draw(kept, m * size + i, mask)
                 _times(weights[m, i], kept, read[m, i])
-            _softmax_backward(gradient[m, i], weights[m, i], kept, F(scaling), given)
+            _softmax_backward(gradient[m, i], weights[m, i], kept, F(scaling))
         gradient[m, length:] = 0
         read[m, length:] = 0
 
