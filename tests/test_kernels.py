@@ -174,8 +174,9 @@ NUMBER = np.float32(0.5)
     [
         ("_norm", (ROW, ROW, ROW, NUMBER, ROW)),
         ("_norm_backward", (ROW, ROW, (NUMBER, NUMBER), ROW, ROW, ROW, ROW)),
-        ("_gelu_backward", (ROW, ROW, ROW, ROW, ROW)),
-        ("_gelu_tanh_backward", (ROW, ROW, ROW, ROW, ROW)),
+        ("_gelu", (ROW, ROW, ROW)),
+        ("_gelu_tanh", (ROW, ROW, ROW)),
+        ("_times_and_sum", (ROW, ROW, ROW, ROW)),
         ("_sum", (ROW, ROW, ROW, ROW, ROW)),
         ("_sum_backward", (ROW, ROW, ROW, ROW, ROW)),
         ("_softmax", (ROW, NUMBER, NUMBER, ROW)),

@@ -93,21 +93,20 @@ PARTS = {"SelfAttention": SelfAttention, "Intermediate": Intermediate, "Output":
 
 
 class _Gelu(torch.autograd.Function):
-    """GELU of a product and a bias."""
+    """GELU of a product and a bias; the product's memory is given to the slope, which is all that the way back reads."""
 
     @staticmethod
     def forward(ctx: Any, product: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
-        ctx.save_for_backward(product, bias)
-        ctx.is_tanh = is_tanh
         activated = torch.empty_like(product)
         kernels().gelu(rows(product), bias, rows(activated), is_tanh)
+        ctx.save_for_backward(product, bias)
         return activated
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        product, bias = ctx.saved_tensors
-        of_product, of_bias = torch.empty_like(product), _sums(product, 1)
-        kernels().gelu_backward(rows(gradient), rows(product), bias, rows(of_product), of_bias[:, 0], ctx.is_tanh)
+        slope, bias = ctx.saved_tensors
+        of_product, of_bias = torch.empty_like(slope), _sums(slope, 1)
+        kernels().gelu_backward(rows(gradient), rows(slope), rows(of_product), of_bias[:, 0])
         return of_product, of_bias.sum((0, 1)).to(bias.dtype), None
 
 

@@ -19,9 +19,8 @@ ELEMENTS = 1 << 12  # of a block, where there are no rows
 
 @scalar
 def exp(x):
-    """Return e to the x, to 5e-7 of it where |x| < 10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
+    """Return e to the x <= 0, to 5e-7 of it for x > -10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
     x = F(-87) if x < F(-87) else x  # written so that what is no number stays none
-    x = F(87) if x > F(87) else x
     whole = np.floor(x * F(1.44269504) + F(0.5))
     f = x * F(1.44269504) - whole
     power = F(0.0013266971)
@@ -57,9 +56,19 @@ def _draw(kept, row, mask):
 
 
 @row_loop
+def _row(columns):
+    """Room for a row, from where vectors do not lie across lines of the cache."""
+    room = np.empty(columns + 16, F)
+    first = -(room.ctypes.data // 4) % 16
+    return room[first : first + columns]
+
+
+@row_loop
 def _nothing_dropped(columns):
     """A row of ones, of an even number of elements."""
-    return np.ones(columns + columns % 2, F)
+    kept = _row(columns + columns % 2)
+    kept[:] = F(1)
+    return kept
 
 
 @row_loop
@@ -80,73 +89,61 @@ def drop(x, y, mask):
 
 @scalar
 def _normal(x):
-    """The normal distribution's share below x, to 1e-7: a half of 1 + erf(x / √2), which is Eigen's ratio of polynomials."""
-    z = x * F(0.70710678)
-    z = F(-4) if z < F(-4) else z
-    z = F(4) if z > F(4) else z
-    square = z * z
-    above = F(-2.72614225801306e-10)
-    for factor in (
-        2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03,
-        -1.60960333262415e-02,
-    ):  # fmt: skip
-        above = above * square + F(factor)
-    below = F(-1.45660718464996e-05)
-    for factor in (-2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02):
-        below = below * square + F(factor)
-    return F(0.5) + F(0.5) * z * above / below
-
-
-@scalar
-def _sigmoid(x):
-    """What the tanh form of GELU has in its place."""
-    return F(1) / (F(1) + exp(F(-1.59576912) * (x + F(0.044715) * x * x * x)))
+    """The normal distribution's share below x, to 1e-7, and its density (7.1.26 of Abramowitz and Stegun's Handbook)."""
+    power = exp(F(-0.5) * x * x)
+    t = F(1) / (F(1) + F(0.23164189) * abs(x))
+    tail = F(0.5307027)
+    for factor in (F(-0.726576), F(0.71070688), F(-0.14224837), F(0.1274148)):
+        tail = tail * t + factor
+    tail *= t * power
+    return tail if x < F(0) else F(1) - tail, F(0.39894228) * power
 
 
 @row_loop
-def _gelu(x, bias, y, is_tanh):
+def _gelu(x, bias, y):
     for j in range(x.size):
         value = load(x, j) + load(bias, j)
-        y[j] = rounded(value * (_sigmoid(value) if is_tanh else _normal(value)), y)
+        share, density = _normal(value)
+        x[j] = rounded(share + value * density, x)
+        y[j] = rounded(value * share, y)
 
 
 @row_loop
-def _gelu_backward(gradient, x, bias, of_x, of_bias):
+def _gelu_tanh(x, bias, y):
     for j in range(x.size):
         value = load(x, j) + load(bias, j)
-        given = load(gradient, j) * (_normal(value) + value * F(0.39894228) * exp(F(-0.5) * value * value))
-        of_x[j] = rounded(given, of_x)
-        of_bias[j] += given
+        square = value * value
+        power = exp(F(-1.59576912) * abs(value) * (F(1) + F(0.044715) * square))
+        share = (power if value < F(0) else F(1)) / (F(1) + power)
+        x[j] = rounded(share + value * share * (F(1) - share) * (F(1.59576912) + F(0.21406859) * square), x)
+        y[j] = rounded(value * share, y)
 
 
 @row_loop
-def _gelu_tanh_backward(gradient, x, bias, of_x, of_bias):
-    for j in range(x.size):
-        value = load(x, j) + load(bias, j)
-        share = _sigmoid(value)
-        slope = share + value * share * (F(1) - share) * (F(1.59576912) + F(0.21406859) * value * value)
-        given = load(gradient, j) * slope
+def _times_and_sum(gradient, slope, of_x, of_bias):
+    for j in range(slope.size):
+        given = load(gradient, j) * load(slope, j)
         of_x[j] = rounded(given, of_x)
         of_bias[j] += given
 
 
 @kernel
 def gelu(x, bias, y, is_tanh):
-    """Write the GELU of `x`, [T, H], and a bias, [H], to `y`."""
+    """Write the GELU of `x`, [T, H], and a bias, [H], to `y`, and its slope there to `x`."""
     for t in prange(len(x)):
         fetch(x[t])
-        _gelu(x[t], bias, y[t], is_tanh)
+        if is_tanh:
+            _gelu_tanh(x[t], bias, y[t])
+        else:
+            _gelu(x[t], bias, y[t])
 
 
 @kernel
-def gelu_backward(gradient, x, bias, of_x, of_bias, is_tanh):
+def gelu_backward(gradient, slope, of_x, of_bias):
     """Write the gradient of `x`, and add those of the bias up by blocks, float32 [blocks, H]."""
     for block in prange(len(of_bias)):
-        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
-            if is_tanh:
-                _gelu_tanh_backward(gradient[t], x[t], bias, of_x[t], of_bias[block])
-            else:
-                _gelu_backward(gradient[t], x[t], bias, of_x[t], of_bias[block])
+        for t in range(block * ROWS, min(len(slope), (block + 1) * ROWS)):
+            _times_and_sum(gradient[t], slope[t], of_x[t], of_bias[block])
 
 
 @row_loop
@@ -212,7 +209,7 @@ def add_and_norm_backward(gradient, total, moments, weight, of_x, of_residual, s
     """Write the gradients of `x` and `residual`; add those of weight, shift and bias up by blocks, float32 [blocks, 3, H]."""
     for block in prange(len(sums)):
         columns = gradient.shape[1]
-        kept, given = _nothing_dropped(columns), np.empty(columns, F)
+        kept, given = _nothing_dropped(columns), _row(columns)
         for t in range(block * ROWS, min(len(gradient), (block + 1) * ROWS)):
             _draw(kept, t, mask)
             _norm_backward(gradient[t], total[t], moments[t], weight, given, sums[block, 0], sums[block, 1])
@@ -307,7 +304,7 @@ def softmax(scores, lengths, read, scaling, mask):
     heads, size = len(scores) // len(lengths), scores.shape[1]
     for m in prange(len(scores)):
         length = lengths[m // heads]
-        kept, row = _nothing_dropped(size), np.empty(length, F)
+        kept, row = _nothing_dropped(size), _row(length)
         for i in range(length):
             _softmax(row, _highest(scores[m, i], row), F(scaling), scores[m, i])
             scores[m, i, length:] = 0
@@ -356,7 +353,7 @@ def _log_sum(row, highest):
 def log_sums(logits, sums):
     """Write the logarithm of the sum of the exponentials of each row of `logits`, [M, V], to `sums`, [M]."""
     for m in prange(len(logits)):
-        row = np.empty(logits.shape[1], F)
+        row = _row(logits.shape[1])
         fetch(logits[m])
         sums[m] = _log_sum(row, _highest(logits[m], row))
 

@@ -24,8 +24,9 @@ HALVES = (torch.bfloat16, torch.float16)
 PASSES = 8  # over the score elements; a mask is one more
 # A CPU makes a program for each new shape of a bfloat16 product, which takes longer than the product: short sequences
 # attend in float32; of longer ones the length is rounded up, and their number is cut into powers of two.
-SHORT = 64
+SHORT = 32
 LENGTH_STEP = 32
+LONG = 64  # what torch's own attention in bfloat16 is slower than kernels beyond
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def packed_attention(
 
 def _suits_kernels(query: Tensor, sequences: Sequences) -> bool:
     """Whether torch's own is the slower way: on a CPU to a gradient or to drop weights, and in bfloat16 over long sequences."""
-    is_long = query.dtype == torch.bfloat16 and sequences.longest > SHORT
+    is_long = query.dtype == torch.bfloat16 and sequences.longest > LONG
     return fits(query) and (torch.is_grad_enabled() or is_long)
 
 
