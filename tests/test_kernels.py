@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 from transformers import RobertaConfig, RobertaForMaskedLM
 
+from bertcli.models.compiled import _array
 from bertcli.models.cpu import fits, kernels
 from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
 from bertcli.models.fused import Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu, fuse
@@ -163,43 +164,45 @@ def test_an_update_is_torchs_and_the_copy_follows(name: str, dtype: torch.dtype)
         assert torch.equal(copy.module.weight, model.weight.to(dtype))
 
 
-ROW = object()
+ROW, IN_PRECISION = object(), object()  # of float32, and of the precision that a model is in
 NUMBER = np.float32(0.5)
 
 
 @pytest.mark.parametrize("columns", [9, 16, 17, 27, 33, 64])
-@pytest.mark.parametrize("bits", [16, 32])
+@PRECISIONS
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("_norm", (ROW, ROW, ROW, NUMBER, ROW)),
-        ("_norm_backward", (ROW, ROW, (NUMBER, NUMBER), ROW, ROW, ROW, ROW)),
-        ("_gelu", (ROW, ROW, ROW)),
-        ("_gelu_tanh", (ROW, ROW, ROW)),
-        ("_times_and_sum", (ROW, ROW, ROW, ROW)),
-        ("_sum", (ROW, ROW, ROW, ROW, ROW)),
-        ("_sum_backward", (ROW, ROW, ROW, ROW, ROW)),
-        ("_softmax", (ROW, NUMBER, NUMBER, ROW)),
-        ("_softmax_backward", (ROW, ROW, ROW, NUMBER)),
-        ("_adam", (ROW, ROW, ROW, ROW, ROW, (NUMBER,) * 9)),
+        ("_norm", (*[IN_PRECISION] * 3, NUMBER, IN_PRECISION)),
+        ("_norm_backward", (*[IN_PRECISION] * 2, (NUMBER, NUMBER), IN_PRECISION, *[ROW] * 3)),
+        ("_gelu", [IN_PRECISION] * 3),
+        ("_gelu_tanh", [IN_PRECISION] * 3),
+        ("_times_and_sum", (*[IN_PRECISION] * 3, ROW)),
+        ("_sum", (*[IN_PRECISION] * 2, ROW, *[IN_PRECISION] * 2)),
+        ("_sum_backward", (*[ROW] * 2, *[IN_PRECISION] * 2, ROW)),
+        ("_softmax", (ROW, NUMBER, NUMBER, IN_PRECISION)),
+        ("_softmax_backward", (*[IN_PRECISION] * 2, ROW, NUMBER)),
+        ("_adam", (ROW, IN_PRECISION, *[ROW] * 2, IN_PRECISION, (NUMBER,) * 9)),
     ],
 )
-def test_to_the_bit_it_does_not_matter_where_the_rows_lie(name: str, arguments: tuple, bits: int, columns: int) -> None:
+def test_to_the_bit_it_does_not_matter_where_the_rows_lie(
+    name: str, arguments: tuple, dtype: torch.dtype, columns: int
+) -> None:
     # Where rows lie next to each other, what LLVM made goes on without vectors, which must not add up in another order.
-    rows = sum(argument is ROW for argument in arguments)
-    values = random(rows, columns).abs().detach().numpy()
-    found = set()
-    chance = np.random.default_rng(0)
+    kinds = [argument for argument in arguments if argument in (ROW, IN_PRECISION)]
+    values = random(len(kinds), columns).abs().detach()
+    found, chance = set(), np.random.default_rng(0)
     for gap in (0, 4, 16, 1000) * 20:
-        order, room = chance.permutation(rows), np.zeros((rows, columns + gap), np.float32)
-        placed = [room[order[row], :columns] for row in range(rows)]
-        if bits == 16:  # the first is of bfloat16, which lies in a half of the row
-            placed[0] = placed[0].view(np.uint16)[:columns]
-        for row, value in zip(placed, values, strict=True):
-            row[:] = value.view(np.uint32) >> 16 if row.dtype == np.uint16 else value
+        room = torch.zeros(len(kinds), columns + gap)
+        placed = []
+        for kind, place, value in zip(kinds, chance.permutation(len(kinds)), values, strict=True):
+            row = room[place] if kind is ROW else room[place].view(dtype)  # of bfloat16, it fills half of its place
+            row[:columns] = value
+            placed.append(row[:columns])
         given = iter(placed)
-        getattr(kernels(), name)(*(next(given) if argument is ROW else argument for argument in arguments))
-        found.add(b"".join(row.tobytes() for row in placed))
+        takes = (_array(next(given)) if argument in (ROW, IN_PRECISION) else argument for argument in arguments)
+        getattr(kernels(), name)(*takes)
+        found.add(b"".join(_array(row).tobytes() for row in placed))
     assert len(found) == 1
 
 
