@@ -8,7 +8,7 @@ from torch.nn.functional import gelu, layer_norm, linear
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from bertcli.models.compiled import _array
-from bertcli.models.cpu import fits, kernels
+from bertcli.models.cpu import fits, inference_kernels, kernels
 from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
 from bertcli.models.fused import Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu, fuse
 from bertcli.models.packed import PACKED, Sequences, packed_attention
@@ -105,6 +105,48 @@ def test_a_sum_with_dropout_and_its_layer_norm(dtype: torch.dtype, rate: float) 
 
 
 @PRECISIONS
+@pytest.mark.parametrize("is_tanh", [False, True])
+def test_without_a_gradient_gelu_is_written_where_it_is_read(dtype: torch.dtype, is_tanh: bool) -> None:
+    values = (3 * random(ROWS, COLUMNS, dtype=dtype)).detach()
+    wanted = gelu(values.double(), approximate="tanh" if is_tanh else "none")
+    inference_kernels().gelu_in_place(values, is_tanh)
+    assert_same([values], [wanted], dtype)
+
+
+@PRECISIONS
+def test_without_a_gradient_a_sum_and_its_layer_norm_are_written_where_they_are_read(dtype: torch.dtype) -> None:
+    shapes = (ROWS, COLUMNS), (COLUMNS,), (ROWS, COLUMNS), (COLUMNS,), (COLUMNS,)
+    given = [random(*shape, dtype=dtype).detach() for shape in shapes]
+    product, bias, residual, weight, shift = exactly(*given)
+    wanted = layer_norm(product + bias + residual, (COLUMNS,), weight, shift, 1e-12)
+    inference_kernels().add_and_norm_in_place(*given, 1e-12)
+    assert_same([given[0]], [wanted], dtype)
+
+
+def test_without_a_gradient_weights_of_bfloat16_are_divided_after_they_are_read() -> None:
+    heads, size, lengths = 2, 37, torch.tensor([37, 20, 1])
+    scores = (40 * random(3, heads, size, size)).bfloat16().detach()
+    values = random(3, heads, size, 8).detach()
+    there = (torch.arange(size) < lengths[:, None])[:, None, None]  # [n, 1, 1, S]
+    wanted = torch.softmax((scores.double() * 0.25).masked_fill(~there, -torch.inf), -1) @ values.double()
+    totals, found = torch.empty(3, heads, size), torch.empty(58, heads, 8)
+    inference_kernels().exponentials(scores.flatten(0, 1), lengths, totals.flatten(0, 1), 0.25)
+    assert not scores.masked_select(~there).any()
+    inference_kernels().by_tokens_divided(scores.float() @ values, totals, lengths, found)
+    of_tokens = [context.transpose(0, 1)[:length] for context, length in zip(wanted, lengths, strict=True)]
+    torch.testing.assert_close(found, torch.cat(of_tokens).float(), atol=0.004, rtol=0.004)
+
+
+def test_what_is_next_to_nothing_is_not_so_small_that_a_cpu_takes_a_hundred_times_as_long() -> None:
+    scores = torch.full((1, 512, 512), -1e4)
+    scores[:, :, 0] = 0
+    kernels().softmax(scores, torch.tensor([512]), scores, 1.0, next_mask(0.0))
+    values = torch.full((1, 9), -40.0)
+    inference_kernels().gelu_in_place(values, False)
+    assert min(scores.min(), values.abs().min()) >= torch.finfo(torch.float32).tiny
+
+
+@PRECISIONS
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 def test_softmax_up_to_each_sequences_length(dtype: torch.dtype, rate: float) -> None:
     heads, size, lengths = 2, 37, torch.tensor([37, 20, 1])
@@ -175,8 +217,11 @@ NUMBER = np.float32(0.5)
     [
         ("_norm", (*[IN_PRECISION] * 3, NUMBER, IN_PRECISION)),
         ("_norm_backward", (*[IN_PRECISION] * 2, (NUMBER, NUMBER), IN_PRECISION, *[ROW] * 3)),
-        ("_gelu", [IN_PRECISION] * 3),
-        ("_gelu_tanh", [IN_PRECISION] * 3),
+        ("_gelu", (*[IN_PRECISION] * 3, False)),
+        ("_gelu", (*[IN_PRECISION] * 3, True)),
+        ("_gelu_in_place", (IN_PRECISION, False)),
+        ("_exponentials", (IN_PRECISION, NUMBER)),
+        ("_divided", (IN_PRECISION, NUMBER, IN_PRECISION)),
         ("_times_and_sum", (*[IN_PRECISION] * 3, ROW)),
         ("_sum", (*[IN_PRECISION] * 2, ROW, *[IN_PRECISION] * 2)),
         ("_sum_backward", (*[ROW] * 2, *[IN_PRECISION] * 2, ROW)),
@@ -201,7 +246,7 @@ def test_to_the_bit_it_does_not_matter_where_the_rows_lie(
             placed.append(row[:columns])
         given = iter(placed)
         takes = (_array(next(given)) if argument in (ROW, IN_PRECISION) else argument for argument in arguments)
-        getattr(kernels(), name)(*takes)
+        getattr(inference_kernels() if hasattr(inference_kernels(), name) else kernels(), name)(*takes)
         found.add(b"".join(_array(row).tobytes() for row in placed))
     assert len(found) == 1
 

@@ -20,6 +20,7 @@ from bertcli.data.choice_features import ChoiceFeatures
 from bertcli.data.ragged import Ragged
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures
+from bertcli.models import fused as fused_module
 from bertcli.models import packed as packed_module
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.encoder import encode
@@ -247,6 +248,21 @@ def attend_alone(states: torch.Tensor, lengths: tuple[int, ...]) -> torch.Tensor
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=7))
+def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(lengths: list[int]) -> None:
+    lengths = sorted(lengths, reverse=True)
+    sequences = packed_module.Sequences(tuple(lengths), 6, torch.device("cpu"), packed_module.LENGTH_STEP)
+    exact = torch.randn(3, sum(lengths), 2, 16, generator=torch.Generator().manual_seed(len(lengths)))
+    states = torch.cat([exact, torch.full((3, 6, 2, 16), 9.0)], 1).bfloat16().transpose(0, 1).contiguous()
+    with torch.no_grad():
+        found = packed_module.attend(sequences, 0.0, 0.25, states)
+        apart = packed_module.attend(sequences, 0.0, 0.25, *(part.contiguous() for part in states.split(1, dim=1)))
+    assert torch.equal(found, apart)
+    torch.testing.assert_close(found[:-6].float(), attend_alone(exact, tuple(lengths)), atol=0.03, rtol=0.03)
+    assert not found[-6:].any()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=7))
 def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_attend_as_exactly(
     lengths: list[int],
 ) -> None:
@@ -369,7 +385,11 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("activation", ["gelu", "gelu_pytorch_tanh"])
-def test_weights_in_the_order_of_their_products_give_the_same_logits(activation: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("many", [1, 10_000])  # tokens from which on kernels are taken
+def test_weights_in_the_order_of_their_products_give_the_same_logits(
+    activation: str, dtype: torch.dtype, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_module, "MANY", many)
     packed_model, padded_model = make_models("classify", hidden_act=activation)
     batch, padded = make_batch({}, {})
     with torch.no_grad():
@@ -377,8 +397,8 @@ def test_weights_in_the_order_of_their_products_give_the_same_logits(activation:
         plain = Objective(packed_model.to(dtype), "classify").eval().outputs(batch)["logits"].float()
         prepack(packed_model)
         found = Objective(packed_model, "classify").eval().outputs(batch)["logits"].float()
-    assert sum(isinstance(module, PrepackedLinear) for module in packed_model.modules()) == 3 * 6 + 2
-    assert isinstance(packed_model.bert.encoder.layer[0].intermediate.intermediate_act_fn, torch.nn.Identity)
+    assert sum(isinstance(module, PrepackedLinear) for module in packed_model.modules()) == 3 * 3 + 2
+    assert all(layer.attention.self.prepacked for layer in packed_model.bert.encoder.layer)
     if dtype == torch.float32:
         torch.testing.assert_close(found, exact, atol=1e-5, rtol=1e-4)
     else:

@@ -37,3 +37,11 @@ def kernels() -> ModuleType:
     from bertcli.models import kernels
 
     return kernels
+
+
+@cache
+def inference_kernels() -> ModuleType:
+    """Those of a pass without a gradient."""
+    from bertcli.models import inference_kernels
+
+    return inference_kernels

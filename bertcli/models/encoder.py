@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from bertcli.data.batches import PackedBatch
 from bertcli.errors import UserError
+from bertcli.models.fused import SelfAttention
 from bertcli.models.packed import LENGTH_STEP, Sequences, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
@@ -94,7 +95,8 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
 def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, pooled: bool = False) -> Iterator[None]:
     """Within it, the encoder gives the hidden states of the rows only, [1, R, H], or [N, 1, H] where `pooled`.
 
-    After its attention, the last layer is run for those rows only where it can be told to: nothing else reads the others.
+    After its attention, the last layer is run for those rows only where it can be told to: nothing else reads the others;
+    where they are the first tokens, and a CPU only predicts, these alone attend.
     """
     base = model.base_model
     last: Any = getattr(getattr(base, "encoder", None), "layer", [None])[-1]
@@ -112,8 +114,16 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
 
     hooks = [base.register_forward_hook(read)]
     if is_early:
+        attention = last.attention
+        only_predicts = batch.input_ids.device.type == "cpu" and not (model.training or torch.is_grad_enabled())
+        is_first = pooled and only_predicts and isinstance(attention.self, SelfAttention)
+        if is_first:
+            told = {"first_tokens": rows}
+            hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | told), with_kwargs=True))
         hooks.append(
-            last.attention.output.register_forward_pre_hook(lambda _, states: tuple(s[:, rows] for s in states))
+            attention.output.register_forward_pre_hook(
+                lambda _, states: (states[0] if is_first else states[0][:, rows], states[1][:, rows])
+            )
         )
     try:
         yield

@@ -1,18 +1,21 @@
-"""The parts of a BERT layer that pass over arrays several times, made to pass once where a CPU trains it."""
+"""The parts of a BERT layer that pass over arrays several times, made to pass once on a CPU."""
 
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
-from bertcli.models.cpu import fits, kernels, rows
+from bertcli.models.cpu import fits, inference_kernels, kernels, rows
 from bertcli.models.dropout import Dropout, Mask, next_mask
-from bertcli.models.packed import attend_by_kernels, is_packed
+from bertcli.models.packed import Sequences, attend, is_packed, spread
 from bertcli.models.products import product
 
-# T tokens, H what a layer is wide, outputs of a Linear
+# T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
+
+MANY = 512  # tokens from which on a pass without a gradient saves as much as it takes to load the kernels
 
 # The activations that are a GELU, and whether by tanh.
 GELUS = {
@@ -41,16 +44,45 @@ class SelfAttention(nn.Module):
     dropout: nn.Dropout
     attention_head_size: int
     scaling: float
+    prepacked = cast("tuple[Tensor, Tensor] | None", None)  # weight and bias of all three, where they only predict
 
-    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, None]:
-        """[1, T, H] to the context, [1, T, H], and no weights."""
-        if not _fits(hidden_states, self.query.weight):
+    def forward(
+        self, hidden_states: Tensor, *args: Any, first_tokens: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, None]:
+        """[1, T, H] to the context, [1, T, H], or [1, N, H] of the first tokens alone; and no weights."""
+        if first_tokens is not None:
+            return self._of_first_tokens(hidden_states[0], first_tokens, kwargs["sequences"])[None], None
+        if self.prepacked is None and not _fits(hidden_states, self.query.weight):
             return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
-        parts = (self.query, self.key, self.value)
-        weight, bias = torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
-        states = product(hidden_states[0], weight, bias).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
+        states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
         dropout = self.dropout.p if self.training else 0.0
-        return attend_by_kernels(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+        return attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of query, key and value, [3H, H] and [3H]."""
+        if self.prepacked is not None:
+            return self.prepacked
+        parts = (self.query, self.key, self.value)
+        return torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+
+    def _of_first_tokens(self, hidden_states: Tensor, first_tokens: Tensor, sequences: Sequences) -> Tensor:
+        """[T, H] to the context of the first token of each sequence, [N, H], without keys, values or dropout.
+
+        A query times a key, W h + b, is (query times W) times h, and a number that softmax takes off again; a mean of values
+        is the value of the mean of hidden states.
+        """
+        weight, bias = self.joined()
+        weight = weight.to_dense() if weight.is_mkldnn else weight
+        of_query, of_key, of_value = weight.float().view(3, -1, self.attention_head_size, weight.shape[1])  # [A, D, H]
+        query_bias, _, value_bias = bias.float().view(3, -1, self.attention_head_size)
+        query = torch.einsum("nh,adh->nad", hidden_states[first_tokens].float(), of_query) + query_bias
+        towards = torch.einsum("nad,adh->nah", query, of_key)[:, None]
+        group = sequences.whole
+        states = spread(hidden_states[: group.tokens, None].float(), group)  # [N, 1, S, H]
+        read = scaled_dot_product_attention(towards, states, states, group.mask, scale=self.scaling)[:, 0]  # [N, A, H]
+        context = torch.einsum("nah,adh->nad", read, of_value) + value_bias
+        found: Tensor = context.flatten(1).to(hidden_states.dtype)
+        return found
 
 
 class Intermediate(nn.Module):
@@ -64,9 +96,13 @@ class Intermediate(nn.Module):
         is_tanh = GELUS.get(type(self.intermediate_act_fn))
         if is_tanh is None or not _fits(hidden_states, self.dense.weight):
             return cast(Tensor, super().forward(hidden_states))
+        if not torch.is_grad_enabled():
+            activated = product(hidden_states, self.dense.weight, self.dense.bias)
+            inference_kernels().gelu_in_place(rows(activated), is_tanh)
+            return activated
         middle = product(hidden_states, self.dense.weight)
-        activated: Tensor = _Gelu.apply(middle, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
-        return activated
+        found: Tensor = _Gelu.apply(middle, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
+        return found
 
 
 class Output(nn.Module):
@@ -84,6 +120,9 @@ class Output(nn.Module):
         added = product(hidden_states, self.dense.weight)
         mask = next_mask(self.dropout.p if self.training else 0.0)
         states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
+        if not (torch.is_grad_enabled() or mask[1]):
+            inference_kernels().add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
+            return added
         normed: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
         return normed
 
@@ -136,9 +175,9 @@ class _AddAndNorm(torch.autograd.Function):
         return None, None, of_product, of_bias, of_residual, of_weight, of_shift
 
 
-def _fits(*tensors: Tensor) -> bool:
-    """Whether to take kernels: torch is as fast where there is no gradient to come, and need not be compiled."""
-    return torch.is_grad_enabled() and fits(*tensors)
+def _fits(states: Tensor, *others: Tensor) -> bool:
+    """Whether to take kernels, which a few tokens without a gradient are not worth loading for."""
+    return (torch.is_grad_enabled() or states.shape[:-1].numel() >= MANY) and fits(states, *others)
 
 
 def _sums(states: Tensor, count: int) -> Tensor:

@@ -20,7 +20,9 @@ ELEMENTS = 1 << 12  # of a block, where there are no rows
 @scalar
 def exp(x):
     """Return e to the x <= 0, to 5e-7 of it for x > -10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
-    x = F(-87) if x < F(-87) else x  # written so that what is no number stays none
+    x = (
+        F(-80) if x < F(-80) else x
+    )  # above where numbers lose digits, and time; so written that what is none stays none
     whole = np.floor(x * F(1.44269504) + F(0.5))
     f = x * F(1.44269504) - whole
     power = F(0.0013266971)
@@ -88,34 +90,32 @@ def drop(x, y, mask):
 
 
 @scalar
-def _normal(x):
-    """The normal distribution's share below x, to 1e-7, and its density (7.1.26 of Abramowitz and Stegun's Handbook)."""
-    power = exp(F(-0.5) * x * x)
-    t = F(1) / (F(1) + F(0.23164189) * abs(x))
+def _gelu_of(value, is_tanh):
+    """How much of a value GELU lets through, and its slope there.
+
+    The normal distribution's share below it is to 1e-7 (7.1.26 of Abramowitz and Stegun's Handbook).
+    """
+    if is_tanh:
+        square = value * value
+        power = exp(F(-1.59576912) * abs(value) * (F(1) + F(0.044715) * square))
+        share = (power if value < F(0) else F(1)) / (F(1) + power)
+        return share, share + value * share * (F(1) - share) * (F(1.59576912) + F(0.21406859) * square)
+    power = exp(F(-0.5) * value * value)
+    t = F(1) / (F(1) + F(0.23164189) * abs(value))
     tail = F(0.5307027)
     for factor in (F(-0.726576), F(0.71070688), F(-0.14224837), F(0.1274148)):
         tail = tail * t + factor
     tail *= t * power
-    return tail if x < F(0) else F(1) - tail, F(0.39894228) * power
+    share = tail if value < F(0) else F(1) - tail
+    return share, share + value * F(0.39894228) * power
 
 
 @row_loop
-def _gelu(x, bias, y):
+def _gelu(x, bias, y, is_tanh):
     for j in range(x.size):
         value = load(x, j) + load(bias, j)
-        share, density = _normal(value)
-        x[j] = rounded(share + value * density, x)
-        y[j] = rounded(value * share, y)
-
-
-@row_loop
-def _gelu_tanh(x, bias, y):
-    for j in range(x.size):
-        value = load(x, j) + load(bias, j)
-        square = value * value
-        power = exp(F(-1.59576912) * abs(value) * (F(1) + F(0.044715) * square))
-        share = (power if value < F(0) else F(1)) / (F(1) + power)
-        x[j] = rounded(share + value * share * (F(1) - share) * (F(1.59576912) + F(0.21406859) * square), x)
+        share, slope = _gelu_of(value, is_tanh)
+        x[j] = rounded(slope, x)
         y[j] = rounded(value * share, y)
 
 
@@ -132,10 +132,7 @@ def gelu(x, bias, y, is_tanh):
     """Write the GELU of `x`, [T, H], and a bias, [H], to `y`, and its slope there to `x`."""
     for t in prange(len(x)):
         fetch(x[t])
-        if is_tanh:
-            _gelu_tanh(x[t], bias, y[t])
-        else:
-            _gelu(x[t], bias, y[t])
+        _gelu(x[t], bias, y[t], is_tanh)
 
 
 @kernel

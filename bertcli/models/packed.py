@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from bertcli.data.batches import send
-from bertcli.models.cpu import fits, kernels
+from bertcli.models.cpu import fits, inference_kernels, kernels
 from bertcli.models.dropout import next_mask
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
@@ -81,6 +81,13 @@ class Sequences:
             parts[-1].append(length)
         return [self._group(part) for part in parts]
 
+    @cached_property
+    def whole(self) -> Group:
+        """All of them as one group."""
+        return Group(
+            sum(self.lengths), (len(self.lengths), self.lengths[0]), [], torch.tensor(self.lengths), self.device
+        )
+
     def _padded(self, length: int) -> int:
         return length if length <= SHORT else -(-length // self.length_step) * self.length_step
 
@@ -118,17 +125,35 @@ def packed_attention(
     Returns:
         The context, [1, T, A, D], and no weights.
     """
-    sequences: Sequences = kwargs["sequences"]
     dropout = kwargs.get("dropout", 0.0) if module.training else 0.0
-    q, k, v = (states.squeeze(0).transpose(0, 1) for states in (query, key, value))  # [T, A, D]
-    attend = _flash if q.is_cuda and q.dtype in HALVES else _by_kernels if _suits_kernels(q, sequences) else _in_groups
-    return attend(q, k, v, sequences, dropout, kwargs["scaling"]).unsqueeze(0), None
+    states = (each.squeeze(0).transpose(0, 1)[:, None] for each in (query, key, value))
+    return attend(kwargs["sequences"], dropout, kwargs["scaling"], *states).unsqueeze(0), None
 
 
-def _suits_kernels(query: Tensor, sequences: Sequences) -> bool:
+def attend(sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
+    """Attend within each sequence of a packed batch, in the way that is fastest where it lies.
+
+    Args:
+        sequences: of the batch.
+        dropout: the share of the weights to drop.
+        scaling: what the scores are multiplied by.
+        states: query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
+
+    Returns:
+        The context, [T, A, D].
+    """
+    if _suits_kernels(states[0], sequences):
+        context: Tensor = _Attention.apply(sequences, dropout, scaling, *states)  # type: ignore[no-untyped-call]
+        return context
+    q, k, v = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
+    by_torch = _flash if q.is_cuda and q.dtype in HALVES else _in_groups
+    return by_torch(q, k, v, sequences, dropout, scaling)
+
+
+def _suits_kernels(states: Tensor, sequences: Sequences) -> bool:
     """Whether torch's own is the slower way: on a CPU to a gradient or to drop weights, and in bfloat16 over long sequences."""
-    is_long = query.dtype == torch.bfloat16 and sequences.longest > LONG
-    return fits(query) and (torch.is_grad_enabled() or is_long)
+    is_long = states.dtype == torch.bfloat16 and sequences.longest > LONG
+    return fits(states) and (torch.is_grad_enabled() or is_long)
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float) -> Tensor:
@@ -146,36 +171,16 @@ def _in_groups(
     """Torch's own attention, that of sequences of about the same length at once."""
     found = []
     for group, rows in _with_rows(sequences):
-        q, k, v = (_spread(each[rows], group) for each in (query, key, value))  # [n, A, S, D]
+        q, k, v = (spread(each[rows], group) for each in (query, key, value))  # [n, A, S, D]
         context = nn.functional.scaled_dot_product_attention(q, k, v, group.mask, dropout, scale=scaling)
         found.append(_gathered(context, group))
     found.append(query.new_zeros(sequences.idle, *query.shape[1:]))
     return torch.cat(found)
 
 
-def attend_by_kernels(sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
-    """Matrix products, those of sequences of about the same length in one, and what lies between them.
-
-    Args:
-        sequences: of the batch.
-        dropout: the share of the weights to drop.
-        scaling: what the scores are multiplied by.
-        states: query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
-
-    Returns:
-        The context, [T, A, D].
-    """
-    context: Tensor = _Attention.apply(sequences, dropout, scaling, *states)  # type: ignore[no-untyped-call]
-    return context
-
-
-def _by_kernels(
-    query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float
-) -> Tensor:
-    return attend_by_kernels(sequences, dropout, scaling, query[:, None], key[:, None], value[:, None])
-
-
 class _Attention(torch.autograd.Function):
+    """Matrix products, those of sequences of about the same length in one, and what lies between them, by kernels."""
+
     @staticmethod
     def forward(ctx: Any, sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
         context, saved, ctx.masks = _no_rows(states[0][:, :1], sequences), [], []
@@ -183,6 +188,13 @@ class _Attention(torch.autograd.Function):
             dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
             q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
+            if dtype == torch.bfloat16 and not (dropout or any(ctx.needs_input_grad)):
+                totals = torch.empty(weights.shape[:-1])
+                inference_kernels().exponentials(weights.flatten(0, 1), group.lengths, totals.flatten(0, 1), scaling)
+                inference_kernels().by_tokens_divided(
+                    _product(weights, v, group), totals, group.lengths, context[rows, 0]
+                )
+                continue
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
             mask = next_mask(dropout)
@@ -224,8 +236,8 @@ def _with_rows(sequences: Sequences) -> Iterator[tuple[Group, slice]]:
         start += group.tokens
 
 
-def _spread(rows: Tensor, group: Group) -> Tensor:
-    """[t, A, D] to [n, A, S, D]."""
+def spread(rows: Tensor, group: Group) -> Tensor:
+    """[t, A, D] to [n, A, S, D]; zeros where a sequence has no token."""
     if group.places is not None:
         rows = rows.new_zeros(math.prod(group.shape), *rows.shape[1:]).index_copy_(0, group.places, rows)
     return rows.view(*group.shape, *rows.shape[1:]).transpose(1, 2)

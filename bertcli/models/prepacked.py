@@ -1,37 +1,38 @@
-"""Linear layers of a model that only predicts: weights in the order a CPU multiplies them in, GELU on the way."""
+"""Linear layers of a model that only predicts: weights in the order a CPU multiplies them in."""
 
 import torch
 from torch import Tensor, nn
-from transformers.activations import ACT2FN
 
-# The activations that oneDNN computes with a product, and what it calls them.
-GELUS = {type(ACT2FN["gelu"]): ("gelu", "none"), type(ACT2FN["gelu_pytorch_tanh"]): ("gelu", "tanh")}
+from bertcli.models.fused import SelfAttention
+from bertcli.models.products import product
 
 
 class PrepackedLinear(nn.Module):
     """nn.Linear without a gradient: the weight is put in order once, where nn.Linear does it at each call."""
 
-    def __init__(self, linear: nn.Linear, activation: str, algorithm: str) -> None:
+    def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.bias, self.activation, self.algorithm = linear.bias, activation, algorithm
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
+        self.weight, self.bias = _in_order(linear.weight), linear.bias
 
     def forward(self, input: Tensor) -> Tensor:
-        """The layer, and its activation."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(
-            input, self.weight, self.bias, self.activation, [], self.algorithm
-        )
-        return found
+        """The layer."""
+        return product(input, self.weight, self.bias)
 
 
 def prepack(model: nn.Module) -> None:
-    """Put such layers in the place of every nn.Linear, where torch has oneDNN; the GELU after one becomes part of it."""
+    """Put such layers in the place of every nn.Linear, where torch has oneDNN; query, key and value become one product."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return
     for parent in model.modules():
+        if isinstance(parent, SelfAttention) and parent.prepacked is None:
+            weight, bias = parent.joined()
+            parent.prepacked = (_in_order(weight), bias.detach())
+            del parent.query, parent.key, parent.value
         for name, child in parent.named_children():
             if type(child) is nn.Linear:
-                activation = type(getattr(parent, "intermediate_act_fn", None))
-                if activation in GELUS:
-                    parent.intermediate_act_fn = nn.Identity()
-                setattr(parent, name, PrepackedLinear(child, *GELUS.get(activation, ("none", "none"))))
+                setattr(parent, name, PrepackedLinear(child))
+
+
+def _in_order(weight: Tensor) -> Tensor:
+    ordered: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+    return ordered

@@ -14,8 +14,11 @@ ROWS = 32  # what a kernel transposes comes in multiples of
 
 
 def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """What nn.functional.linear does, [..., K] to [..., L], of tensors that fit the kernels."""
-    found: Tensor = _Product.apply(states, weight, bias)  # type: ignore[no-untyped-call]
+    """What nn.functional.linear does, [..., K] to [..., L], of tensors that fit the kernels, or of a prepacked weight."""
+    if weight.is_mkldnn:
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "none")
+        return found
+    found = _Product.apply(states, weight, bias)  # type: ignore[no-untyped-call]
     return found
 
 
