@@ -10,7 +10,7 @@ from transformers.activations import ACT2FN
 
 from bertcli.models.cpu import fits, inference_kernels, kernels, rows
 from bertcli.models.dropout import Dropout, Mask, next_mask
-from bertcli.models.packed import Sequences, attend, is_packed, spread
+from bertcli.models.packed import Sequences, attend, is_packed, spread, with_rows
 from bertcli.models.products import product
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
@@ -76,11 +76,13 @@ class SelfAttention(nn.Module):
         of_query, of_key, of_value = weight.float().view(3, -1, self.attention_head_size, weight.shape[1])  # [A, D, H]
         query_bias, _, value_bias = bias.float().view(3, -1, self.attention_head_size)
         query = torch.einsum("nh,adh->nad", hidden_states[first_tokens].float(), of_query) + query_bias
-        towards = torch.einsum("nad,adh->nah", query, of_key)[:, None]
-        group = sequences.whole
-        states = spread(hidden_states[: group.tokens, None].float(), group)  # [N, 1, S, H]
-        read = scaled_dot_product_attention(towards, states, states, group.mask, scale=self.scaling)[:, 0]  # [N, A, H]
-        context = torch.einsum("nah,adh->nad", read, of_value) + value_bias
+        towards = torch.einsum("nad,adh->nah", query, of_key)[:, None]  # [N, 1, A, H]
+        counts = [group.shape[0] for group in sequences.groups]
+        means = []
+        for wanted, (group, tokens) in zip(torch.split(towards, counts), with_rows(sequences), strict=True):
+            states = spread(hidden_states[tokens, None].float(), group)  # [n, 1, S, H]
+            means.append(scaled_dot_product_attention(wanted, states, states, group.mask, scale=self.scaling)[:, 0])
+        context = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
         found: Tensor = context.flatten(1).to(hidden_states.dtype)
         return found
 

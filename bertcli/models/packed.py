@@ -81,13 +81,6 @@ class Sequences:
             parts[-1].append(length)
         return [self._group(part) for part in parts]
 
-    @cached_property
-    def whole(self) -> Group:
-        """All of them as one group."""
-        return Group(
-            sum(self.lengths), (len(self.lengths), self.lengths[0]), [], torch.tensor(self.lengths), self.device
-        )
-
     def _padded(self, length: int) -> int:
         return length if length <= SHORT else -(-length // self.length_step) * self.length_step
 
@@ -170,7 +163,7 @@ def _in_groups(
 ) -> Tensor:
     """Torch's own attention, that of sequences of about the same length at once."""
     found = []
-    for group, rows in _with_rows(sequences):
+    for group, rows in with_rows(sequences):
         q, k, v = (spread(each[rows], group) for each in (query, key, value))  # [n, A, S, D]
         context = nn.functional.scaled_dot_product_attention(q, k, v, group.mask, dropout, scale=scaling)
         found.append(_gathered(context, group))
@@ -184,7 +177,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
         context, saved, ctx.masks = _no_rows(states[0][:, :1], sequences), [], []
-        for group, rows in _with_rows(sequences):
+        for group, rows in with_rows(sequences):
             dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
             q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
@@ -211,7 +204,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradient, saved = gradient[:, None].contiguous(), iter(ctx.saved_tensors)
         given = [_no_rows(gradient.expand(-1, 3 // ctx.parts, -1, -1), ctx.sequences) for _ in range(ctx.parts)]
-        for (group, rows), mask in zip(_with_rows(ctx.sequences), ctx.masks, strict=True):
+        for (group, rows), mask in zip(with_rows(ctx.sequences), ctx.masks, strict=True):
             q, k, v, weights = (next(saved) for _ in range(4))
             (of_context,) = _by_heads(gradient[rows], group, v.dtype)
             of_scores = _product(of_context, v.transpose(-1, -2), group)
@@ -228,7 +221,7 @@ class _Attention(torch.autograd.Function):
         return None, None, None, *given
 
 
-def _with_rows(sequences: Sequences) -> Iterator[tuple[Group, slice]]:
+def with_rows(sequences: Sequences) -> Iterator[tuple[Group, slice]]:
     """The groups, and which rows of the batch are theirs."""
     start = 0
     for group in sequences.groups:
