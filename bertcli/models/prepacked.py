@@ -12,7 +12,7 @@ class PrepackedLinear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.weight, self.bias = _in_order(linear.weight), linear.bias
+        self.weight, self.bias = _reordered(linear.weight), linear.bias
 
     def forward(self, input: Tensor) -> Tensor:
         """The layer."""
@@ -26,13 +26,13 @@ def prepack(model: nn.Module) -> None:
     for parent in model.modules():
         if isinstance(parent, SelfAttention) and parent.prepacked is None:
             weight, bias = parent.joined()
-            parent.prepacked = (_in_order(weight), bias.detach())
+            parent.prepacked = (_reordered(weight), bias.detach())
             del parent.query, parent.key, parent.value
         for name, child in parent.named_children():
             if type(child) is nn.Linear:
                 setattr(parent, name, PrepackedLinear(child))
 
 
-def _in_order(weight: Tensor) -> Tensor:
+def _reordered(weight: Tensor) -> Tensor:
     ordered: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
     return ordered
