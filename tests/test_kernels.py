@@ -8,7 +8,7 @@ from torch.nn.functional import gelu, layer_norm, linear
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 from bertcli.models.compiled import _array
-from bertcli.models.cpu import fits, inference_kernels, kernels
+from bertcli.models.cpu import MANY, fits, fits_tiles, inference_kernels, kernels
 from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
 from bertcli.models.fused import Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu, fuse
 from bertcli.models.packed import PACKED, Sequences, packed_attention
@@ -17,6 +17,8 @@ from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 
 ROWS, COLUMNS = 77, 51  # neither a multiple of a block nor of a vector
+HAS_TILES = fits_tiles(torch.empty(MANY, 3, 1, 32, dtype=torch.bfloat16))
+NEEDS_TILES = pytest.mark.skipif(not HAS_TILES, reason="needs a CPU with matrix units (AMX)")
 PRECISIONS = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 
 
@@ -123,18 +125,31 @@ def test_without_a_gradient_a_sum_and_its_layer_norm_are_written_where_they_are_
     assert_same([given[0]], [wanted], dtype)
 
 
-def test_without_a_gradient_weights_of_bfloat16_are_divided_after_they_are_read() -> None:
-    heads, size, lengths = 2, 37, torch.tensor([37, 20, 1])
-    scores = (40 * random(3, heads, size, size)).bfloat16().detach()
-    values = random(3, heads, size, 8).detach()
-    there = (torch.arange(size) < lengths[:, None])[:, None, None]  # [n, 1, 1, S]
-    wanted = torch.softmax((scores.double() * 0.25).masked_fill(~there, -torch.inf), -1) @ values.double()
-    totals, found = torch.empty(3, heads, size), torch.empty(58, heads, 8)
-    inference_kernels().exponentials(scores.flatten(0, 1), lengths, totals.flatten(0, 1), 0.25)
-    assert not scores.masked_select(~there).any()
-    inference_kernels().by_tokens_divided(scores.float() @ values, totals, lengths, found)
-    of_tokens = [context.transpose(0, 1)[:length] for context, length in zip(wanted, lengths, strict=True)]
-    torch.testing.assert_close(found, torch.cat(of_tokens).float(), atol=0.004, rtol=0.004)
+@NEEDS_TILES
+@pytest.mark.parametrize("size", [32, 64, 96])
+def test_matrix_units_attend_as_exactly_as_what_they_read_is_rounded(size: int) -> None:
+    lengths = (70, 64, 33, 16, 1)
+    states = (4 * random(sum(lengths), 3, 2, size)).bfloat16().detach()  # scores of 16 and more: some weights are all
+    found = states.new_empty(sum(lengths), 2, size)
+    boundaries = torch.tensor((0, *lengths)).cumsum(0, dtype=torch.int32)
+    inference_kernels().attention(states, boundaries, 0.125, found)
+    for rows, context in zip(states.double().split(lengths), found.split(lengths), strict=True):
+        query, key, value = rows.permute(1, 2, 0, 3)
+        weights = torch.softmax(query @ key.transpose(-1, -2) * 0.125, -1)
+        wanted = (weights @ value).transpose(0, 1)
+        assert (context.double() - wanted).norm() <= 2**-8 * wanted.norm()
+        assert ((context.double() - wanted).abs() <= 2**-7 * (weights @ value.abs()).transpose(0, 1)).all()
+
+
+@NEEDS_TILES
+def test_matrix_units_hide_no_nan_and_show_it_to_no_other_sequence() -> None:
+    states = random(50, 3, 2, 32).bfloat16().detach()
+    states[35, 1, 1, 7] = torch.nan
+    found = states.new_empty(50, 2, 32)
+    inference_kernels().attention(states, torch.tensor([0, 20, 50], dtype=torch.int32), 0.2, found)
+    assert found[20:, 1].isnan().all()
+    assert found[:, 0].isfinite().all()
+    assert found[:20].isfinite().all()
 
 
 def test_what_is_next_to_nothing_is_not_so_small_that_a_cpu_takes_a_hundred_times_as_long() -> None:
@@ -220,8 +235,8 @@ NUMBER = np.float32(0.5)
         ("_gelu", (*[IN_PRECISION] * 3, False)),
         ("_gelu", (*[IN_PRECISION] * 3, True)),
         ("_gelu_in_place", (IN_PRECISION, False)),
-        ("_exponentials", (IN_PRECISION, NUMBER)),
-        ("_divided", (IN_PRECISION, NUMBER, IN_PRECISION)),
+        ("_exponentials", (ROW, NUMBER)),
+        ("_divided", (ROW, NUMBER, IN_PRECISION)),
         ("_times_and_sum", (*[IN_PRECISION] * 3, ROW)),
         ("_sum", (*[IN_PRECISION] * 2, ROW, *[IN_PRECISION] * 2)),
         ("_sum_backward", (*[ROW] * 2, *[IN_PRECISION] * 2, ROW)),

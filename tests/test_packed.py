@@ -20,7 +20,7 @@ from bertcli.data.choice_features import ChoiceFeatures
 from bertcli.data.ragged import Ragged
 from bertcli.data.tag_features import TagFeatures
 from bertcli.data.text_features import TextFeatures
-from bertcli.models import fused as fused_module
+from bertcli.models import cpu as cpu_module
 from bertcli.models import packed as packed_module
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.encoder import encode
@@ -246,16 +246,20 @@ def attend_alone(states: torch.Tensor, lengths: tuple[int, ...]) -> torch.Tensor
     return torch.cat([scaled_dot_product_attention(*part) for part in parts], dim=1).transpose(0, 1)
 
 
-@settings(max_examples=15, deadline=None)
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=7))
-def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(lengths: list[int]) -> None:
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=7), st.sampled_from([(2, 16), (3, 32), (2, 64)]))
+def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
+    lengths: list[int], heads: tuple[int, int]
+) -> None:
     lengths = sorted(lengths, reverse=True)
     sequences = packed_module.Sequences(tuple(lengths), 6, torch.device("cpu"), packed_module.LENGTH_STEP)
-    exact = torch.randn(3, sum(lengths), 2, 16, generator=torch.Generator().manual_seed(len(lengths)))
-    states = torch.cat([exact, torch.full((3, 6, 2, 16), 9.0)], 1).bfloat16().transpose(0, 1).contiguous()
-    with torch.no_grad():
-        found = packed_module.attend(sequences, 0.0, 0.25, states)
-        apart = packed_module.attend(sequences, 0.0, 0.25, *(part.contiguous() for part in states.split(1, dim=1)))
+    exact = torch.randn(3, sum(lengths), *heads, generator=torch.Generator().manual_seed(len(lengths)))
+    states = torch.cat([exact, torch.full((3, 6, *heads), 9.0)], 1).bfloat16().transpose(0, 1).contiguous()
+    scaling = heads[1] ** -0.5
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cpu_module, "MANY", 1)
+        found = packed_module.attend(sequences, 0.0, scaling, states)
+        apart = packed_module.attend(sequences, 0.0, scaling, *(part.contiguous() for part in states.split(1, dim=1)))
     assert torch.equal(found, apart)
     torch.testing.assert_close(found[:-6].float(), attend_alone(exact, tuple(lengths)), atol=0.03, rtol=0.03)
     assert not found[-6:].any()
@@ -389,7 +393,7 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
 def test_weights_in_the_order_of_their_products_give_the_same_logits(
     activation: str, dtype: torch.dtype, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused_module, "MANY", many)
+    monkeypatch.setattr(cpu_module, "MANY", many)
     packed_model, padded_model = make_models("classify", hidden_act=activation)
     batch, padded = make_batch({}, {})
     with torch.no_grad():

@@ -1,7 +1,7 @@
 """Loops compiled for the CPU at hand by numba, and what an element of their arrays is: float32, or bfloat16 as uint16.
 
 Numba keeps what it compiled beside the file it is of, and compiles again when that file changes, not one it imports: after
-a change here, `make clean`.
+a change in what files of kernels import from each other or from here, `make clean`.
 """
 
 from collections.abc import Callable

@@ -8,6 +8,12 @@ import torch
 from torch import Tensor
 
 PRECISIONS = (torch.float32, torch.bfloat16)
+MANY = 512  # tokens
+
+
+def are_many(tokens: int) -> bool:
+    """Whether a pass over tokens saves, where it makes no gradient, as much as it takes to load the kernels."""
+    return torch.is_grad_enabled() or tokens >= MANY
 
 
 def fits(*tensors: Tensor) -> bool:
@@ -21,6 +27,17 @@ def fits(*tensors: Tensor) -> bool:
     )
 
 
+def fits_many(states: Tensor, *others: Tensor) -> bool:
+    """Whether kernels take them, and the tokens of states, [..., H], are not too few."""
+    return are_many(states.shape[:-1].numel()) and fits(states, *others)
+
+
+def fits_tiles(states: Tensor) -> bool:
+    """Whether the matrix units take the heads of states, [T, P, A, D], and the tokens are not too few."""
+    suits = states.dtype == torch.bfloat16 and states.shape[-1] % 32 == 0
+    return suits and fits_many(states[:, 0, 0]) and _has_tiles()
+
+
 def rows(states: Tensor) -> Tensor:
     """[..., H] to [T, H], as kernels take it; what is contiguous is not copied."""
     return states.reshape(-1, states.shape[-1])
@@ -29,6 +46,12 @@ def rows(states: Tensor) -> Tensor:
 @cache
 def _has_compiler() -> bool:
     return find_spec("numba") is not None
+
+
+@cache
+def _has_tiles() -> bool:
+    """Whether there are matrix units, which Linux gives a process that asks."""
+    return torch.cpu._is_amx_tile_supported() and torch.cpu._init_amx()
 
 
 @cache

@@ -96,7 +96,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     """Within it, the encoder gives the hidden states of the rows only, [1, R, H], or [N, 1, H] where `pooled`.
 
     After its attention, the last layer is run for those rows only where it can be told to: nothing else reads the others;
-    where they are the first tokens, and a CPU only predicts, these alone attend.
+    where they are the first tokens, these may alone attend.
     """
     base = model.base_model
     last: Any = getattr(getattr(base, "encoder", None), "layer", [None])[-1]
@@ -115,8 +115,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     hooks = [base.register_forward_hook(read)]
     if is_early:
         attention = last.attention
-        only_predicts = batch.input_ids.device.type == "cpu" and not (model.training or torch.is_grad_enabled())
-        is_first = pooled and only_predicts and isinstance(attention.self, SelfAttention)
+        is_fused = isinstance(attention.self, SelfAttention)
+        is_first = pooled and is_fused and attention.self.may_attend_alone(batch.input_ids)
         if is_first:
             told = {"first_tokens": rows}
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | told), with_kwargs=True))

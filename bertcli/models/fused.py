@@ -8,14 +8,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
-from bertcli.models.cpu import fits, inference_kernels, kernels, rows
+from bertcli.models.cpu import are_many, fits_many, inference_kernels, kernels, rows
 from bertcli.models.dropout import Dropout, Mask, next_mask
 from bertcli.models.packed import Sequences, attend, is_packed, spread, with_rows
 from bertcli.models.products import product
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
-
-MANY = 512  # tokens from which on a pass without a gradient saves as much as it takes to load the kernels
 
 # The activations that are a GELU, and whether by tanh.
 GELUS = {
@@ -52,11 +50,16 @@ class SelfAttention(nn.Module):
         """[1, T, H] to the context, [1, T, H], or [1, N, H] of the first tokens alone; and no weights."""
         if first_tokens is not None:
             return self._of_first_tokens(hidden_states[0], first_tokens, kwargs["sequences"])[None], None
-        if self.prepacked is None and not _fits(hidden_states, self.query.weight):
+        if self.prepacked is None and not fits_many(hidden_states, self.query.weight):
             return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
         dropout = self.dropout.p if self.training else 0.0
         return attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+
+    def may_attend_alone(self, tokens: Tensor) -> bool:
+        """Whether first tokens may, where nothing else is read: on a CPU that only predicts, and of many, [T]."""
+        only_predicts = tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled())
+        return only_predicts and are_many(len(tokens))
 
     def joined(self) -> tuple[Tensor, Tensor]:
         """Weight and bias of query, key and value, [3H, H] and [3H]."""
@@ -96,7 +99,7 @@ class Intermediate(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
         is_tanh = GELUS.get(type(self.intermediate_act_fn))
-        if is_tanh is None or not _fits(hidden_states, self.dense.weight):
+        if is_tanh is None or not fits_many(hidden_states, self.dense.weight):
             return cast(Tensor, super().forward(hidden_states))
         if not torch.is_grad_enabled():
             activated = product(hidden_states, self.dense.weight, self.dense.bias)
@@ -117,7 +120,7 @@ class Output(nn.Module):
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
         norm = self.LayerNorm
-        if not _fits(hidden_states, input_tensor, norm.weight):
+        if not fits_many(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))
         added = product(hidden_states, self.dense.weight)
         mask = next_mask(self.dropout.p if self.training else 0.0)
@@ -175,11 +178,6 @@ class _AddAndNorm(torch.autograd.Function):
         )
         of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
         return None, None, of_product, of_bias, of_residual, of_weight, of_shift
-
-
-def _fits(states: Tensor, *others: Tensor) -> bool:
-    """Whether to take kernels, which a few tokens without a gradient are not worth loading for."""
-    return (torch.is_grad_enabled() or states.shape[:-1].numel() >= MANY) and fits(states, *others)
 
 
 def _sums(states: Tensor, count: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Several passes over an array made as one, compiled for the CPU at hand; elsewhere torch has its own.
 
 A kernel is a loop over blocks, which threads share; within one, a plain loop over a row, which LLVM turns into vectors.
-Sums are in float32, and what is written is rounded once. All are in this file (see models/compiled.py).
+Sums are in float32, and what is written is rounded once.
 """
 
 import math
@@ -20,9 +20,8 @@ ELEMENTS = 1 << 12  # of a block, where there are no rows
 @scalar
 def exp(x):
     """Return e to the x <= 0, to 5e-7 of it for x > -10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
-    x = (
-        F(-80) if x < F(-80) else x
-    )  # above where numbers lose digits, and time; so written that what is none stays none
+    # Above where numbers lose digits, and time; so written that what is no number stays none.
+    x = F(-80) if x < F(-80) else x
     whole = np.floor(x * F(1.44269504) + F(0.5))
     f = x * F(1.44269504) - whole
     power = F(0.0013266971)
@@ -272,15 +271,21 @@ def transpose(x, y):
             _turn(fours[:, :some], y[start : start + some], block * 8)
 
 
+@scalar
+def in_order(bits):
+    """The bits of a float32 as a whole number of the same order, of which LLVM finds the highest in vectors; and back."""
+    bits = S(bits)
+    return S(bits ^ S(S(bits >> S(31)) & S(0x7FFFFFFF)))
+
+
 @row_loop
 def _highest(scores, row):
-    """The highest element, and all in float32: as whole numbers of the same order, of which LLVM finds it in vectors."""
+    """The highest element, and all in float32."""
     highest = S(-0x80000000)
     for j in range(row.size):
         row[j] = load(scores, j)
-        bits = S(bits_of(row[j]))
-        highest = max(highest, bits ^ S(S(bits >> S(31)) & S(0x7FFFFFFF)))
-    return float_of(U(highest ^ S(S(highest >> S(31)) & S(0x7FFFFFFF))))
+        highest = max(highest, in_order(bits_of(row[j])))
+    return float_of(U(in_order(highest)))
 
 
 @row_loop

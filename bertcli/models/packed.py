@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from bertcli.data.batches import send
-from bertcli.models.cpu import fits, inference_kernels, kernels
+from bertcli.models.cpu import fits_many, fits_tiles, inference_kernels, kernels
 from bertcli.models.dropout import next_mask
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest
@@ -135,6 +135,8 @@ def attend(sequences: Sequences, dropout: float, scaling: float, *states: Tensor
     Returns:
         The context, [T, A, D].
     """
+    if fits_tiles(states[0]) and not (dropout or torch.is_grad_enabled()):
+        return _in_tiles(torch.cat(states, 1) if len(states) > 1 else states[0], sequences, scaling)
     if _suits_kernels(states[0], sequences):
         context: Tensor = _Attention.apply(sequences, dropout, scaling, *states)  # type: ignore[no-untyped-call]
         return context
@@ -146,7 +148,15 @@ def attend(sequences: Sequences, dropout: float, scaling: float, *states: Tensor
 def _suits_kernels(states: Tensor, sequences: Sequences) -> bool:
     """Whether torch's own is the slower way: on a CPU to a gradient or to drop weights, and in bfloat16 over long sequences."""
     is_long = states.dtype == torch.bfloat16 and sequences.longest > LONG
-    return fits(states) and (torch.is_grad_enabled() or is_long)
+    return fits_many(states[:, 0, 0]) and (torch.is_grad_enabled() or is_long)
+
+
+def _in_tiles(states: Tensor, sequences: Sequences, scaling: float) -> Tensor:
+    """By a CPU's matrix units, a head at a time; [T, 3, A, D] to [T, A, D]."""
+    context = _no_rows(states[:, 0], sequences)
+    boundaries = sequences.boundaries[: len(sequences.lengths) + 1]
+    inference_kernels().attention(states.contiguous(), boundaries, scaling, context)
+    return context
 
 
 def _flash(query: Tensor, key: Tensor, value: Tensor, sequences: Sequences, dropout: float, scaling: float) -> Tensor:
@@ -181,13 +191,6 @@ class _Attention(torch.autograd.Function):
             dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
             q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
-            if dtype == torch.bfloat16 and not (dropout or any(ctx.needs_input_grad)):
-                totals = torch.empty(weights.shape[:-1])
-                inference_kernels().exponentials(weights.flatten(0, 1), group.lengths, totals.flatten(0, 1), scaling)
-                inference_kernels().by_tokens_divided(
-                    _product(weights, v, group), totals, group.lengths, context[rows, 0]
-                )
-                continue
             # Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer
             # paper" (modeling.py).
             mask = next_mask(dropout)
@@ -245,7 +248,7 @@ def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
 
 
 def _no_rows(like: Tensor, sequences: Sequences) -> Tensor:
-    """[T, P, A, D], zeros for idle tokens, and nothing yet for the others."""
+    """[T, ...], zeros for idle tokens, and nothing yet for the others."""
     rows = torch.empty_like(like, memory_format=torch.contiguous_format)
     rows[len(rows) - sequences.idle :] = 0
     return rows
