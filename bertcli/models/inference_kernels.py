@@ -5,7 +5,7 @@ from numba import prange
 
 from bertcli.models import tiles
 from bertcli.models.compiled import F, S, U, bits_of, fetch, float_of, kernel, load, rounded, row_loop
-from bertcli.models.kernels import ROWS, _gelu_of, _norm, _nothing_dropped, _row, _sum, in_order
+from bertcli.models.kernels import ROWS, _copy, _gelu_of, _norm, _nothing_dropped, _row, _sum, in_order
 
 # T rows (tokens), H columns (hidden), A heads, D size per head, N sequences
 
@@ -55,12 +55,6 @@ def _exponentials(scores, scaling):
         total += power
         scores[j] = power
     return total
-
-
-@row_loop
-def _rounded(x, y):
-    for j in range(x.size):
-        y[j] = rounded(x[j], y)
 
 
 @row_loop
@@ -156,7 +150,7 @@ def attention(states, boundaries, scaling, context):
                 for i in range(there):
                     scores[i, length:] = F(-np.inf)  # whose weights, of next to nothing, meet values of 0
                     totals[i] = _exponentials(scores[i], F(scaling * 1.44269504))
-                _rounded(scores[:there].reshape(-1), weights.reshape(-1))
+                _copy(scores[:there].reshape(-1), weights.reshape(-1))
                 _multiply(weights, values, means)
                 for i in range(there):
                     _divided(means[i], totals[i], context[first + i, a])

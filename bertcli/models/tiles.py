@@ -85,13 +85,13 @@ def _configure(context, configuration):
 
 @intrinsic
 def release(context):
-    """Give the tiles back."""
+    """Give them back."""
     return types.void(), _of_tiles("tilerelease", 0)
 
 
 @row_loop
 def take():
-    """Have the tiles, as the thread that asks needs before the others."""
+    """Have the tiles in the thread that asks, before any other instruction; `release` gives them back."""
     configuration = np.zeros(64, np.uint8)
     configuration[0] = 1
     for tile in range(8):
