@@ -1,5 +1,7 @@
 """A CPU's kernels give what torch gives, forward and backward, in either precision."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -263,6 +265,58 @@ def test_to_the_bit_it_does_not_matter_where_the_rows_lie(
         takes = (_array(next(given)) if argument in (ROW, IN_PRECISION) else argument for argument in arguments)
         getattr(inference_kernels() if hasattr(inference_kernels(), name) else kernels(), name)(*takes)
         found.add(b"".join(_array(row).tobytes() for row in placed))
+    assert len(found) == 1
+
+
+class Lies(NamedTuple):
+    """An array somewhere, of the precision that a model is in, or of float32 always."""
+
+    shape: tuple[int, ...]
+    is_float32: bool = False
+
+
+# Of one row, for those of more lie apart: what is read and written of a row can be neighbours.
+MATRIX, VECTOR, SCORES, FLAT = (Lies(shape) for shape in ((1, 33), (33,), (2, 33, 33), (5000,)))
+MASK = (np.uint64(7), 6554, np.float32(10 / 9))
+LENGTHS, LABELS = torch.tensor([33, 14]), torch.tensor([5])
+
+
+@PRECISIONS
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("drop", (MATRIX, MATRIX, MASK)),
+        ("gelu", (MATRIX, VECTOR, MATRIX, False)),
+        ("gelu_backward", (*[MATRIX] * 3, Lies((1, 33), True))),
+        ("gelu_in_place", (MATRIX, True)),
+        ("add_and_norm", (MATRIX, VECTOR, MATRIX, *[VECTOR] * 2, *[MATRIX] * 2, Lies((1, 2), True), 1e-12, MASK)),
+        (
+            "add_and_norm_backward",
+            (*[MATRIX] * 2, Lies((1, 2), True), VECTOR, *[MATRIX] * 2, Lies((1, 3, 33), True), MASK),
+        ),
+        ("add_and_norm_in_place", (MATRIX, VECTOR, MATRIX, *[VECTOR] * 2, 1e-12)),
+        ("softmax", (SCORES, LENGTHS, SCORES, 0.25, MASK)),
+        ("softmax_backward", (SCORES, SCORES, LENGTHS, SCORES, 0.25, MASK)),
+        ("log_sums", (MATRIX, Lies((1,), True))),
+        ("cross_entropy_backward", (MATRIX, LABELS, Lies((1,), True), 0.5, MATRIX)),
+        ("square_sums", (FLAT, Lies((2,), True))),
+        ("adam", (Lies((5000,), True), FLAT, *[Lies((5000,), True)] * 2, FLAT, (NUMBER,) * 9)),
+    ],
+)
+def test_to_the_bit_it_does_not_matter_where_the_arrays_of_a_kernel_lie(
+    name: str, arguments: tuple, dtype: torch.dtype
+) -> None:
+    found, chance = set(), np.random.default_rng(0)
+    for gap in (0, 4, 64, 1000) * 20:
+        room, first, placed = torch.empty(200_000, dtype=torch.uint8), 4 * chance.integers(16), list(arguments)
+        for place in chance.permutation(len(arguments)):
+            if isinstance(array := arguments[place], Lies):
+                value = random(*array.shape, dtype=torch.float32 if array.is_float32 else dtype).detach().abs()
+                bits = room[first : first + value.nbytes].view(value.dtype)
+                placed[place] = bits.view(value.shape).copy_(value)
+                first += -(-value.nbytes // 4) * 4 + gap
+        getattr(inference_kernels() if hasattr(inference_kernels(), name) else kernels(), name)(*placed)
+        found.add(b"".join(_array(each).tobytes() for each in placed if isinstance(each, Tensor)))
     assert len(found) == 1
 
 

@@ -84,6 +84,20 @@ def test_a_resumed_run_has_the_weights_and_the_losses_of_an_undisturbed_one_to_t
     assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics()] == [4, 6, 6]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_first_training_on_a_machine_which_compiles_kernels_has_the_bits_of_later_ones_which_load_them(
+    at_home: Path, tmp_path: Path, precision: str
+) -> None:
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags({**SHORT, "steps": 2, "precision": precision})]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    for run in ("first", "later"):
+        done = subprocess.run([*command, "--out", str(tmp_path / run)], env=environment, check=False)
+        assert done.returncode == 0
+    assert list(tmp_path.glob("compiled/**/*.nbc"))
+    assert_same_bits(tmp_path / "first", tmp_path / "later")
+
+
 def test_a_checkpoint_of_before_losses_were_kept_can_go_on(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,8 +33,9 @@ torch.set_num_threads(threads)
 # to an array: LLVM makes it twice, and takes vectors only where the arrays lie far enough apart, which differs from run to run.
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "cache": True, "nogil": True}
 
-# What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors.
-row_loop = numba.njit(**OPTIONS)
+# What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors. It becomes part of each
+# kernel, or the process that compiles would call another copy, which may add up in another order, than those that load.
+row_loop = numba.njit(forceinline=True, **OPTIONS)
 scalar = numba.njit(inline="always", **OPTIONS)  # what becomes part of such a loop
 
 
