@@ -31,6 +31,7 @@ from bertcli.data.tables import chunks_of, stream_rows
 from bertcli.errors import UserError
 from bertcli.evaluation import evaluate
 from bertcli.finetuning import finetune
+from bertcli.models import prepacked
 from bertcli.prediction import predict, stream
 from bertcli.training import device
 from bertcli.training.run_folder import RunFolder
@@ -478,3 +479,18 @@ def test_in_bfloat16_labels_stay_and_scores_hardly_change(
     monkeypatch.setattr(device, "_cpu_has_bfloat16", lambda: True)
     assert [device.training_precision("auto", size) for size in (128, 256)] == ["float32", "bfloat16"]
     assert device.resolve_precision("auto") == "float32"
+
+
+def test_a_cpu_without_avx_512_predicts_in_bfloat16_too_and_says_once_how_slowly(
+    model: str, expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: LogCapture
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for module in (prepacked, device):
+        monkeypatch.setattr(module, "has_bfloat16_library", lambda: False)
+    device._say_emulated.cache_clear()
+    write_lines(tmp_path / "texts.txt", list(expected))
+    for _ in range(2):
+        records = predict(file=str(tmp_path / "texts.txt"), model=model, precision="bfloat16").records
+        for record, scores in zip(records, expected.values(), strict=True):
+            assert record["scores"] == pytest.approx(scores, abs=0.02)
+    assert said.text.count("only emulates bfloat16") == 1

@@ -38,6 +38,13 @@ def fits_tiles(states: Tensor) -> bool:
     return suits and fits_many(states[:, 0, 0]) and _has_tiles()
 
 
+@cache
+def has_bfloat16_library() -> bool:
+    """Whether oneDNN is there and multiplies in bfloat16, for which an x86 CPU needs AVX-512 or the like."""
+    has_library: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_library and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
 def rows(states: Tensor) -> Tensor:
     """[..., H] to [T, H], as kernels take it; what is contiguous is not copied."""
     return states.reshape(-1, states.shape[-1])

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from bertcli.models.cpu import has_bfloat16_library
 from bertcli.models.fused import SelfAttention
 from bertcli.models.products import product
 
@@ -20,8 +21,11 @@ class PrepackedLinear(nn.Module):
 
 
 def prepack(model: nn.Module) -> None:
-    """Put such layers in the place of every nn.Linear, where torch has oneDNN; query, key and value become one product."""
-    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    """Put such layers in the place of every nn.Linear; query, key and value become one product.
+
+    A CPU without AVX-512 keeps what it has: there oneDNN, which reads the order, is the slower library in float32.
+    """
+    if not has_bfloat16_library():
         return
     for parent in model.modules():
         if isinstance(parent, SelfAttention) and parent.prepacked is None:

@@ -1,6 +1,7 @@
 """Which device and precision a run uses, said in one line."""
 
 import os
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -8,7 +9,9 @@ from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 
+from bertcli import say
 from bertcli.errors import UserError
+from bertcli.models.cpu import has_bfloat16_library
 
 # bfloat16 needs nothing of Accelerate: a working copy of the model runs in it (models/working_copy.py).
 ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
@@ -57,9 +60,16 @@ def resolve_precision(precision: str) -> str:
     """
     if precision == "float16" and not torch.cuda.is_available():
         raise UserError("--precision float16 needs a GPU.", "Give --precision bfloat16 or float32.")
+    if precision == "bfloat16" and not (torch.cuda.is_available() or has_bfloat16_library()):
+        _say_emulated()
     if precision != "auto":
         return precision
     return "bfloat16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "float32"
+
+
+@cache
+def _say_emulated() -> None:
+    say("this CPU only emulates bfloat16, which may take a hundred times as long: --precision float32 is faster")
 
 
 def training_precision(precision: str, hidden_size: int = BFLOAT16_HIDDEN_SIZE) -> str:
