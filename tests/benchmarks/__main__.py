@@ -1,6 +1,7 @@
 """Start-up, data preparation, and the race with what people use today: `make bench`, on a quiet machine.
 
-`python -m tests.benchmarks` runs all that this machine can and writes results-cpu.md, -cpu-amx.md or -gpu.md beside this file;
+`python -m tests.benchmarks` runs all that this machine can and writes results-CHIP.md beside this file: of a GPU, a CPU with
+matrix units, one with other units for bfloat16, or one that races in float32 alone, as bfloat16 would only be emulated;
 with names of cases it runs those and puts their lines into that file; --quick shows with a tiny model that they run.
 """
 
@@ -29,6 +30,15 @@ STARTS = ("--help", "tasks")
 def table(columns: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
     return "\n".join(f"| {' | '.join(row)} |" for row in [columns, ["---"] * len(columns), *rows])
+
+
+def kind_of_chip() -> str:
+    """What results are kept apart by."""
+    if torch.cuda.is_available():
+        return "gpu"
+    if torch.cpu._is_amx_tile_supported():
+        return "cpu-amx"
+    return "cpu" if torch.cpu._is_avx512_bf16_supported() else "cpu-float32"
 
 
 def machine() -> str:
@@ -65,6 +75,9 @@ def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
     """The table of the cases; one whose data are not here is said to be left out."""
     lines = []
     for case in cases:
+        if not case.runs:
+            print(f"left out, for bfloat16 would be emulated: {case.what}", flush=True)
+            continue
         try:
             new = [line.cells() for line in race(case, folder, rounds)]
         except UserError as error:
@@ -102,6 +115,9 @@ def main() -> None:
     if unknown := set(asked.cases) - set(all_cases):
         options.error(f"no such case: {', '.join(sorted(unknown))}")
     cases = [all_cases[name] for name in asked.cases or all_cases]
+    chip = kind_of_chip()
+    if chip == "cpu-float32":
+        cases = [case.in_float32() for case in cases]
     everything = not asked.cases and not asked.quick
     with tempfile.TemporaryDirectory() as made:
         # What takes minutes first, the race, which takes hours, last; each is printed when it is measured.
@@ -109,8 +125,7 @@ def main() -> None:
         print(*parts, sep="\n\n", flush=True)
         raced = the_race([case.quick() if asked.quick else case for case in cases], Path(made), asked.rounds)
     measured = f"{machine()}; load {os.getloadavg()[0]:.2f}; each the median of {asked.rounds}, in turn"
-    chips = "gpu" if on_gpu else "cpu-amx" if torch.cpu._is_amx_tile_supported() else "cpu"
-    results = Path(__file__).parent / f"results-{chips}.md"
+    results = Path(__file__).parent / f"results-{chip}.md"
     if asked.cases and not asked.quick and results.exists():
         results.write_text(
             put_into(results.read_text(encoding="utf-8"), raced, asked.cases, measured), encoding="utf-8"
