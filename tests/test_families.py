@@ -39,12 +39,13 @@ CONFIGS = {
     "DistilBert": {"vocab_size": 50, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 32},
     "FNet": SIZES, "ModernBert": {**SIZES, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3},
     "ConvBert": {**SIZES, "embedding_size": 16}, "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
+    "Xmod": {**SIZES, "languages": ["en_XX", "de_DE"]},
 }  # fmt: skip
 BART = {
     "vocab_size": 50, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
     "decoder_attention_heads": 4, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": 32, "pad_token_id": 0,
 }  # fmt: skip
-IS_PADDED = ("ConvBert", "MobileBert", "FNet", "ModernBert")
+IS_PADDED = ("ConvBert", "MobileBert", "FNet", "ModernBert", "Xmod")
 HEADS = {
     "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification", "span": "QuestionAnswering",
 }  # fmt: skip
@@ -78,6 +79,9 @@ def test_outputs_equal_those_of_the_familys_own_padded_model(
     ours = load_model(kind, str(tmp_path))
     assert (ours.config._attn_implementation == PACKED) == (family not in IS_PADDED)
     assert ("batches are padded" in said.text) == (family in IS_PADDED)
+    assert ("texts are read as en_XX" in said.text) == (family == "Xmod")
+    if family == "Xmod":
+        theirs.set_default_language("en_XX")
     objective = Objective(ours, kind).eval()
     words = [(0, 1), (0, 5), (1, 2), (2, 1), (2, 7), (4, 1)]  # (sequence, position)
     starts = np.cumsum(LENGTHS) - LENGTHS

@@ -106,6 +106,9 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
         family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
         say(f"{source} is a {family}: its batches are padded, as its attention is its own")
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
+    if getattr(saved, "languages", None) and not saved.default_language:  # X-MOD's, which has adapters for each
+        model.set_default_language(saved.languages[0])
+        say(f"texts are read as {saved.languages[0]}, as config.json of {source} names no `default_language`")
     return with_trained_padding(model) if packs else cast(PreTrainedModel, model)
 
 
