@@ -21,8 +21,9 @@ from bertcli.data.text_features import encode_texts
 from bertcli.data.tokenization import load_tokenizer, load_wordpiece
 from bertcli.errors import UserError
 from bertcli.finetuning import finetune
+from bertcli.models.dropout import set_dropout
 from bertcli.models.encoder import NO_END, encode, encode_layers, longest_input
-from bertcli.models.heads import Objective
+from bertcli.models.heads import Objective, tag_outputs
 from bertcli.models.loading import load_model
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
@@ -39,7 +40,8 @@ CONFIGS = {
     "DistilBert": {"vocab_size": 50, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "max_position_embeddings": 32},
     "FNet": SIZES, "ModernBert": {**SIZES, "bos_token_id": 2, "cls_token_id": 2, "eos_token_id": 3, "sep_token_id": 3},
     "ConvBert": {**SIZES, "embedding_size": 16}, "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
-    "Xmod": {**SIZES, "languages": ["en_XX", "de_DE"]},
+    "Xmod": {**SIZES, "languages": ["en_XX", "de_DE"]}, "RobertaPreLayerNorm": {**SIZES, "type_vocab_size": 1},
+    "XLMRobertaXL": {**SIZES, "type_vocab_size": 1}, "Data2VecText": {**SIZES, "type_vocab_size": 1},
 }  # fmt: skip
 BART = {
     "vocab_size": 50, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4,
@@ -104,6 +106,32 @@ def test_outputs_equal_those_of_the_familys_own_padded_model(
         return
     expected = torch.stack([wanted.logits[row, place] for row, place in words]) if kind == "tag" else wanted.logits
     torch.testing.assert_close(outputs["logits"], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", [family for family in CONFIGS if family not in IS_PADDED])
+def test_gradients_equal_those_of_the_familys_own_padded_model(family: str, tmp_path: Path) -> None:
+    theirs = save(family, "tag", tmp_path).train()
+    ours = load_model("tag", str(tmp_path)).train()
+    for model in (ours, theirs):
+        set_dropout(model, 0.0)
+        for module in model.modules():
+            if hasattr(module, "dropout_prob"):  # ALBERT's rate for its attention
+                module.dropout_prob = 0.0
+    words = torch.arange(0, sum(LENGTHS), 3)
+    batch, padded = make_batch({"word_positions": words}, getattr(ours.config, "type_vocab_size", 0) > 1)
+    there = padded["attention_mask"].bool()
+    if theirs.config.pad_token_id == 1:
+        padded["input_ids"] = padded["input_ids"].masked_fill(~there, 1)
+    given = torch.randn(len(words), 2)
+    (tag_outputs(Objective(ours, "tag").model, batch)["logits"] * given).sum().backward()
+    (theirs(**padded).logits[there][words] * given).sum().backward()
+    wanted = dict(theirs.named_parameters())
+    for name, weight in ours.named_parameters():
+        assert (weight.grad is None) == (wanted[name].grad is None), name
+        if weight.grad is not None:
+            torch.testing.assert_close(
+                weight.grad, wanted[name].grad, atol=1e-5, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}"
+            )
 
 
 def test_in_bfloat16_positions_stay_as_precise_as_in_transformers(tmp_path: Path) -> None:

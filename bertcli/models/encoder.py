@@ -18,7 +18,10 @@ from bertcli.models.packed import LENGTH_STEP, Sequences, is_packed
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
 # The families whose layers ask transformers' interface for plain attention over the whole sequence.
-PACKED_FAMILIES = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "albert", "ernie")
+PACKED_FAMILIES = (
+    "bert", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text", "electra",
+    "distilbert", "albert", "ernie",
+)  # fmt: skip
 TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
 NO_END = 1_000_000  # tokens of an input, where positions are relative
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # what heads say of each token

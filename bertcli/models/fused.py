@@ -28,8 +28,9 @@ def fuse(model: PreTrainedModel) -> None:
             if type(child) is nn.Dropout:
                 setattr(module, name, Dropout(child.p).train(child.training))
         for ending, part in PARTS.items():
-            has_all = all(hasattr(module, name) for name in part.__annotations__)
-            if is_packed(model) and type(module).__name__.endswith(ending) and has_all and not isinstance(module, part):
+            names = set(part.__annotations__)
+            is_such = all(hasattr(module, name) for name in names) and names.issuperset(dict(module.named_children()))
+            if is_packed(model) and type(module).__name__.endswith(ending) and is_such and not isinstance(module, part):
                 module.__class__ = type(ending, (part, type(module)), {})
 
 

@@ -104,7 +104,7 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     initialize(model, missing | replaced)
     if not packs:
         family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
-        say(f"{source} is a {family}: its batches are padded, as its attention is its own")
+        say(f"{source} is a {family}: its batches are padded, as only those of BERT's nearest kin are packed")
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     if getattr(saved, "languages", None) and not saved.default_language:  # X-MOD's, which has adapters for each
         model.set_default_language(saved.languages[0])
