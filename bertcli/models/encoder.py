@@ -125,7 +125,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | told), with_kwargs=True))
         hooks.append(
             attention.output.register_forward_pre_hook(
-                lambda _, states: (states[0] if is_first else states[0][:, rows], states[1][:, rows])
+                lambda _, states: (states[0] if is_first else _chosen(states[0], rows), _chosen(states[1], rows))
             )
         )
     try:
@@ -133,6 +133,11 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _chosen(states: Tensor, rows: Tensor | None) -> Tensor:
+    """Rows of [1, T, H], or all; the way back of an index would sort them first."""
+    return states if rows is None else states.index_select(1, rows)
 
 
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:

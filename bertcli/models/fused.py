@@ -1,15 +1,16 @@
-"""The parts of a BERT layer that pass over arrays several times, made to pass once on a CPU."""
+"""The parts of a BERT layer that pass over arrays several times, made to pass once on a CPU, and on a GPU."""
 
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
 from bertcli.models.cpu import are_many, fits_many, inference_kernels, kernels, rows
 from bertcli.models.dropout import Dropout, Mask, next_mask
+from bertcli.models.gpu import compiled, compiles, is_on_gpu
 from bertcli.models.packed import Sequences, attend, is_packed, spread, with_rows
 from bertcli.models.products import product
 
@@ -19,6 +20,7 @@ from bertcli.models.products import product
 GELUS = {
     type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, type(ACT2FN["gelu_new"]): True
 }  # fmt: skip
+VOCABULARY_STEP = 64
 
 
 def fuse(model: PreTrainedModel) -> None:
@@ -51,7 +53,8 @@ class SelfAttention(nn.Module):
         """[1, T, H] to the context, [1, T, H], or [1, N, H] of the first tokens alone; and no weights."""
         if first_tokens is not None:
             return self._of_first_tokens(hidden_states[0], first_tokens, kwargs["sequences"])[None], None
-        if self.prepacked is None and not fits_many(hidden_states, self.query.weight):
+        is_one = self.prepacked is not None or is_on_gpu(hidden_states)
+        if not (is_one or fits_many(hidden_states, self.query.weight)):
             return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
         dropout = self.dropout.p if self.training else 0.0
@@ -100,6 +103,9 @@ class Intermediate(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
         is_tanh = GELUS.get(type(self.intermediate_act_fn))
+        if is_tanh is not None and torch.is_grad_enabled() and compiles(hidden_states):
+            middle = _linear_gelu(rows(hidden_states), (self.dense.weight, self.dense.bias), is_tanh)
+            return middle.view(*hidden_states.shape[:-1], -1)
         if is_tanh is None or not fits_many(hidden_states, self.dense.weight):
             return cast(Tensor, super().forward(hidden_states))
         if not torch.is_grad_enabled():
@@ -120,21 +126,59 @@ class Output(nn.Module):
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
-        norm = self.LayerNorm
+        norm, rate = self.LayerNorm, self.dropout.p if self.training else 0.0
+        if torch.is_grad_enabled() and compiles(hidden_states):
+            weights = (self.dense.weight, self.dense.bias, norm.weight, norm.bias)
+            normed = _linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, rate, norm.eps)
+            return normed.view(input_tensor.shape)
         if not fits_many(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))
         added = product(hidden_states, self.dense.weight)
-        mask = next_mask(self.dropout.p if self.training else 0.0)
+        mask = next_mask(rate)
         states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
         if not (torch.is_grad_enabled() or mask[1]):
             inference_kernels().add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
             return added
-        normed: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
-        return normed
+        found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
+        return found
+
+
+class LMPredictionHead(nn.Module):
+    """The product with the vocabulary, on a GPU with one that its matrix units take whole."""
+
+    transform: nn.Module
+    decoder: nn.Linear
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """[..., H] to logits, [..., V]."""
+        if not is_on_gpu(hidden_states):
+            return cast(Tensor, super().forward(hidden_states))
+        weight, bias = self.decoder.weight, self.decoder.bias
+        missing = -len(weight) % VOCABULARY_STEP
+        logits = linear(self.transform(hidden_states), pad(weight, (0, 0, 0, missing)), pad(bias, (0, missing)))
+        return logits[..., : len(weight)]
 
 
 # By how the families' classes end.
-PARTS = {"SelfAttention": SelfAttention, "Intermediate": Intermediate, "Output": Output}
+PARTS = {
+    "SelfAttention": SelfAttention, "Intermediate": Intermediate, "Output": Output, "LMPredictionHead": LMPredictionHead
+}  # fmt: skip
+
+
+@compiled
+def _linear_gelu(states: Tensor, weights: tuple[Tensor, Tensor], is_tanh: bool) -> Tensor:
+    """[T, H] of a layer to [T, H] of its middle."""
+    return nn.functional.gelu(linear(states, *weights), approximate="tanh" if is_tanh else "none")
+
+
+@compiled
+def _linear_add_and_norm(
+    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], rate: float, epsilon: float
+) -> Tensor:
+    """[T, H] of the middle, and of the residual, to [T, H]."""
+    weight, bias, scale, shift = weights
+    total = nn.functional.dropout(linear(states, weight, bias), rate) + residual
+    return layer_norm(total, scale.shape, scale, shift, epsilon)
 
 
 class _Gelu(torch.autograd.Function):

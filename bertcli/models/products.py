@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from bertcli.models.cpu import kernels, rows
+from bertcli.models.gpu import is_on_gpu
 
 # T tokens, K what goes into a Linear, L what comes out
 LARGE = 1 << 20  # weights from which on transposing pays
@@ -14,10 +15,12 @@ ROWS = 32  # what a kernel transposes comes in multiples of
 
 
 def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """What nn.functional.linear does, [..., K] to [..., L], of tensors that fit the kernels, or of a prepacked weight."""
+    """What nn.functional.linear does, [..., K] to [..., L], of tensors that fit the kernels, of a prepacked weight, or on a GPU."""
     if weight.is_mkldnn:
         found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "none")
         return found
+    if is_on_gpu(states):
+        return linear(states, weight, bias)
     found = _Product.apply(states, weight, bias)  # type: ignore[no-untyped-call]
     return found
 
