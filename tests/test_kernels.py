@@ -1,7 +1,13 @@
 """A CPU's kernels give what torch gives, forward and backward, in either precision."""
 
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -9,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm, linear
 from transformers import RobertaConfig, RobertaForMaskedLM
 
+from bertcli.models import compiled
 from bertcli.models.compiled import _array
 from bertcli.models.cpu import MANY, fits, fits_tiles, inference_kernels, kernels
 from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
@@ -18,6 +25,7 @@ from bertcli.models.products import product
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 
+ROOT = Path(__file__).parent.parent
 ROWS, COLUMNS = 77, 51  # neither a multiple of a block nor of a vector
 HAS_TILES = fits_tiles(torch.empty(MANY, 3, 1, 32, dtype=torch.bfloat16))
 NEEDS_TILES = pytest.mark.skipif(not HAS_TILES, reason="needs a CPU with matrix units (AMX)")
@@ -361,3 +369,35 @@ def test_what_kernels_do_not_take_is_torchs() -> None:
         assert not fits(values)
     assert (dropout(values.double(), 0.5, training=True) == 0).any()
     assert np.isclose(next_mask(0.25)[2], 4 / 3)
+
+
+DROP = """
+import torch
+from bertcli.models.dropout import dropout
+dropout(torch.ones(4, 4), 0.5, training=True)
+"""
+
+
+def test_of_two_processes_that_want_a_kernel_one_compiles_it(tmp_path: Path) -> None:
+    cache = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DEBUG_CACHE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **cache}
+    command = [sys.executable, "-c", DROP]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    kept = [line for each in both for line in each.communicate()[0].splitlines() if "data saved" in line]
+    assert [each.returncode for each in both] == [0, 0]
+    assert len([line for line in kept if "kernels.drop-" in line]) == 1
+
+
+def test_where_compiled_kernels_cannot_be_kept_a_run_compiles_them_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
+) -> None:
+    def add_ones(values) -> None:
+        for i in numba.prange(len(values)):
+            values[i] += 1
+
+    monkeypatch.setattr(numba.config, "CACHE_LOCATOR_CLASSES", "UserProvidedCacheLocator")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    values = torch.zeros(2)
+    runpy.run_path(compiled.__file__)["kernel"](add_ones)(values)
+    assert values.tolist() == [1, 1]
+    assert "each run compiles its kernels" in said.text

@@ -5,16 +5,20 @@ a change in what files of kernels import from each other or from here, `make cle
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 import torch
+from filelock import FileLock
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from torch import Tensor
+
+from bertcli import say
 
 F = np.float32
 S = np.int32
@@ -32,6 +36,11 @@ torch.set_num_threads(threads)
 # Sums may be reordered, or there would be no vectors of them; what is no number stays none. A loop that sums must not write
 # to an array: LLVM makes it twice, and takes vectors only where the arrays lie far enough apart, which differs from run to run.
 OPTIONS = {"fastmath": {"reassoc", "contract", "nsz", "arcp"}, "error_model": "numpy", "cache": True, "nogil": True}
+try:
+    numba.njit(cache=True)(lambda: None)
+except RuntimeError:  # no folder that it may write to
+    OPTIONS["cache"] = False
+    say("each run compiles its kernels, for want of a folder to keep them in: NUMBA_CACHE_DIR may name one")
 
 # What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors. It becomes part of each
 # kernel, or the process that compiles would call another copy, which may add up in another order, than those that load.
@@ -42,12 +51,26 @@ scalar = numba.njit(inline="always", **OPTIONS)  # what becomes part of such a l
 def kernel(function: Callable[..., Any]) -> Callable[..., None]:
     """Compile blocks that threads share, as many as torch has; what is called takes tensors for arrays."""
     compiled = numba.njit(parallel=True, **OPTIONS)(function)
+    if compiled.stats.cache_path:
+        compiled.compile = _in_turn(compiled)
 
     def call(*arguments: Any) -> None:
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         compiled(*(_array(each) if isinstance(each, Tensor) else each for each in arguments))
 
     return call
+
+
+def _in_turn(compiled: Any) -> Callable[..., Any]:
+    """Have a process wait for another that compiles the same kernel, and load what it kept."""
+    compile_or_load = compiled.compile
+    lock = FileLock(Path(compiled.stats.cache_path) / f"{compiled.__module__}.{compiled.__name__}.lock")
+
+    def compile_in_turn(signature: Any) -> Any:
+        with lock:
+            return compile_or_load(signature)
+
+    return compile_in_turn
 
 
 def _array(tensor: Tensor) -> Any:
