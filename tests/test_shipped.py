@@ -7,12 +7,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
-from bertcli.config import SHIPPED, shipped_model
-from bertcli.data.tokenization import load_tokenizer
-from bertcli.finetuning import finetune
-from bertcli.prediction import predict
-from bertcli.pretraining import pretrain
-from bertcli.pretraining_data import make_pretraining_data
+from bertcli.config.recipes import SHIPPED, shipped_model
+from bertcli.data.text.tokenization import load_tokenizer
+from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.pretrain import pretrain
 from bertcli.training.run_folder import resolve_model
 
 NAMES = ["the king rode out\tking", "a ship at sea\tship", "the king is dead\tking", "the ship has sunk\tship"]

@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import BuildVocabConfig
+from bertcli.config.data import BuildVocabConfig
 
 EXAMPLES = """
 bert build-vocab corpus/*.txt
@@ -20,9 +20,9 @@ def build_vocab_command(config: BuildVocabConfig, output: Output) -> None:
     --add-words, TEXT is what coverage is measured on, before and after.
     """
     if config.add_words or config.to:
-        from bertcli.new_words import add_words as core
+        from bertcli.lifecycle.add_words import add_words as core
     else:
-        from bertcli.vocabulary import build_vocab as core  # type: ignore[assignment]
+        from bertcli.lifecycle.build_vocab import build_vocab as core  # type: ignore[assignment]
     result = core(config)
     if output.json:
         output.emit(result)

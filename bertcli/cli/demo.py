@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import DemoConfig
+from bertcli.config.use import DemoConfig
 
 EXAMPLES = """
 bert demo
@@ -15,7 +15,7 @@ COLUMNS = ("what", "on", "guess", "guessing", "random weights", "pre-trained", "
 @command(app, DemoConfig, "demo", EXAMPLES)
 def demo_command(config: DemoConfig, output: Output) -> None:
     """Run the whole life of a model on the text that ships, in a few minutes."""
-    from bertcli.demo import demo
+    from bertcli.lifecycle.demo import demo
 
     result = demo(config)
     if output.json:

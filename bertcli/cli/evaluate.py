@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import EvaluateConfig
+from bertcli.config.use import EvaluateConfig
 
 EXAMPLES = """
 bert evaluate glue/mnli
@@ -19,7 +19,7 @@ bert evaluate folder --split test
 @command(app, EvaluateConfig, "evaluate", EXAMPLES)
 def evaluate_command(config: EvaluateConfig, output: Output) -> None:
     """Score models, or a file of predictions, on a task."""
-    from bertcli.evaluation import evaluate
+    from bertcli.lifecycle.evaluate import evaluate
     from bertcli.reports.evaluation import evaluation_tables
 
     result = evaluate(config)

@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import FinetuneConfig
+from bertcli.config.training import FinetuneConfig
 
 EXAMPLES = """
 bert finetune glue/mnli
@@ -17,7 +17,7 @@ bert finetune glue/rte --from runs/glue-mnli --seeds 5
 @command(app, FinetuneConfig, "finetune", EXAMPLES)
 def finetune_command(config: FinetuneConfig, output: Output) -> None:
     """Train a pre-trained BERT on one task."""
-    from bertcli.finetuning import finetune
+    from bertcli.lifecycle.finetune import finetune
     from bertcli.reports.tables import result_tables
 
     result = finetune(config)

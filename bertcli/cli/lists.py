@@ -8,7 +8,7 @@ import typer
 
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
-from bertcli.config import recipe_names, recipes_folder
+from bertcli.config.recipes import recipe_names, recipes_folder
 from bertcli.errors import UserError, unknown
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
@@ -41,7 +41,7 @@ def list_tasks(json: AsJson = False) -> None:
 @app.command("sizes")
 def list_sizes(json: AsJson = False) -> None:
     """List the model sizes."""
-    from bertcli.models.sizes import SIZES
+    from bertcli.families.sizes import SIZES
 
     if json:
         Output().emit(

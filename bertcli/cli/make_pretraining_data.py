@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import MakePretrainingDataConfig
+from bertcli.config.data import MakePretrainingDataConfig
 
 EXAMPLES = """
 bert make-pretraining-data corpus/*.txt
@@ -17,7 +17,7 @@ def make_pretraining_data_command(config: MakePretrainingDataConfig, output: Out
 
     One sentence or paragraph a line; a blank line or the end of a file ends a document.
     """
-    from bertcli.pretraining_data import make_pretraining_data
+    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 
     result = make_pretraining_data(config)
     if output.json:

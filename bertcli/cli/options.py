@@ -9,7 +9,8 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from bertcli.cli.console import Output
-from bertcli.config import Config, ConfigType, default_of, flag, read_recipe
+from bertcli.config.options import Config, ConfigType, default_of, flag
+from bertcli.config.recipes import read_recipe
 
 Core = Callable[[ConfigType, Output], None]
 

@@ -6,8 +6,8 @@ from typing import Any
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import PredictConfig
-from bertcli.data.tables import chunks_of
+from bertcli.config.use import PredictConfig
+from bertcli.data.labelled.tables import chunks_of
 
 EXAMPLES = """
 bert predict --text "a gripping, beautiful film"
@@ -25,7 +25,7 @@ ROWS_IN_A_TABLE = 1000  # of a long file, which is shown as it comes
 @command(app, PredictConfig, "predict", EXAMPLES)
 def predict_command(config: PredictConfig, output: Output) -> None:
     """Use a model on a text, a pair, choices, a question, a file or a split of a task."""
-    from bertcli.prediction import stream
+    from bertcli.lifecycle.predict import stream
 
     result = stream(config)
     if result.output:

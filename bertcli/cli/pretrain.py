@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import PretrainConfig
+from bertcli.config.training import PretrainConfig
 
 EXAMPLES = """
 bert pretrain --size base
@@ -15,7 +15,7 @@ bert pretrain --resume
 @command(app, PretrainConfig, "pretrain", EXAMPLES)
 def pretrain_command(config: PretrainConfig, output: Output) -> None:
     """Train a BERT on masked words and next sentences."""
-    from bertcli.pretraining import pretrain
+    from bertcli.lifecycle.pretrain import pretrain
 
     result = pretrain(config)
     if output.json:

@@ -3,7 +3,7 @@
 from bertcli.cli.console import Output
 from bertcli.cli.main import app
 from bertcli.cli.options import command
-from bertcli.config import SubmitConfig
+from bertcli.config.use import SubmitConfig
 
 EXAMPLES = """
 bert submit glue
@@ -14,7 +14,7 @@ bert submit glue runs/glue-mnli runs/glue-rte --data-dir data --out submission.z
 @command(app, SubmitConfig, "submit", EXAMPLES)
 def submit_command(config: SubmitConfig, output: Output) -> None:
     """Write the zip of the GLUE leaderboard, checked, from a run of each task."""
-    from bertcli.submission import submit
+    from bertcli.lifecycle.submit import submit
 
     result = submit(config)
     if output.json:

@@ -1,1 +1,1 @@
-"""Text in, packed batches out."""
+"""Text, labelled examples and pre-training instances, and how they are packed."""

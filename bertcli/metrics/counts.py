@@ -44,9 +44,11 @@ def label_scores(counts: csr_array, names: Sequence[str]) -> dict[str, dict[str,
     """Precision, recall and F1 of each label, times 100, and its support: how often it is true."""
     right, predicted, true = add_up(counts, np.ones((1, counts.shape[0])))[:, 0]
     scores = {
-        "precision": 100 * precision_of(right, predicted), "recall": 100 * precision_of(right, true),
-        "f1": 100 * f1_of(right, predicted, true), "support": true,
-    }  # fmt: skip
+        "precision": 100 * precision_of(right, predicted),
+        "recall": 100 * precision_of(right, true),
+        "f1": 100 * f1_of(right, predicted, true),
+        "support": true,
+    }
     return {
         name: {key: round(float(values[label]), 6) for key, values in scores.items()} | {"support": int(true[label])}
         for label, name in enumerate(names)

@@ -12,9 +12,12 @@ Array = NDArray[Any]
 # Scores [resamples], from 0 to 1, of how often each example counts [resamples, examples].
 Weighted = Callable[[Array], dict[str, Array]]
 FEATURES = {
-    "number": datasets.Value("int64"), "value": datasets.Value("float64"), "text": datasets.Value("string"),
-    "numbers": datasets.Sequence(datasets.Value("int64")), "texts": datasets.Sequence(datasets.Value("string")),
-}  # fmt: skip
+    "number": datasets.Value("int64"),
+    "value": datasets.Value("float64"),
+    "text": datasets.Value("string"),
+    "numbers": datasets.Sequence(datasets.Value("int64")),
+    "texts": datasets.Sequence(datasets.Value("string")),
+}
 
 
 class Metric(evaluate.Metric):  # type: ignore[misc]
@@ -25,9 +28,11 @@ class Metric(evaluate.Metric):  # type: ignore[misc]
     def _info(self) -> evaluate.MetricInfo:
         prediction, reference = (FEATURES[name] for name in self.takes)
         return evaluate.MetricInfo(
-            description=str(self.__doc__), citation="", inputs_description=f"Predictions and references: {self.takes}.",
+            description=str(self.__doc__),
+            citation="",
+            inputs_description=f"Predictions and references: {self.takes}.",
             features=datasets.Features({"predictions": prediction, "references": reference}),
-        )  # fmt: skip
+        )
 
     def _compute(self, predictions: Any, references: Any, **more: Any) -> dict[str, float]:
         scores = self.weighted(predictions, references, **more)(np.ones((1, len(references))))

@@ -57,8 +57,9 @@ class Squad(Metric):
         def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
             return {
                 f"{group}{name}": weights @ (column * rows) / np.maximum(weights @ rows, 1)
-                for group, rows in groups.items() for name, column in zip(("exact_match", "f1"), columns, strict=True)
-            }  # fmt: skip
+                for group, rows in groups.items()
+                for name, column in zip(("exact_match", "f1"), columns, strict=True)
+            }
 
         return scores
 

@@ -1,1 +1,1 @@
-"""BERT models: built, loaded, saved and run without padding."""
+"""Models built, loaded, saved and run on packed batches."""

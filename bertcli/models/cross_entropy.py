@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertcli.models.cpu import fits, kernels
-from bertcli.models.gpu import compiled, compiles
+from bertcli.kernels.cpu import fits, kernels
+from bertcli.kernels.gpu import compiled, compiles
 
 # M masked tokens, V vocabulary
 

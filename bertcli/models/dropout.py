@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertcli.models.cpu import fits, kernels, rows
+from bertcli.kernels.cpu import fits, kernels, rows
 
 CHANCES = 1 << 16  # of a CPU, which draws 16 bits an element
 # A key, how many of the chances drop an element, what others are multiplied by.

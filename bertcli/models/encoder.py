@@ -10,18 +10,27 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
-from bertcli.data.batches import PackedBatch
+from bertcli.data.packing.batches import PackedBatch
 from bertcli.errors import UserError
-from bertcli.models.fused import SelfAttention
+from bertcli.kernels.layers import SelfAttention
 from bertcli.models.packed import LENGTH_STEP, Sequences, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
 # The families whose layers ask transformers' interface for plain attention over the whole sequence.
 PACKED_FAMILIES = (
-    "bert", "roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text", "electra",
-    "distilbert", "albert", "ernie",
-)  # fmt: skip
+    "bert",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "camembert",
+    "data2vec-text",
+    "electra",
+    "distilbert",
+    "albert",
+    "ernie",
+)
 TOKENS_STEP = 64  # a CPU makes a program for each new shape of a bfloat16 product: idle tokens round their number up
 NO_END = 1_000_000  # tokens of an input, where positions are relative
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # what heads say of each token

@@ -13,8 +13,8 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import BertConfig, BertModel, BertPreTrainedModel
 
 from bertcli import say
-from bertcli.data.batches import PackedBatch, evaluation_batches
-from bertcli.data.tag_features import TagFeatures
+from bertcli.data.packing.batches import PackedBatch, evaluation_batches
+from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.models.encoder import in_precision
 from bertcli.models.layers import combine, layer_numbers, layer_states, say_if_fewer
 
@@ -72,8 +72,12 @@ def _words_a_window(batch: PackedBatch) -> list[int]:
 
 
 def with_states(
-    model: FrozenBertForTokenClassification, features: TagFeatures, device: torch.device, micro_batch_tokens: int, dtype: str
-) -> TagFeatures:  # fmt: skip
+    model: FrozenBertForTokenClassification,
+    features: TagFeatures,
+    device: torch.device,
+    micro_batch_tokens: int,
+    dtype: str,
+) -> TagFeatures:
     """Run the BERT once and keep the states of all words, unless they take more than half of the free memory."""
     model.eval()
     words, config = int(features.places.lengths.sum()), model.config

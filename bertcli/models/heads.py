@@ -7,11 +7,11 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from transformers import PreTrainedModel
 
-from bertcli.data.batches import PackedBatch, send
+from bertcli.data.packing.batches import PackedBatch, send
+from bertcli.kernels.layers import fuse
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
-from bertcli.models.fused import fuse
 
 # T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
 # E examples with choices, W words to tag, S the longest sequence

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertcli.data.batches import Packable, evaluation_batches
+from bertcli.data.packing.batches import Packable, evaluation_batches
 from bertcli.models.encoder import in_precision
 from bertcli.models.heads import Objective
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.data.batches import PackedBatch
+from bertcli.data.packing.batches import PackedBatch
 from bertcli.models.encoder import encode_layers
 
 # T tokens of the batch, K chosen layers, H hidden, D features

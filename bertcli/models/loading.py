@@ -10,41 +10,59 @@ from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedMod
 from transformers import logging as transformers_logging
 
 from bertcli import say
-from bertcli.data.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, unknown
+from bertcli.families.sizes import SIZES
 from bertcli.models.encoder import PACKED_FAMILIES, longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
-from bertcli.models.sizes import SIZES
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
 PROBLEM_TYPES = {  # as config.json spells them
-    "classify": "single_label_classification", "regress": "regression", "multilabel": "multi_label_classification",
-}  # fmt: skip
+    "classify": "single_label_classification",
+    "regress": "regression",
+    "multilabel": "multi_label_classification",
+}
 ARCHITECTURES = {  # how transformers ends the names of the models of a kind
-    "classify": "SequenceClassification", "choose": "MultipleChoice", "tag": "TokenClassification",
-    "span": "QuestionAnswering", "pretrain": "PreTraining", "fill": "MaskedLM",
-}  # fmt: skip
+    "classify": "SequenceClassification",
+    "choose": "MultipleChoice",
+    "tag": "TokenClassification",
+    "span": "QuestionAnswering",
+    "pretrain": "PreTraining",
+    "fill": "MaskedLM",
+}
 # What is read of a model, whatever was saved.
 OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
 
 
 def build_model(
-    kind: str, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int, initializer_range: float = INITIALIZER_RANGE,
-) -> PreTrainedModel:  # fmt: skip
+    kind: str,
+    size: str,
+    tokenizer: WordPiece,
+    labels: dict[str, Any],
+    seed: int,
+    initializer_range: float = INITIALIZER_RANGE,
+) -> PreTrainedModel:
     """Build a BERT with new weights: tanh GELU, LayerNorm eps 1e-12, truncated normal, as modeling.py has them."""
     if size not in SIZES:
         raise unknown("size", size, SIZES, "`bert sizes` lists them.")
     chosen = SIZES[size]
     config = BertConfig(
-        vocab_size=tokenizer.size, hidden_size=chosen.hidden, num_hidden_layers=chosen.layers,
-        num_attention_heads=chosen.heads, intermediate_size=4 * chosen.hidden, hidden_act="gelu_pytorch_tanh",
-        layer_norm_eps=1e-12, initializer_range=initializer_range, pad_token_id=tokenizer.special("pad"),
-        attn_implementation=PACKED, **labels,
-    )  # fmt: skip
+        vocab_size=tokenizer.size,
+        hidden_size=chosen.hidden,
+        num_hidden_layers=chosen.layers,
+        num_attention_heads=chosen.heads,
+        intermediate_size=4 * chosen.hidden,
+        hidden_act="gelu_pytorch_tanh",
+        layer_norm_eps=1e-12,
+        initializer_range=initializer_range,
+        pad_token_id=tokenizer.special("pad"),
+        attn_implementation=PACKED,
+        **labels,
+    )
     torch.manual_seed(seed)
     if labels.get("frozen_layers"):
         model: PreTrainedModel = FrozenBertForTokenClassification(config)
@@ -84,9 +102,14 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
         is_decoder = getattr(saved, "is_decoder", False)  # whose tokens see only what is before them
         packs = saved.model_type in PACKED_FAMILIES and not is_decoder
         model, info = _model_class(kind, source, saved, labels).from_pretrained(
-            source, attn_implementation=PACKED if packs else None, output_loading_info=True, dtype=torch.float32,
-            ignore_mismatched_sizes=True, **OUTPUTS, **(labels or {}),
-        )  # fmt: skip
+            source,
+            attn_implementation=PACKED if packs else None,
+            output_loading_info=True,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            **OUTPUTS,
+            **(labels or {}),
+        )
         model.get_input_embeddings()
     except UserError:
         raise

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from bertcli.data.batches import send
-from bertcli.models.cpu import fits_many, fits_tiles, inference_kernels, kernels
+from bertcli.data.packing.batches import send
+from bertcli.kernels.cpu import fits_many, fits_tiles, inference_kernels, kernels
 from bertcli.models.dropout import next_mask
 
 # T tokens of the batch, N sequences, H hidden, A heads, D size per head; of a group: t tokens, n sequences, S the longest

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bertcli.models.cpu import fits
+from bertcli.kernels.cpu import fits
 
 
 class WorkingCopy:

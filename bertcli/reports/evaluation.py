@@ -64,10 +64,16 @@ def _side_by_side(first: Evaluation) -> Table:
             found = each.to_first.get(metric, {})
             difference = signed(found["difference"]) if found else None
             rows.append(
-                [metric, each.model, round(each.metrics[metric], 4), interval_text(each.confidence_intervals.get(metric)),
-                 difference, interval_text(found.get("confidence_interval")),
-                 ("yes" if found["significant"] else "no") if found else None]
-            )  # fmt: skip
+                [
+                    metric,
+                    each.model,
+                    round(each.metrics[metric], 4),
+                    interval_text(each.confidence_intervals.get(metric)),
+                    difference,
+                    interval_text(found.get("confidence_interval")),
+                    ("yes" if found["significant"] else "no") if found else None,
+                ]
+            )
         for size in ("base", "large"):
             name = f"{size} {metric}"
             if name in first.paper:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from bertcli import say
-from bertcli.data.conll import Sentences
-from bertcli.data.predictions import NO_PREDICTION
-from bertcli.data.prepared import Prepared
-from bertcli.data.squad import Questions
-from bertcli.data.task_files import TextExamples
+from bertcli.data.labelled.conll import Sentences
+from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.predictions import NO_PREDICTION
+from bertcli.data.labelled.squad import Questions
+from bertcli.lifecycle.sources import Prepared
 from bertcli.tasks.task import Task
 
 Record = dict[str, Any]

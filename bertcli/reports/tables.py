@@ -38,8 +38,18 @@ def score_table(
         beside = [cell for size in sizes for cell in (size, signed(value - size) if size else None)]
         interval = [interval_text(intervals.get(metric))] if intervals else []
         rows.append([task_name, where, plain, round(value, 4), *interval, *beside, ", ".join(of) or None])
-    columns = ["task", "split", "metric", "ours", *([INTERVAL] if intervals else []),
-               "paper base", "difference", "paper large", "difference", "paper's split"]  # fmt: skip
+    columns = [
+        "task",
+        "split",
+        "metric",
+        "ours",
+        *([INTERVAL] if intervals else []),
+        "paper base",
+        "difference",
+        "paper large",
+        "difference",
+        "paper's split",
+    ]
     return Table("", columns, rows)
 
 
@@ -68,11 +78,15 @@ def _runs(runs: list[dict[str, Any]], paper: dict[str, float]) -> Table:
     shows_paper = paper and "frozen_layers" in settings
     notes = {"best": "best", "collapsed": "collapsed: says the same of every example", "stopped_early": "stopped early"}
     rows = [
-        [*map(str, run["setting"].values()), *run["metrics"].values(),
-         *([paper[run["setting"]["frozen_layers"]]] if shows_paper else []), f"{run['best_step']} of {run['steps']}",
-         ", ".join(words for key, words in notes.items() if run[key])]
+        [
+            *map(str, run["setting"].values()),
+            *run["metrics"].values(),
+            *([paper[run["setting"]["frozen_layers"]]] if shows_paper else []),
+            f"{run['best_step']} of {run['steps']}",
+            ", ".join(words for key, words in notes.items() if run[key]),
+        ]
         for run in runs
-    ]  # fmt: skip
+    ]
     columns = [*_words(settings), *metrics, *(["paper base f1"] if shows_paper else []), "best step", "note"]
     return Table("runs", columns, rows)
 

@@ -3,12 +3,22 @@
 from bertcli.tasks.task import Files, Task
 
 IMDB = Task(
-    "imdb", "classify", Files(
-        {"train": "imdb/train.csv|imdb/aclImdb/train|imdb/train|imdb/aclImdb_v1.tar.gz/aclImdb/train",
-         "dev": "imdb/test.csv|imdb/aclImdb/test|imdb/test|imdb/aclImdb_v1.tar.gz/aclImdb/test"},
+    "imdb",
+    "classify",
+    Files(
+        {
+            "train": "imdb/train.csv|imdb/aclImdb/train|imdb/train|imdb/aclImdb_v1.tar.gz/aclImdb/train",
+            "dev": "imdb/test.csv|imdb/aclImdb/test|imdb/test|imdb/aclImdb_v1.tar.gz/aclImdb/test",
+        },
         {"text": "text", "label": "label"},
     ),
-    ("stanfordnlp/imdb", None), ("accuracy",), ("negative", "positive"), ("neg", "pos"), ("text",),
+    ("stanfordnlp/imdb", None),
+    ("accuracy",),
+    ("negative", "positive"),
+    ("neg", "pos"),
+    ("text",),
     hub_splits={"train": "train", "dev": "test"},
-    max_seq_length=512, batch_size=16, learning_rate=2e-5,
-)  # fmt: skip
+    max_seq_length=512,
+    batch_size=16,
+    learning_rate=2e-5,
+)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bertcli.config import Kind
+from bertcli.config.training import Kind
 
 
 @dataclass(frozen=True)

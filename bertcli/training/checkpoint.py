@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from bertcli.data.replacing import replacing
+from bertcli.data.atomic import replacing
 from bertcli.errors import UserError
 
 STATE = "state.json"

@@ -11,7 +11,7 @@ from accelerate.utils import DistributedDataParallelKwargs
 
 from bertcli import say
 from bertcli.errors import UserError
-from bertcli.models.cpu import has_bfloat16_library
+from bertcli.kernels.cpu import has_bfloat16_library
 
 # bfloat16 needs nothing of Accelerate: a working copy of the model runs in it (models/working_copy.py).
 ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}

@@ -13,9 +13,9 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 
 from bertcli import say
-from bertcli.config import FinetuneConfig, PretrainConfig
-from bertcli.data.batches import Packable, PackedBatch, TrainingBatches
-from bertcli.data.keyed import derive
+from bertcli.config.training import FinetuneConfig, PretrainConfig
+from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
+from bertcli.data.packing.keyed import derive
 from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.heads import Objective
@@ -106,9 +106,13 @@ class Training:
     ) -> None:
         self.plan, self.folder, self.accelerator, config = plan, folder, accelerator, plan.config
         self.batches = TrainingBatches(
-            examples, plan.batch_size, config.seed, micro_batch_tokens(config.micro_batch_tokens),
-            accelerator.process_index, accelerator.num_processes,
-        )  # fmt: skip
+            examples,
+            plan.batch_size,
+            config.seed,
+            micro_batch_tokens(config.micro_batch_tokens),
+            accelerator.process_index,
+            accelerator.num_processes,
+        )
         self.model = objective.to(accelerator.device)  # what is updated, evaluated and saved
         self.working_copy = WorkingCopy(
             objective, torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
@@ -206,12 +210,21 @@ class Training:
             tracker.finish()
         history, best = self.history, self.history.best
         return TrainingResult(
-            run=str(self.folder.path), model=str(self.folder.model), task=task, seed=self.plan.config.seed, split=split,
-            steps=history.steps, losses=[round(loss, 4) for loss in history.losses],
-            tokens_per_second=history.tokens_per_second, share_of_peak=self.share_of_peak, peak=self.peak_words,
-            metrics=best.get("metrics", history.metrics), best_step=best.get("step", 0),
-            stopped_early=history.steps < self.plan.steps, collapsed=best.get("collapsed", False),
-        )  # fmt: skip
+            run=str(self.folder.path),
+            model=str(self.folder.model),
+            task=task,
+            seed=self.plan.config.seed,
+            split=split,
+            steps=history.steps,
+            losses=[round(loss, 4) for loss in history.losses],
+            tokens_per_second=history.tokens_per_second,
+            share_of_peak=self.share_of_peak,
+            peak=self.peak_words,
+            metrics=best.get("metrics", history.metrics),
+            best_step=best.get("step", 0),
+            stopped_early=history.steps < self.plan.steps,
+            collapsed=best.get("collapsed", False),
+        )
 
     def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
         """Make one update; return the counts of the global batch: tokens, FLOPs, and whether anyone asked to stop.

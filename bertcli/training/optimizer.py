@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertcli.models.cpu import fits, kernels
+from bertcli.kernels.cpu import fits, kernels
 from bertcli.models.working_copy import WorkingCopy
 
 WEIGHT_DECAY = 0.01
@@ -72,9 +72,16 @@ class Adam(torch.optim.AdamW):
             step = float(state["step"])
             arrays = (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], self.working_copy.of(parameter))
             numbers = (
-                factor, beta1, 1 - beta1, beta2, 1 - beta2, rate / (1 - beta1**step), (1 - beta2**step) ** -0.5,
-                group["eps"], rate * group["weight_decay"],
-            )  # fmt: skip
+                factor,
+                beta1,
+                1 - beta1,
+                beta2,
+                1 - beta2,
+                rate / (1 - beta1**step),
+                (1 - beta2**step) ** -0.5,
+                group["eps"],
+                rate * group["weight_decay"],
+            )
             kernels().adam(*(array.view(-1) for array in arrays), tuple(map(np.float32, numbers)))
 
     def _given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:

@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from transformers import PreTrainedModel
 
-from bertcli.data.batches import PackedBatch
+from bertcli.data.packing.batches import PackedBatch
 
 # Dense bfloat16 peaks of the makers' data sheets, FLOP/s.
 BFLOAT16_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}

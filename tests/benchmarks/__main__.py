@@ -48,9 +48,7 @@ def machine() -> str:
     else:
         info = Path("/proc/cpuinfo")
         named = re.search(r"model name\s*:\s*(.+)", info.read_text()) if info.exists() else None
-        abilities = {
-            "AMX": torch.cpu._is_amx_tile_supported(), "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported(),
-        }  # fmt: skip
+        abilities = {"AMX": torch.cpu._is_amx_tile_supported(), "AVX-512 BF16": torch.cpu._is_avx512_bf16_supported()}
         units = ", ".join(name for name, there in abilities.items() if there) or "no bfloat16 units"
         chip = f"{os.cpu_count()} cores of {named[1] if named else platform.processor()} ({units})"
     return f"{datetime.date.today()}, {chip}, torch {torch.__version__}, transformers {transformers.__version__}"

@@ -65,44 +65,66 @@ OVER_FLOAT32, OVER_BF16 = ("ours, bfloat16", "Trainer"), ("ours, bfloat16", "Tra
 
 CPU_CASES = (
     Case(
-        "pretrain-base", "pre-train base, 128 tokens, batch 16 × accumulation 4",
+        "pretrain-base",
+        "pre-train base, 128 tokens, batch 16 × accumulation 4",
         training(PRETRAIN, "--batch-size 16 --accumulation 4", *BOTH),
         (
-            Row(*OVER_FLOAT32, "5.0 ×", "9 ×"), Row(*OVER_BF16, "2.5 ×", "4.5 ×"),
+            Row(*OVER_FLOAT32, "5.0 ×", "9 ×"),
+            Row(*OVER_BF16, "2.5 ×", "4.5 ×"),
             Row("ours, float32", "Trainer", "1.6 ×", "2.5 ×"),
         ),
-        batch_size=64, steps=6,
+        batch_size=64,
+        steps=6,
     ),
     Case(
-        "pretrain-mini", "pre-train mini, 128 tokens, batch 64", training(PRETRAIN, IN_BATCHES, *BOTH),
+        "pretrain-mini",
+        "pre-train mini, 128 tokens, batch 64",
+        training(PRETRAIN, IN_BATCHES, *BOTH),
         (
-            Row(*OVER_FLOAT32, "5 ×", "10 ×"), Row(*OVER_BF16, "4 ×", "8 ×"),
+            Row(*OVER_FLOAT32, "5 ×", "10 ×"),
+            Row(*OVER_BF16, "4 ×", "8 ×"),
             Row("ours, float32", "Trainer", "1.6 ×", "2.5 ×"),
         ),
-        size="mini", batch_size=64, steps=12,
+        size="mini",
+        batch_size=64,
+        steps=12,
     ),
     Case(
-        "outside", "pre-train mini, 128 tokens, batch 64: share of a step outside forward, backward and optimizer",
+        "outside",
+        "pre-train mini, 128 tokens, batch 64: share of a step outside forward, backward and optimizer",
         {"ours": "tests.benchmarks.ours outside {shards} {steps} {batch_size} {model} {out}/run"},
         (Row("ours", "", "under 3 %", "1 %", "share_outside"),),
-        size="mini", batch_size=64, steps=15,
+        size="mini",
+        batch_size=64,
+        steps=15,
     ),
     *(
         Case(
-            f"finetune-{name}", f"fine-tune base on {task}, batch 32", training(FINETUNE, IN_BATCHES, *BOTH),
+            f"finetune-{name}",
+            f"fine-tune base on {task}, batch 32",
+            training(FINETUNE, IN_BATCHES, *BOTH),
             (Row(*OVER_FLOAT32, "5 ×", "9 ×"), Row(*OVER_BF16, "2.5 ×", "4 ×"), Row("ours, float32", "Trainer")),
-            task=f"glue/{name}", steps=steps, learning_rate="2e-5",  # the paper's; from 1e-4 the losses jump
+            task=f"glue/{name}",
+            steps=steps,
+            learning_rate="2e-5",  # the paper's; from 1e-4 the losses jump
         )
         for name, task, steps in (("sst2", "SST-2", 20), ("mrpc", "MRPC", 8))
     ),
     Case(
-        "finetune-squad", "fine-tune base on SQuAD, 384 tokens, batch 12, padded to the longest",
-        training(FINETUNE, IN_BATCHES, "bfloat16", flags="--bf16"), (Row(*OVER_BF16, "2.5 ×", "4 ×"),),
-        task="squad", length=384, batch_size=12, steps=6, loss_tolerance=SPANS_TOLERANCE,
+        "finetune-squad",
+        "fine-tune base on SQuAD, 384 tokens, batch 12, padded to the longest",
+        training(FINETUNE, IN_BATCHES, "bfloat16", flags="--bf16"),
+        (Row(*OVER_BF16, "2.5 ×", "4 ×"),),
+        task="squad",
+        length=384,
+        batch_size=12,
+        steps=6,
+        loss_tolerance=SPANS_TOLERANCE,
     ),
     *(
         Case(
-            f"predict-{name}", f"predict {what} with base, over pipeline, batch 32, float32",
+            f"predict-{name}",
+            f"predict {what} with base, over pipeline, batch 32, float32",
             {
                 **{f"ours, {each}": f"tests.benchmarks.ours predict {{texts}} {{learnt}} {each}" for each in BOTH},
                 "pipeline": "tests.benchmarks.peers predict {texts} {learnt} {length}",
@@ -111,14 +133,17 @@ CPU_CASES = (
                 Row("ours, bfloat16", "pipeline", "6 ×", "12 ×", "texts_per_second"),
                 Row("ours, float32", "pipeline", measure="texts_per_second"),
             ),
-            task=task, length=length,
+            task=task,
+            length=length,
         )
         for name, what, task, length in (
-            ("sst2", "the 872 texts of SST-2's dev set", "glue/sst2", 128), ("imdb", "128 long texts of IMDB", "imdb", 512),
+            ("sst2", "the 872 texts of SST-2's dev set", "glue/sst2", 128),
+            ("imdb", "128 long texts of IMDB", "imdb", 512),
         )
     ),
     Case(
-        "data", "text to shards of 128 tokens, two processes, over datasets.map",
+        "data",
+        "text to shards of 128 tokens, two processes, over datasets.map",
         {
             "ours": (
                 "bertcli make-pretraining-data {books} --tokenizer {vocab} --masking dynamic --dupe-factor 1"
@@ -128,34 +153,51 @@ CPU_CASES = (
         },
         (Row("ours", "datasets.map", "1.5 ×", "4 ×", "wall_seconds"),),
     ),
-)  # fmt: skip
+)
 
 GPU_CASES = tuple(
-    replace(case, on_gpu=True) for case in (
+    replace(case, on_gpu=True)
+    for case in (
         Case(
-            "gpu-base-128", "pre-train base, 128 tokens", training(PRETRAIN, "--batch-size 512", "bfloat16", flags="--bf16 --compile"),
+            "gpu-base-128",
+            "pre-train base, 128 tokens",
+            training(PRETRAIN, "--batch-size 512", "bfloat16", flags="--bf16 --compile"),
             (
                 Row("ours, bfloat16", "Trainer --bf16 --compile", "2.2 ×", "3 ×"),
                 Row("ours, bfloat16", "", "36 %", "52 %", "share_of_peak"),
             ),
-            batch_size=512, steps=60,
+            batch_size=512,
+            steps=60,
         ),
         *(
             Case(
-                f"gpu-{size}-512", f"pre-train {size}, packed 512", {"ours, bfloat16": PRETRAIN + "bfloat16"},
+                f"gpu-{size}-512",
+                f"pre-train {size}, packed 512",
+                {"ours, bfloat16": PRETRAIN + "bfloat16"},
                 (Row("ours, bfloat16", "", at_least, moonshot, "share_of_peak"),),
-                size=size, length=512, batch_size=256, steps=40,
+                size=size,
+                length=512,
+                batch_size=256,
+                steps=40,
             )
             for size, at_least, moonshot in (("base", "34 %", "51 %"), ("large", "42 %", "52 %"))
         ),
         Case(
-            "gpu-squad", "fine-tune base on SQuAD, 384 tokens, batch 32", training(FINETUNE, IN_BATCHES, "bfloat16", flags="--bf16"),
-            (Row(*OVER_BF16, "2.5 ×", "4 ×"),), task="squad", length=384, steps=60, loss_tolerance=SPANS_TOLERANCE,
+            "gpu-squad",
+            "fine-tune base on SQuAD, 384 tokens, batch 32",
+            training(FINETUNE, IN_BATCHES, "bfloat16", flags="--bf16"),
+            (Row(*OVER_BF16, "2.5 ×", "4 ×"),),
+            task="squad",
+            length=384,
+            steps=60,
+            loss_tolerance=SPANS_TOLERANCE,
         ),
         Case(
-            "gpu-sst2", "bert finetune glue/sst2, base, 3 epochs, whole command",
+            "gpu-sst2",
+            "bert finetune glue/sst2, base, 3 epochs, whole command",
             {"ours": "bertcli finetune glue/sst2 --data-dir {data} --from {model} --out {out}/run --json --quiet"},
-            (Row("ours", "", "–", "under 60 s", "wall_seconds"),), task="glue/sst2",
+            (Row("ours", "", "–", "under 60 s", "wall_seconds"),),
+            task="glue/sst2",
         ),
     )
-)  # fmt: skip
+)

@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from bertcli.config import SHIPPED, recipes_folder
-from bertcli.data.documents import open_binary
-from bertcli.data.prepared import find_source, read_split
-from bertcli.data.task_files import TextExamples
-from bertcli.data.tokenization import load_tokenizer
+from bertcli.config.recipes import SHIPPED, recipes_folder
+from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.text.documents import open_binary
+from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.finetuning import finetune
+from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.sources import find_source, read_split
 from bertcli.models.loading import PROBLEM_TYPES, build_model, save_model
-from bertcli.pretraining_data import make_pretraining_data
 from bertcli.tasks import get_task
 from tests.benchmarks.cases import Case
 
@@ -68,9 +68,13 @@ def shards(case: Case, folder: Path) -> Path:
     """Pre-training data of the books: pairs, with masks to be drawn at each step, as the Trainer's collator draws them."""
     made = folder / f"shards-{case.length}"
     make_pretraining_data(
-        str(books(case, folder)), tokenizer=str(VOCAB), masking="dynamic", dupe_factor=1,
-        max_seq_length=case.length, out=str(made),
-    )  # fmt: skip
+        str(books(case, folder)),
+        tokenizer=str(VOCAB),
+        masking="dynamic",
+        dupe_factor=1,
+        max_seq_length=case.length,
+        out=str(made),
+    )
     return made
 
 
@@ -154,9 +158,15 @@ def learnt(case: Case, folder: Path) -> Path:
     run = folder / f"learnt-{case.name}"
     if not run.exists():
         finetune(
-            case.task, data_dir=str(official_data()), limit=LEARNT_FROM[case.task], epochs=1, out=str(run), from_=SHIPPED,
-            max_seq_length=case.length, precision="float32",
-        )  # fmt: skip
+            case.task,
+            data_dir=str(official_data()),
+            limit=LEARNT_FROM[case.task],
+            epochs=1,
+            out=str(run),
+            from_=SHIPPED,
+            max_seq_length=case.length,
+            precision="float32",
+        )
         enlarge(run / "model", case.size)
     return run / "model"
 

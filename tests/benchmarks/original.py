@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from bertcli.data.tokenization import load_tokenizer
-from bertcli.pretraining_data import make_pretraining_data
-from bertcli.vocabulary import build_vocab
+from bertcli.data.text.tokenization import load_tokenizer
+from bertcli.lifecycle.build_vocab import build_vocab
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from tests.benchmarks.plain_original import make_rows
 
 PASSES, SEED = 5, 12345
@@ -24,15 +24,24 @@ def race_the_original(books: list[Path], folder: Path) -> list[list[str]]:
     for masking, workers in (("static", 1), ("dynamic", 1), ("static", 2), ("dynamic", 2)):
         started = time.perf_counter()
         make_pretraining_data(
-            [str(book) for book in books], tokenizer=str(folder / "vocab"), masking=masking, dupe_factor=PASSES,
-            seed=SEED, shards=workers, workers=workers, out=str(folder / f"{masking}-{workers}"),
-        )  # fmt: skip
+            [str(book) for book in books],
+            tokenizer=str(folder / "vocab"),
+            masking=masking,
+            dupe_factor=PASSES,
+            seed=SEED,
+            shards=workers,
+            workers=workers,
+            out=str(folder / f"{masking}-{workers}"),
+        )
         seconds = time.perf_counter() - started
         lines.append([f"ours, {masking}", str(workers), f"{seconds:.1f} s", f"{plain / seconds:.1f} ×"])
     rows = pq.read_table(folder / "static-1" / "shard-00000.parquet").to_pylist()
     same = all(
-        row["input_ids"] == ids and row["token_type_ids"] == types and bool(row["next_sentence_label"]) == is_random
-        and row["masked_lm_positions"] == positions and row["masked_lm_ids"] == labels
+        row["input_ids"] == ids
+        and row["token_type_ids"] == types
+        and bool(row["next_sentence_label"]) == is_random
+        and row["masked_lm_positions"] == positions
+        and row["masked_lm_ids"] == labels
         for row, (ids, types, is_random, positions, labels) in zip(rows, expected, strict=True)
-    )  # fmt: skip
+    )
     return [*lines, [f"the same rows: {'yes' if same else 'NO'}", "", "", ""]]

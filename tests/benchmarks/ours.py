@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bertcli.config import PredictConfig
-from bertcli.prediction import stream
-from bertcli.pretraining import pretrain
+from bertcli.config.use import PredictConfig
+from bertcli.lifecycle.predict import stream
+from bertcli.lifecycle.pretrain import pretrain
 from bertcli.training.loop import Training
 
 

@@ -20,9 +20,12 @@ from tests.benchmarks.materials import Materials
 
 ROOT = Path(__file__).parents[2]
 SHOWN = {
-    "tokens_per_second": "{:,.0f} tokens/s", "texts_per_second": "{:,.1f} texts/s", "wall_seconds": "{:,.1f} s",
-    "share_outside": "{:.2%}", "share_of_peak": "{:.1%}",
-}  # fmt: skip
+    "tokens_per_second": "{:,.0f} tokens/s",
+    "texts_per_second": "{:,.1f} texts/s",
+    "wall_seconds": "{:,.1f} s",
+    "share_outside": "{:.2%}",
+    "share_of_peak": "{:.1%}",
+}
 LABEL_AGREEMENT, TEXT_TOLERANCE = 0.995, 0.01
 Measured = dict[str, Any]
 
@@ -52,9 +55,15 @@ class Line:
         theirs = f"{shown(self.theirs)} ({self.row.theirs})" if self.theirs is not None else "–"
         ratio = f"{self.ratio:.2f} ×" if self.ratio else "–" if self.agrees else "does not count"
         return [
-            self.what, f"{shown(self.ours)} ({self.row.ours})", theirs, ratio, self.row.at_least or "–",
-            self.row.moonshot or "–", self.agreement or "–", f"{self.load:.2f}",
-        ]  # fmt: skip
+            self.what,
+            f"{shown(self.ours)} ({self.row.ours})",
+            theirs,
+            ratio,
+            self.row.at_least or "–",
+            self.row.moonshot or "–",
+            self.agreement or "–",
+            f"{self.load:.2f}",
+        ]
 
 
 COLUMNS = ["what", "ours", "theirs", "ratio", "at least", "moonshot", "the same work", "load of others"]
@@ -84,9 +93,13 @@ def run(arguments: list[str], on_gpu: bool = False) -> Measured:
     visible = {} if on_gpu else {"CUDA_VISIBLE_DEVICES": ""}
     started = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True, check=False,
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT), **visible},
-    )  # fmt: skip
+    )
     seconds = time.perf_counter() - started
     if done.returncode:
         raise RunError(

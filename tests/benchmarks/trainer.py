@@ -29,12 +29,12 @@ from transformers import (
     set_seed,
 )
 
-from bertcli.data.conll import Sentences
-from bertcli.data.keyed import rows_of_step
-from bertcli.data.prepared import Source, find_source, read_split
-from bertcli.data.squad import Questions
-from bertcli.data.task_files import TextExamples
-from bertcli.data.text_features import label_ids
+from bertcli.data.labelled.conll import Sentences
+from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.squad import Questions
+from bertcli.data.packing.keyed import rows_of_step
+from bertcli.data.packing.text_features import label_ids
+from bertcli.lifecycle.sources import Source, find_source, read_split
 from bertcli.training.loop import UNTIMED_STEPS
 
 CUDA = torch.cuda.is_available()
@@ -85,9 +85,13 @@ def questions(source: Source, split: str, tokenizer: Any) -> Dataset:
     read = examples.asked
     contexts = [" ".join(example.words) for example in read]
     encoded = tokenizer(
-        [example.question for example in read], contexts, truncation="only_second",
-        max_length=source.task.max_seq_length, stride=128, return_overflowing_tokens=True,
-    )  # fmt: skip
+        [example.question for example in read],
+        contexts,
+        truncation="only_second",
+        max_length=source.task.max_seq_length,
+        stride=128,
+        return_overflowing_tokens=True,
+    )
     places = encoded.pop("overflow_to_sample_mapping")
     sides: dict[str, list[int]] = {"start_positions": [], "end_positions": []}
     for window, row in enumerate(places):
@@ -124,10 +128,20 @@ def counting(collate: Any, tokens: list[int], rows: list[dict[str, Any]]) -> dic
 def arguments(args: argparse.Namespace, **more: Any) -> TrainingArguments:
     """What both uses share: our defaults, where the Trainer has others."""
     return TrainingArguments(
-        tempfile.mkdtemp(dir=args.out), per_device_train_batch_size=args.batch_size, learning_rate=args.learning_rate,
-        gradient_accumulation_steps=args.accumulation, weight_decay=0.01, adam_epsilon=1e-6, bf16=args.bf16,
-        torch_compile=args.compile, seed=args.seed, report_to="none", disable_tqdm=True, use_cpu=not CUDA, **more,
-    )  # fmt: skip
+        tempfile.mkdtemp(dir=args.out),
+        per_device_train_batch_size=args.batch_size,
+        learning_rate=args.learning_rate,
+        gradient_accumulation_steps=args.accumulation,
+        weight_decay=0.01,
+        adam_epsilon=1e-6,
+        bf16=args.bf16,
+        torch_compile=args.compile,
+        seed=args.seed,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not CUDA,
+        **more,
+    )
 
 
 def speed(args: argparse.Namespace) -> dict[str, Any]:
@@ -146,11 +160,17 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
     trainer = Trainer(
         model_class.from_pretrained(args.model, dtype=torch.float32),
         arguments(
-            args, max_steps=args.steps, warmup_steps=0, logging_steps=args.steps, save_strategy="no",
+            args,
+            max_steps=args.steps,
+            warmup_steps=0,
+            logging_steps=args.steps,
+            save_strategy="no",
             train_sampling_strategy="sequential",
         ),
-        data_collator=partial(counting, collate, tokens), train_dataset=rows, callbacks=[clock],
-    )  # fmt: skip
+        data_collator=partial(counting, collate, tokens),
+        train_dataset=rows,
+        callbacks=[clock],
+    )
     # The Trainer leaves it to the model to divide by the size of the whole batch, which a BertForPreTraining does not.
     loss = trainer.train().training_loss / args.accumulation
     timed = tokens[UNTIMED_STEPS * args.accumulation : args.steps * args.accumulation]
@@ -182,11 +202,19 @@ def quality(args: argparse.Namespace) -> dict[str, Any]:
     trainer = Trainer(
         model,
         arguments(
-            args, num_train_epochs=args.epochs, warmup_steps=0.1, eval_strategy="epoch", save_strategy="no",
-            per_device_eval_batch_size=64, logging_strategy="no",
+            args,
+            num_train_epochs=args.epochs,
+            warmup_steps=0.1,
+            eval_strategy="epoch",
+            save_strategy="no",
+            per_device_eval_batch_size=64,
+            logging_strategy="no",
         ),
-        data_collator=collator(tokenizer), train_dataset=train, eval_dataset=dev, compute_metrics=score,
-    )  # fmt: skip
+        data_collator=collator(tokenizer),
+        train_dataset=train,
+        eval_dataset=dev,
+        compute_metrics=score,
+    )
     started = time.perf_counter()
     trainer.train()
     scores = [line["eval_score"] for line in trainer.state.log_history if "eval_score" in line]

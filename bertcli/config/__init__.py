@@ -1,0 +1,1 @@
+"""The options of each command, declared once; recipes read and checked."""

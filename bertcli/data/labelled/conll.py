@@ -1,0 +1,102 @@
+"""Sentences of tagged words, read from columns as CoNLL's files have them, or from lists."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bertcli import say
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.tables import Rows, ending_of, place_of, read_rows
+from bertcli.data.text.documents import read_text
+from bertcli.errors import UserError
+
+LIST_ENDINGS = (".jsonl", ".json", ".parquet")
+WORD_LISTS, TAG_LISTS = ("tokens", "words"), ("tags", "ner_tags", "labels")
+DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
+
+
+@dataclass(frozen=True)
+class Sentences(Examples):
+    """The words of each sentence, with a tag each where they are known, as they stand in the file."""
+
+    unit: ClassVar[str] = "sentence"
+    words: list[list[str]]
+    tags: list[list[str]] | None = None
+
+
+def sentences_of_hub(rows: Any) -> Sentences:
+    """Rows of the Hub, whose tags are numbered."""
+    names = rows.features["ner_tags"].feature.names
+    tags = [[names[tag] for tag in row] for row in rows["ner_tags"]]
+    return Sentences([list(row) for row in rows["tokens"]], tags, origin="the Hub")
+
+
+def list_columns(rows: Rows) -> tuple[str, str] | None:
+    """The columns of a table that hold lists of words and of their tags, where it has them."""
+    lists = [name for name in rows.names if isinstance(rows.cells[0].get(name), list)]
+    words, tags = (next((name for name in names if name in lists), None) for names in (WORD_LISTS, TAG_LISTS))
+    return (words, tags) if words and tags else None
+
+
+def read_sentences(path: Path) -> Sentences:
+    """Read words and tags from a table with lists of both, or from columns.
+
+    Raises:
+        UserError: naming the line that is wrong.
+    """
+    if ending_of(path) not in LIST_ENDINGS:
+        return read_conll(path)
+    rows = read_rows(path)
+    columns = list_columns(rows)
+    if columns is None:
+        raise UserError(
+            f"`{path}` has no lists of words and tags.", 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.'
+        )
+    words, tags = (list[Any](cells.get(name) for cells in rows.cells) for name in columns)
+    for row, pair in enumerate(zip(words, tags, strict=True)):
+        if not all(isinstance(values, list) for values in pair) or len(pair[0]) != len(pair[1]):
+            raise UserError(f"{rows.place(row)} has not a tag for each word.", "Give two lists of the same length.")
+        if not all(isinstance(value, str) for value in chain(*pair)):
+            raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
+    full = [row for row, own in enumerate(words) if own]
+    if len(full) < len(rows):
+        say(f"{path}: {len(rows) - len(full):,} of {len(rows):,} rows have no words and are left out")
+    places = [rows.place(row) for row in range(len(rows))]
+    return Sentences(words, tags, origin=str(path), places=places).take(full)
+
+
+def read_conll(path: Path) -> Sentences:
+    """Read words and tags: the first and the last column, a word a line, a blank line after each sentence.
+
+    Columns stand apart by tabs, or by spaces where there are none.
+
+    Raises:
+        UserError: naming the line that has other columns than the first.
+    """
+    sentences: list[list[list[str]]] = [[]]
+    places: list[str] = []
+    width = 0
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        fields = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
+        if not line.strip() or fields[0] == DOCUMENT:
+            sentences.append([])
+            continue
+        width = width or len(fields)
+        if len(fields) != width or width < 2:
+            raise UserError(
+                f"`{path}` line {number} has {len(fields)} columns, not {max(width, 2)}.",
+                "Write a word and its tag on each line, and a blank line after each sentence.",
+            )
+        if not sentences[-1]:
+            places.append(place_of(path, number))
+        sentences[-1].append(fields)
+    if not width:
+        raise UserError(f"`{path}` holds no sentences.", "Check the file.")
+    words, tags = (
+        [[fields[column] for fields in sentence] for sentence in sentences if sentence] for column in (0, -1)
+    )
+    return Sentences(words, tags, origin=str(path), places=places)

@@ -1,0 +1,203 @@
+"""The data of a task: read from its official files, or from the Hub."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from bertcli import say
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.tables import ending_of, read_rows
+from bertcli.data.text.documents import COMPRESSED, is_in_archive, read_text, reading, tar_of
+from bertcli.errors import RunError, UserError, unknown
+from bertcli.tasks.task import Task
+
+NO_LABEL = "-"  # MNLI's mark of an example without a gold label
+
+
+@dataclass(frozen=True)
+class TextExamples(Examples):
+    """Texts, or pairs of texts, with their labels as they stand in the file."""
+
+    texts: list[str]
+    pairs: list[str] | None = None
+    labels: list[str] | None = None
+    choices: list[list[str]] | None = None  # what may follow each text, for multiple choice
+
+
+def data_folder(data_dir: str | None) -> Path | None:
+    """The folder of official files: as given, else $BERT_DATA, else none.
+
+    Raises:
+        UserError: if it is not a folder.
+    """
+    name = data_dir or os.environ.get("BERT_DATA")
+    if name and not Path(name).is_dir():
+        raise UserError(
+            f"The data folder `{name}` is not a folder.", "Give --data-dir the folder that holds glue/, squad/ ..."
+        )
+    return Path(name) if name else None
+
+
+def split_file(task: Task, split: str, folder: Path) -> Path:
+    """The official file of a split, which may be compressed.
+
+    Raises:
+        UserError: if the task has no such split, or the folder lacks the file.
+    """
+    if split not in task.files.splits:
+        raise unknown(f"split of {task.name}", split, task.files.splits)
+    found = find_file(task, split, folder)
+    if found is None:
+        raise UserError(
+            f"There is no `{task.files.splits[split].split('|')[0]}` in `{folder}`.",
+            f"Put the official file of {task.name} there, or give another --data-dir.",
+        )
+    return found
+
+
+def find_file(task: Task, split: str, folder: Path) -> Path | None:
+    """The file of a split, or the folder; by all its names, also without the first folder of one, also in an archive."""
+    names = task.files.splits[split].split("|")
+    for name in (*names, *(name.partition("/")[2] for name in names)):
+        for ending in ("", *COMPRESSED):
+            if (path := folder / (name + ending)).exists() or tar_of(path):
+                return path
+        archive, file = folder / f"{Path(name).parent}.zip", Path(name).name
+        for inside in (archive / Path(name).parent.name / file, archive / file):
+            if is_in_archive(inside):
+                return inside
+    return None
+
+
+def read_official(task: Task, split: str, path: Path) -> TextExamples:
+    """Read an official file, or folder, of texts: to classify, to measure, or to choose what follows.
+
+    Raises:
+        UserError: if it has not the columns of the task, or no examples.
+    """
+    if path.is_dir() or tar_of(path):
+        return _read_folders(path, task.file_labels)
+    is_test = split.startswith("test")
+    columns = task.files.test_columns if is_test and task.files.test_columns else task.files.columns
+    if ending_of(path) == ".csv":
+        return read_table(path, {key: str(value) for key, value in columns.items()})
+    return _read_glue(path, columns, task.files.header or is_test)
+
+
+def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
+    """Read a folder for each label with a text a file."""
+    read = sorted(_texts_of_tar(folder) if tar_of(folder) else _texts_of_folders(folder, labels))
+    read = [row for label in labels for row in read if row[0] == label]
+    if not read:
+        raise UserError(
+            f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}.", "Check the folder."
+        )
+    return TextExamples([text for _, _, text in read], labels=[label for label, _, _ in read], origin=str(folder))
+
+
+def _texts_of_folders(folder: Path, labels: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
+    """The label, the name and the text of each file."""
+    for label in labels:
+        for path in (folder / label).glob("*.txt"):
+            yield label, path.name, read_text(path)
+
+
+def _texts_of_tar(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """The same of a folder within a .tar.gz, which is read once from its beginning to its end."""
+    archive = cast(Path, tar_of(folder))
+    with reading(archive) as file, tarfile.open(fileobj=file, mode="r|") as members:
+        for member in members:
+            path = archive / member.name
+            if path.parent.parent == folder and path.suffix == ".txt" and (text := members.extractfile(member)):
+                yield path.parent.name, path.name, text.read().decode("utf-8", "replace")
+
+
+def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextExamples:
+    """Read a TSV of GLUE: no quoting, so a quotation mark is a quotation mark (csv.reader with quotechar=None)."""
+    lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n") if line.strip()]
+    first = lines.pop(0) if header and lines else []
+    places = {key: _place(where, first) for key, where in columns.items()}
+    missing = [str(columns[key]).split("|")[0] for key, place in places.items() if place < 0]
+    if missing:
+        raise UserError(f"`{path}` has no column `{missing[0]}`.", f"Its columns: {', '.join(first)}.")
+    widest = max(places.values())
+    rows = [line for line in lines if len(line) > widest]
+    if len(rows) < len(lines):
+        say(f"{path}: skipped {len(lines) - len(rows)} broken lines of {len(lines):,}")
+    if not rows:
+        raise UserError(f"`{path}` holds no examples.", "Check the file.")
+    read = {key: [row[place] for row in rows] for key, place in places.items()}
+    return _without_unlabelled(text_examples(read, str(path)))
+
+
+def _place(where: int | str, names: list[str]) -> int:
+    """The number of a column; -1 where none of its names is there."""
+    if isinstance(where, int):
+        return where
+    return next((names.index(name) for name in where.split("|") if name in names), -1)
+
+
+def text_examples(read: dict[str, list[str]], origin: str) -> TextExamples:
+    """Put columns together; `choice_start` begins each of `choice0`, `choice1` ..."""
+    endings = [read[key] for key in read if key.removeprefix("choice").isdigit()]
+    starts = read.get("choice_start", [""] * len(read["text"]))
+    choices = [[f"{start} {ending}".strip() for ending in row] for start, *row in zip(starts, *endings, strict=True)]
+    return TextExamples(
+        read["text"], read.get("text_pair"), read.get("label"), choices if endings else None, origin=origin
+    )
+
+
+def _without_unlabelled(examples: TextExamples) -> TextExamples:
+    if examples.labels is None or NO_LABEL not in examples.labels:
+        return examples
+    rows = [row for row, label in enumerate(examples.labels) if label != NO_LABEL]
+    say(f"{examples.origin}: skipped {len(examples) - len(rows)} examples without a gold label")
+    return examples.take(rows)
+
+
+def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
+    """Rows of the Hub; those of a test split have no labels there."""
+    columns = dict(zip(("text", "text_pair"), task.hub_columns, strict=False)) or task.files.columns
+    read = {key: list(dataset[name]) for key, name in columns.items() if key != "label"}
+    if "label" in dataset.column_names and not split.startswith("test"):
+        names = getattr(dataset.features["label"], "names", None)
+        read["label"] = [
+            names[value] if names and task.spellings.keys() >= set(names) else str(value) for value in dataset["label"]
+        ]
+    return text_examples(read, f"{task.hub[0]} on the Hub")
+
+
+def load_from_hub(task: Task, split: str) -> Any:
+    """Load a split from the Hub through `datasets`.
+
+    Raises:
+        RunError: if it cannot be reached.
+    """
+    import datasets
+
+    name, subset = task.hub
+    if split not in task.hub_splits:
+        raise unknown(f"split of {task.name}", split, task.hub_splits)
+    try:
+        return datasets.load_dataset(name, subset, split=task.hub_splits[split])
+    except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
+        first = (str(error) or type(error).__name__).splitlines()[0][:150]
+        raise RunError(
+            f"{task.name} cannot be loaded from the Hub ({first}).",
+            "Give the folder of the official files: --data-dir DIR, or set BERT_DATA.",
+        ) from error
+
+
+def read_table(path: Path, columns: dict[str, str]) -> TextExamples:
+    """Read named columns of a CSV, TSV, JSONL or Parquet file.
+
+    Raises:
+        UserError: naming the file, and the line or column that is wrong.
+    """
+    rows = read_rows(path)
+    return text_examples({key: rows.column(name) for key, name in columns.items()}, str(path))

@@ -1,0 +1,176 @@
+"""The splits of the user's own data: files by their names, or a dev set cut off by the seed."""
+
+import glob
+import re
+from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertcli import say
+from bertcli.data.labelled.conll import Sentences
+from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.tables import TABLE_ENDINGS, check_file, ending_of
+from bertcli.data.packing.text_features import split_labels
+from bertcli.data.text.documents import COMPRESSED
+from bertcli.errors import UserError
+from bertcli.tasks import is_task
+from bertcli.tasks.task import Task
+
+TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns
+ENDINGS = (*TABLE_ENDINGS, *TAG_ENDINGS, ".txt")
+DEV_SHARE = 0.1  # of data that come without a dev set
+SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "dev": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "val": "dev",
+    "eval": "dev",
+    "testa": "dev",
+    "test": "test",
+    "testing": "test",
+    "testb": "test",
+}
+Part = TextExamples | Sentences | list[dict[str, Any]]  # a split: texts, tagged sentences, or articles with questions
+
+
+def looks_like_file(name: str) -> bool:
+    """Whether a name is of files, a folder or a pattern rather than of a task."""
+    has_ending = ending_of(Path(name)) in ENDINGS
+    return has_ending or "," in name or "*" in name or (Path(name).exists() and not is_task(name))
+
+
+def run_name(name: str) -> str:
+    """What a run on these data is called: by its first file, or by the folder."""
+    first = Path(name if Path(name).exists() else name.partition(",")[0])
+    folder = first.parent if glob.has_magic(first.name) and not first.exists() else first
+    return folder.resolve().name if folder.is_dir() else first.name.lstrip(".").partition(".")[0]
+
+
+def own_files(name: str) -> dict[str, list[Path]]:
+    """The files of each split, by their names; "" holds all files where none is of a split.
+
+    `name` is a file, several with commas between, a pattern or a folder. Other files than those of splits are training
+    data where the user named them, and left out where a pattern or a folder did.
+
+    Raises:
+        UserError: if there are none, no split's in a folder, or two forms of a split.
+    """
+    path = Path(name)
+    if path.is_file():
+        return {"": [path]}
+    given = [path] if path.is_dir() else [Path(part.strip()) for part in name.split(",")]
+    splits: dict[str, list[Path]] = {}
+    for file in chain.from_iterable(map(_matching, given)):
+        check_file(file)
+        splits.setdefault(split_of(file), []).append(file)
+    if path.is_dir() and not splits.keys() - {""}:
+        raise UserError(
+            f"`{name}` has no file of a split{listed(file.name for file in splits.get('', []))}.",
+            "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv",
+        )
+    others = splits.pop("", []) if len(splits) > 1 else []
+    if named := [file for file in others if file in given]:
+        splits["train"] = named + splits.get("train", [])
+    if left := [file.name for file in others if file not in given]:
+        say(f"{name}: left out{listed(left)}")
+    for split, files in splits.items():
+        plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
+        if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
+            raise UserError(
+                f"Several files are {split or 'given'}{listed(map(str, files))}.", "Name those of one form, not both."
+            )
+    return splits
+
+
+def _matching(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(child for child in path.iterdir() if ending_of(child) in ENDINGS)
+    matches = [] if path.exists() else glob.glob(str(path), recursive=True)
+    return sorted(map(Path, matches)) or [path]
+
+
+def split_of(path: Path) -> str:
+    """The split that a file's name says, if it does."""
+    words = re.split(r"[^a-z]+", path.name.lower())
+    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "")
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """The first of the names after a colon, and how many more there are; nothing for none."""
+    shown = list(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return f": {', '.join(shown[:most])}{more}" if shown else ""
+
+
+def cut_dev(name: str, part: Part, labels: list[str] | None, seed: int) -> dict[str, Part]:
+    """Cut a dev set off the training data, each label its share of it, and say so.
+
+    Raises:
+        UserError: if there is too little for one.
+    """
+    train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
+    if not dev or not train:
+        why = ": each label occurs once" if labels and len(part) > 1 else ""
+        raise UserError(
+            f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}.",
+            "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else ""),
+        )
+    by_label = ", of each label its share" if labels else ""
+    say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples are it, drawn by seed {seed}{by_label}")
+    once = [label for label, count in Counter(labels or []).items() if count == 1]
+    if once:
+        say(f"{name}: seen once, so trained on and not scored{listed(f'`{label}`' for label in once)}")
+    return {"train": _take(part, train), "dev": _take(part, dev)}
+
+
+def _take(part: Part, rows: list[int]) -> Part:
+    return [part[row] for row in rows] if isinstance(part, list) else part.take(rows)
+
+
+def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Cut rows into two parts by seed; each label gives its share to the second, but never its only row.
+
+    The rows of each label are spread evenly from 0 to 1 in an order drawn by the seed; the second part is what comes
+    first, so that labels too rare for a row of their own take turns.
+    """
+    groups: dict[str, list[int]] = {}
+    for row in np.random.default_rng(seed).permutation(count).tolist():
+        groups.setdefault(labels[row] if labels else "", []).append(row)
+    places = {row: (rank + 0.5) / len(rows) for rows in groups.values() for rank, row in enumerate(rows[:-1])}
+    second = set(sorted(places, key=places.__getitem__)[: max(1, round(count * share))])
+    return [row for row in range(count) if row not in second], sorted(second)
+
+
+def say_overlap(task: Task, parts: dict[str, Part]) -> None:
+    """Say how many examples of the other splits are in the training data too, and which of their labels are not."""
+    trained, learnt = set(_keys(parts["train"])), set(_labels(task, parts["train"]))
+    for split, part in parts.items():
+        twice = sum(key in trained for key in _keys(part)) if split != "train" else 0
+        if twice:
+            say(f"{task.name}: {twice:,} of {len(part):,} {split} examples are training examples too")
+        new = Counter(label for label in _labels(task, part) if label not in learnt)
+        if new:
+            shown = listed(f"`{label}` ({count:,})" for label, count in new.items())
+            say(f"{task.name}: {split} has labels that are not trained on; they count as errors{shown}")
+
+
+def _keys(part: Part) -> Iterable[Any]:
+    if isinstance(part, TextExamples):
+        return zip(part.texts, part.pairs or part.texts, map(str, part.choices or part.texts), strict=True)
+    return map(tuple, part.words) if isinstance(part, Sentences) else ()
+
+
+def _labels(task: Task, part: Part) -> Iterable[str]:
+    if isinstance(part, Sentences):
+        return chain.from_iterable(part.tags or ())
+    if not isinstance(part, TextExamples) or not task.names_outputs:
+        return ()
+    cells = part.labels or []
+    separator = task.files.label_separator
+    return cells if task.kind == "classify" else (label for cell in cells for label in split_labels(cell, separator))

@@ -1,0 +1,138 @@
+"""Questions with contexts, read from SQuAD's JSON as run_squad.py reads them."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import accumulate
+from operator import index
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bertcli import say
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.text.documents import read_text
+from bertcli.errors import UserError
+
+SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words
+
+
+@dataclass(frozen=True)
+class SpanExample:
+    """A question, the words of its context, and the answer as words of it where it is known."""
+
+    id: str
+    question: str
+    words: list[str]
+    answer: str = ""
+    start_word: int = -1
+    end_word: int = -1
+    is_impossible: bool = False
+
+
+@dataclass(frozen=True)
+class Questions(Examples):
+    """Questions about contexts, and the true answers of each by its id."""
+
+    unit: ClassVar[str] = "question"
+    asked: list[SpanExample]
+    answers: dict[str, list[str]]
+
+
+def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
+    """Rows of the Hub as the articles of SQuAD's JSON."""
+    return [{"title": row["title"], "paragraphs": [_paragraph(row)]} for row in rows]
+
+
+def read_squad(path: Path) -> list[dict[str, Any]]:
+    """Read the articles of a file in SQuAD's form.
+
+    Raises:
+        UserError: if it is not.
+    """
+    place = f"`{path}`"
+    try:
+        articles = json.loads(read_text(path))["data"]
+        for number, (context, question) in enumerate(questions_of(articles), 1):
+            place = f"Question {number} of `{path}`"
+            answers = question["answers"]
+            _ = question["id"], "".join([context, question["question"], *(answer["text"] for answer in answers)])
+            _ = [index(answer["answer_start"]) for answer in answers]
+            place = f"`{path}` after question {number}"
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UserError(f"{place} is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
+    return list(articles)
+
+
+def _paragraph(row: dict[str, Any]) -> dict[str, Any]:
+    pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+    answers = [{"text": text, "answer_start": start} for text, start in pairs]
+    question = {"id": row["id"], "question": row["question"], "answers": answers, "is_impossible": not answers}
+    return {"context": row["context"], "qas": [question]}
+
+
+def questions_of(articles: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The questions, each after its context."""
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                yield paragraph["context"], question
+
+
+def span_examples(articles: list[dict[str, Any]], training: bool, with_impossible: bool) -> list[SpanExample]:
+    """Make examples as read_squad_examples does.
+
+    For training, an answer that is not found among the words of its context is skipped, and counted.
+
+    Raises:
+        UserError: if a training question has no answer, or several, where it needs one; or none is left to train on.
+    """
+    made = []
+    for context, question in questions_of(articles):
+        example = SpanExample(str(question["id"]), question["question"], split_words(context)[0])
+        made.append(_with_answer(example, question, context, with_impossible) if training else example)
+    examples = [example for example in made if example is not None]
+    skipped = len(made) - len(examples)
+    if skipped and not examples:
+        raise UserError("No answer stands in its context.", "`answer_start` counts its characters from 0: correct it.")
+    if skipped:
+        say(f"skipped {skipped} of {len(made):,} questions: their answer does not stand in the context as words")
+    return examples
+
+
+def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The true answers of each question."""
+    return {
+        str(question["id"]): [answer["text"] for answer in question["answers"]]
+        for _, question in questions_of(articles)
+    }
+
+
+@lru_cache(maxsize=1)  # the questions of a context follow each other
+def split_words(context: str) -> tuple[list[str], list[int]]:
+    """The words of a context, and for each character the word it belongs to (a separator: the word before)."""
+    before = zip(f" {context}", context, strict=False)
+    starts = (last in SEPARATORS and character not in SEPARATORS for last, character in before)
+    words = [word for word in re.split(f"[{SEPARATORS}]", context) if word]
+    return words, [count - 1 for count in accumulate(starts)]
+
+
+def _with_answer(
+    example: SpanExample, question: dict[str, Any], context: str, with_impossible: bool
+) -> SpanExample | None:
+    if with_impossible and question.get("is_impossible"):
+        return replace(example, is_impossible=True)
+    if len(question["answers"]) != 1:
+        raise UserError(
+            f"The training question `{example.id}` has {len(question['answers'])} answers; it needs one.",
+            'Keep one; a question without any is marked "is_impossible": true, as those of squad_v2 are.',
+        )
+    answer, first = question["answers"][0]["text"], question["answers"][0]["answer_start"]
+    word_of_character = split_words(context)[1]
+    if first + len(answer) > len(word_of_character) or not answer:
+        return None
+    start, end = word_of_character[first], word_of_character[first + len(answer) - 1]
+    if " ".join(answer.split()) not in " ".join(example.words[start : end + 1]):
+        return None
+    return replace(example, answer=answer, start_word=start, end_word=end)

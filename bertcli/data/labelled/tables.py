@@ -1,0 +1,335 @@
+"""Files of rows: CSV, TSV, JSONL and Parquet, each row with the line where it begins."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from shlex import quote
+from typing import Any, TypeVar
+
+from bertcli import say
+from bertcli.data.text.documents import COMPRESSED, count_lines, lines_of, read_text, reading
+from bertcli.errors import UserError, unknown
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+TABLE_ENDINGS = (*DELIMITERS, ".jsonl", ".json", ".parquet")
+OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
+ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
+Item = TypeVar("Item")
+csv.field_size_limit(2**31 - 1)  # a field may be a whole book
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a file: cells by the names of their columns, and where each row begins."""
+
+    path: Path
+    names: list[str]
+    cells: list[dict[str, Any]]
+    numbers: list[int]  # of the line in the file, from 1; in Parquet, of the row
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.cells)
+
+    def column(self, name: str) -> list[str]:
+        """The cells of a column as text, a missing one as "".
+
+        Raises:
+            UserError: if there is no such column.
+        """
+        if name not in self.names:
+            raise unknown(f"column of {self.path}:", name, self.names)
+        return [as_text(row.get(name)) for row in self.cells]
+
+    def place(self, row: int) -> str:
+        """Where a row stands, for messages."""
+        return place_of(self.path, self.numbers[row])
+
+
+def place_of(path: Path, number: int) -> str:
+    """Where a row of a file stands, for messages."""
+    return f"`{path}` {'row' if ending_of(path) == '.parquet' else 'line'} {number}"
+
+
+def count_rows(path: Path) -> int:
+    """The number of a file's last line, or row in Parquet."""
+    return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else count_lines(path)
+
+
+def ending_of(path: Path) -> str:
+    """The ending of a file's name, without that of a compression."""
+    return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
+
+
+def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:
+    """Check that a file is there.
+
+    Raises:
+        UserError: if it is not, or is a folder; `hint` is what to give.
+    """
+    if not path.exists() or path.is_dir():
+        raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
+
+
+def read_rows(path: Path) -> Rows:
+    """Read a file of rows by its ending, whole.
+
+    Raises:
+        UserError: naming the file and the line that is wrong, or what the file is instead.
+    """
+    names, rows = stream_rows(path)
+    numbers, cells = zip(*rows, strict=True)
+    every = dict.fromkeys(chain(names, *cells))  # JSON lines need not have the same names
+    return Rows(path, [name for name in every if name], list(cells), list(numbers))
+
+
+Row = tuple[int, dict[str, Any]]  # its place, as in `Rows.numbers`, and its cells
+Read = tuple[list[str], Iterator[Row]]
+
+
+def stream_rows(path: Path) -> Read:
+    """The names of a file's columns, and its rows, read as they are asked for; JSON lines are named by the first 1,000.
+
+    Raises:
+        UserError: as `read_rows`, where the rows have come to the line that is wrong.
+    """
+    check_file(path)
+    ending = ending_of(path)
+    if ending == ".parquet":
+        names, rows = _parquet(path)
+    elif ending in (".jsonl", ".json"):
+        names, rows = json_rows(path, lines_of(path))
+    elif ending in DELIMITERS:
+        names, rows = _delimited(path, DELIMITERS[ending])
+    else:
+        read_text(path)  # says what it is where it is no text
+        raise UserError(
+            f"`{path}` is not CSV, TSV, JSONL or Parquet.",
+            "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll.",
+        )
+    twice = next((name for name in names if name and names.count(name) > 1), None)
+    if twice is not None:
+        where = "" if ending == ".parquet" else " line 1"
+        raise UserError(
+            f"`{path}`{where} has two columns `{twice}`.",
+            "Give each column its own name, in a line before the examples.",
+        )
+    first = next(rows, None)
+    if first is None:
+        what = f"has the columns {', '.join(names)} but" if names else "is empty; it"
+        raise UserError(f"`{path}` {what} holds no examples.", "Put a header line and examples into it.")
+    return [name for name in names if name], chain([first], rows)
+
+
+def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = lambda item: 1) -> Iterator[list[Item]]:
+    """Items in lists that weigh `most` or a little more; those before an error come before it."""
+    chunk: list[Item] = []
+    weighed, wrong = 0, None
+    try:
+        for item in items:
+            chunk.append(item)
+            weighed += weight(item)
+            if weighed >= most:
+                yield chunk
+                chunk, weighed = [], 0
+    except UserError as error:
+        wrong = error
+    if chunk:
+        yield chunk
+    if wrong:
+        raise wrong
+
+
+def _parquet(path: Path) -> Read:
+    file = _open_parquet(path)
+
+    def rows() -> Iterator[Row]:
+        with _parquet_errors(path):
+            batches = (_timeless(batch).to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
+            yield from enumerate(chain.from_iterable(batches), start=1)
+
+    return file.schema_arrow.names, rows()
+
+
+def _timeless(batch: Any) -> Any:
+    """The same with times and dates as text: Python's end with the year 9999, and want the time zone to be known."""
+    import pyarrow as pa
+
+    for index, column in enumerate(batch.columns):
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            plain = column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
+            batch = batch.set_column(index, batch.schema.names[index], plain.cast(pa.string()))
+    return batch
+
+
+def _open_parquet(path: Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with reading(path) as file:
+        source = pa.BufferReader(file.read()) if path.suffix in COMPRESSED else path
+    with _parquet_errors(path):
+        return pq.ParquetFile(source, pre_buffer=False)  # which would keep what was read
+
+
+@contextmanager
+def _parquet_errors(path: Path) -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        what = f"`{path}` is not Parquet: {str(error).splitlines()[0]}"
+        raise UserError(what, "Check the file, or write it again.") from None
+
+
+def json_rows(path: Path, lines: Iterable[str]) -> Read:
+    """The names and the rows of JSON lines.
+
+    Raises:
+        UserError: as `stream_rows`.
+    """
+    chunks = chunks_of(_json(path, lines), ROWS_AT_ONCE)
+    first = next(chunks, [])
+    return list(dict.fromkeys(name for _, row in first for name in row)), chain(first, chain.from_iterable(chunks))
+
+
+def _json(path: Path, lines: Iterable[str]) -> Iterator[Row]:
+    begun = False
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        row = json_value(line)
+        if not isinstance(row, dict):
+            raise _not_lines(path, number, line if begun or row is not None else None)
+        begun = True
+        yield number, row
+
+
+def json_value(text: str) -> Any:
+    """The value that JSON is of; None where the text is no JSON."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # a number may have too many digits
+        return None
+
+
+def _not_lines(path: Path, number: int, line: str | None) -> UserError:
+    """What is wrong at a line; without one, of the whole file, which may be one value that has rows in it."""
+    try:
+        value = json.loads(read_text(path) if line is None else line)
+    except (ValueError, RecursionError) as error:
+        number, what = (
+            number if line else getattr(error, "lineno", 1),
+            getattr(error, "msg", "too many digits or brackets"),
+        )
+        return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
+    lists = {"": value, **(value if isinstance(value, dict) else {})}
+    name = next(
+        (name for name, rows in lists.items() if isinstance(rows, list) and isinstance([*rows, 0][0], dict)), None
+    )
+    if name is None:
+        what, hint = f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
+        return UserError(what, hint)
+    rows, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
+    file += "-lines" if path.name == f"{file}.jsonl" else ""  # which would be written over
+    return UserError(
+        f"`{path}` is one JSON value, not an object on each line.",
+        f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}",
+    )
+
+
+def _delimited(path: Path, usual: str) -> Read:
+    """Read CSV or TSV; with the delimiter that its first line has, where that is another one than usual."""
+    header = next((line for line in _lines(path) if line.strip("\r\n")), "")
+    bare = re.sub(r'"[^"]*"', "", header)
+    delimiter = usual if usual in bare else max(OTHER_DELIMITERS, key=bare.count)
+    if delimiter not in bare:
+        delimiter = usual
+    elif delimiter != usual:
+        say(f"{path}: its columns stand apart by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")
+    records = _records(path, delimiter, _quoting(path, delimiter))
+    names = [name.strip() for name in next(records, (1, []))[1]]
+    return names, ((number, dict(zip(names, fields, strict=True))) for number, fields in records)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    r"""The lines of a file; old Macs end them with `\r` alone."""
+    lines = lines_of(path)
+    first = next(lines, "")
+    yield from [first] if first.endswith("\n") else io.StringIO(first.replace("\r", "\n"), newline="\n")
+    yield from lines
+
+
+def _quoting(path: Path, delimiter: str) -> int:
+    """Whether quotation marks quote.
+
+    Many TSV files know no quoting, so that a quotation mark is a quotation mark: those whose lines have all the same
+    number of fields, and fewer records, or none, if they are read as quoted.
+    """
+    if delimiter != "\t" or not any('"' in line for line in _lines(path)):
+        return csv.QUOTE_MINIMAL
+    counts = {}
+    for quoting in (csv.QUOTE_NONE, csv.QUOTE_MINIMAL):
+        try:
+            counts[quoting] = sum(1 for _ in _records(path, delimiter, quoting))
+        except UserError:
+            counts[quoting] = 0
+    if counts[csv.QUOTE_MINIMAL] >= counts[csv.QUOTE_NONE]:
+        return csv.QUOTE_MINIMAL
+    say(f"{path}: quotation marks are part of the text, as in files without quoting")
+    return csv.QUOTE_NONE
+
+
+def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each record with the line where it begins; each has as many as the first, the header.
+
+    Raises:
+        UserError: naming the first line that has not, or where quotation marks are wrong.
+    """
+    reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
+    begin, width = 1, 0
+    try:
+        for fields in reader:
+            width = width or len(fields)
+            if fields and len(fields) != width:
+                raise UserError(
+                    f"`{path}` line {begin} has {len(fields)} field{'s' * (len(fields) != 1)}, the header {width}.",
+                    "Put quotation marks around a field with a separator or a line break in it.",
+                )
+            if fields:
+                yield begin, fields
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        what = "a quotation mark is never closed" if "end of data" in str(error) else str(error).partition(" - ")[0]
+        raise UserError(
+            f"`{path}` line {begin}: {what}.",
+            'Check its quotation marks; one inside a quoted field is written twice: "He said ""no"""',
+        ) from None
+
+
+def as_text(value: Any) -> str:
+    """A cell as text: lists as Python writes them, a missing one (null, NaN) as "".
+
+    Half a surrogate pair, which JSON can spell and no text can hold, becomes a question mark.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
+def are_numbers(cells: Iterable[str]) -> bool:
+    """Whether every cell is a finite number."""
+    try:
+        return all(math.isfinite(float(cell)) for cell in cells)
+    except ValueError:
+        return False

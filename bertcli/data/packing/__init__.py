@@ -1,0 +1,1 @@
+"""Packed batches, and the examples of a task encoded for them."""

@@ -1,0 +1,1 @@
+"""Pre-training instances: made, stored in shards, read back."""

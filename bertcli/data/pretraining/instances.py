@@ -1,0 +1,110 @@
+"""Pre-training instances as spans of a corpus, and the rows they become."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertcli.data.pretraining.draws import Draws
+from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks
+from bertcli.data.text.corpus import Corpus
+
+# N rows, T tokens of all of them, M masks
+
+Span = tuple[int, int]  # first token in the corpus and the one after the last
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some instances as flat columns: ids end to end beside the offsets of the rows."""
+
+    input_ids: NDArray[np.uint32]  # [T] after masking
+    token_type_ids: NDArray[np.uint8]  # [T]
+    offsets: NDArray[np.int64]  # [N + 1]
+    next_sentence_labels: NDArray[np.uint8]  # [N]
+    masked_lm_positions: NDArray[np.int64]  # [M] within the row, ascending
+    masked_lm_ids: NDArray[np.uint32]  # [M] what stood there
+    masked_lm_offsets: NDArray[np.int64]  # [N + 1]
+
+
+@dataclass
+class Instances:
+    """Instances as they are drawn: two spans of the corpus each, and the masks."""
+
+    corpus: Corpus
+    masking: MaskingRules
+    static_masking: bool
+    spans: array[int] = field(default_factory=lambda: array("I"))  # start and end of A, start and end of B
+    next_sentence_labels: array[int] = field(default_factory=lambda: array("B"))
+    places: array[int] = field(default_factory=lambda: array("H"))
+    replacements: array[int] = field(default_factory=lambda: array("i"))
+    mask_counts: array[int] = field(default_factory=lambda: array("H"))
+
+    def __len__(self) -> int:
+        """Number of instances."""
+        return len(self.next_sentence_labels)
+
+    def add(self, first: Span, second: Span, is_random_next: bool, draws: Draws) -> None:
+        """Append `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where the second span is empty, and draw its masks."""
+        self.spans.extend((*first, *second))
+        self.next_sentence_labels.append(is_random_next)
+        if self.static_masking:
+            first_length = first[1] - first[0] + 2
+            length = first_length + (second[1] - second[0] + 1 if second[1] > second[0] else 0)
+            ids = self._ids(first, second) if self.masking.whole_word_mask else []
+            places, replacements = draw_masks(length, first_length, ids, self.masking, draws)
+            self.places.extend(places)
+            self.replacements.extend(replacements)
+            self.mask_counts.append(len(places))
+
+    def _ids(self, first: Span, second: Span) -> list[int]:
+        tokens, sep_id = self.corpus.tokens, self.masking.sep_id
+        ids = [self.masking.cls_id, *tokens[slice(*first)].tolist(), sep_id]
+        return [*ids, *tokens[slice(*second)].tolist(), sep_id] if second[1] > second[0] else ids
+
+    def rows(self, order: NDArray[np.int64]) -> Rows:
+        """Write out the chosen instances, in that order."""
+        ids, types, offsets = self._unmasked(order)
+        labels = np.asarray(self.next_sentence_labels)[order]
+        counts = np.asarray(self.mask_counts, np.int64) if self.static_masking else np.zeros(len(self), np.int64)
+        mask_offsets = _offsets(counts[order])
+        masks = ramps((np.cumsum(counts) - counts)[order], mask_offsets)  # [M] where each is in the flat columns
+        row = np.repeat(np.arange(len(order)), counts[order])
+        position = np.asarray(self.places)[masks] + offsets[row]  # among all tokens of these rows
+        ascending = np.argsort(position)
+        position, replacement = position[ascending], np.asarray(self.replacements)[masks[ascending]]
+        originals = ids[position]
+        ids[position] = np.where(replacement == KEPT, originals, replacement)
+        return Rows(ids, types, offsets, labels, position - offsets[row], originals, mask_offsets)
+
+    def _unmasked(self, order: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int64]]:
+        """Tokens, types and offsets of the chosen instances."""
+        first, first_end, second, second_end = np.asarray(self.spans).reshape(-1, 4)[order].astype(np.int64).T
+        first_lengths = first_end - first + 2  # [CLS] A [SEP]
+        lengths = first_lengths + np.where(second_end > second, second_end - second + 1, 0)
+        offsets = _offsets(lengths)
+        types = np.repeat(
+            np.tile(np.array([0, 1], np.uint8), len(order)), _interleave(first_lengths, lengths - first_lengths)
+        )
+        # Where in the corpus each token comes from; wrong for [CLS] and [SEP], which are written over.
+        source = ramps(_interleave(first - 1, second), _offsets(_interleave(first_lengths, lengths - first_lengths)))
+        ids = self.corpus.tokens.take(source, mode="clip")
+        ids[offsets[:-1]] = self.masking.cls_id
+        ids[offsets[:-1] + first_lengths - 1] = ids[offsets[1:] - 1] = self.masking.sep_id
+        return ids, types, offsets
+
+
+def ramps(starts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Runs of consecutive numbers end to end: from `starts`, [N], as many as between the `offsets`, [N + 1]."""
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _interleave(evens: NDArray[np.int64], odds: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.stack([evens, odds], axis=1).ravel()

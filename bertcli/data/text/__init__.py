@@ -1,0 +1,1 @@
+"""Documents, tokenizers, and how well a vocabulary covers text."""

@@ -1,0 +1,204 @@
+"""Text files as documents: lists of lines, a blank line between them."""
+
+import glob
+import gzip
+import io
+import lzma
+import sys
+import tarfile
+import zipfile
+import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from typing import IO, cast
+
+import zstandard
+
+from bertcli.errors import UserError
+
+COMPRESSED = (".gz", ".xz", ".zst")
+DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
+TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
+# How files begin that are given for text now and then. A pickle is named, never opened: that would run its code.
+SIGNATURES = {
+    b"PK\x03\x04": ("an Excel workbook or a zip", "Save its table as CSV (UTF-8) or Parquet."),
+    b"\xd0\xcf\x11\xe0": ("an old Excel workbook", "Save its table as CSV (UTF-8) or Parquet."),
+    **{
+        b"\x80" + bytes([version]): ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
+        for version in range(2, 6)
+    },
+    b"PAR1": ("Parquet", "Let its name end in .parquet."),
+    b"\x1f\x8b": ("compressed data", "Let its name end in .gz."),
+    b"BZh": ("compressed by bzip2", "Unpack it, or compress it with gzip, xz or zstd."),
+    b"\xfd7zXZ": ("compressed data", "Let its name end in .xz."),
+    b"\x28\xb5\x2f\xfd": ("compressed data", "Let its name end in .zst."),
+}
+
+
+def find_text_files(names: Iterable[str]) -> list[Path]:
+    """Expand files, folders and patterns: in the order given, a folder's or a pattern's files sorted.
+
+    Raises:
+        UserError: if a name leads to no file, or to an empty one.
+    """
+    paths: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
+            if not found:
+                raise UserError(f"The folder `{name}` holds no text files.", f"Name the files: {name}/*")
+        elif path.exists():
+            found = [path]
+        else:
+            found = sorted(Path(match) for match in glob.glob(name, recursive=True))
+            if not found:
+                raise UserError(
+                    f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
+                )
+        paths += [child for child in found if child.is_file()]
+    if not paths:
+        raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
+    for path in paths:
+        if path.stat().st_size == 0:
+            raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
+    return paths
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file that may be compressed (.gz, .xz, .zst); `-` is standard input."""
+    if str(path) == "-":
+        return sys.stdin.buffer
+    if inside := _inside_archive(path):
+        return inside.open("rb")
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path))
+    if path.suffix == ".xz":
+        return io.BufferedReader(lzma.open(path))
+    if path.suffix == ".zst":
+        return io.BufferedReader(zstandard.open(path, "rb"))
+    return path.open("rb")
+
+
+def is_in_archive(path: Path) -> bool:
+    """Whether a path leads into a .zip file, as `RTE.zip/RTE/train.tsv`, and to a file in it."""
+    inside = _inside_archive(path)
+    return inside is not None and inside.is_file()
+
+
+def tar_of(path: Path) -> Path | None:
+    """The .tar.gz that a path leads into."""
+    return next((parent for parent in path.parents if parent.name.endswith(".tar.gz") and parent.is_file()), None)
+
+
+def _inside_archive(path: Path) -> zipfile.Path | None:
+    archive = next((parent for parent in path.parents if parent.suffix == ".zip"), None)
+    if archive is None or not zipfile.is_zipfile(archive):
+        return None
+    return zipfile.Path(archive, path.relative_to(archive).as_posix())
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[IO[bytes]]:
+    """A file, which may be compressed, open for reading.
+
+    Raises:
+        UserError: if it is damaged or cannot be read.
+    """
+    try:
+        with open_binary(path) as file:
+            yield file
+    except DAMAGED as error:
+        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, stripped."""
+    return (line.strip() for line in lines_of(path))
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file as they stand, without a byte-order mark. Only `\n` ends a line, as in the original.
+
+    Raises:
+        UserError: at the first line that is not UTF-8 text, with its number, or with what the file is instead.
+    """
+    number = 0
+    try:
+        with reading(path) as file:
+            _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
+            for number, line in enumerate(file, start=1):
+                if b"\0" in line and _is_binary(line.rstrip()):
+                    raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise _not_utf8(path, number, error) from None
+
+
+def count_lines(path: Path) -> int:
+    """Number of lines of a file, however they end in it."""
+    with reading(path) as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
+
+
+def read_text(path: Path) -> str:
+    """Read a UTF-8 file whole, without a byte-order mark.
+
+    Raises:
+        UserError: if it is not UTF-8 text, with what it is instead.
+    """
+    return "".join(lines_of(path))
+
+
+def _check_beginning(path: Path, data: bytes) -> None:
+    """Raise a UserError if a file begins as another form than text does, or as UTF-16."""
+    for signature, (what, hint) in SIGNATURES.items():
+        if data.startswith(signature):
+            raise UserError(f"`{path}` is not text but {what}.", hint)
+    sides = [data[side::2].count(0) for side in (0, 1)]
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (4 < len(data) / 4 < max(sides) and min(sides) == 0):
+        encoding = "utf-16" if data[:1] in b"\xff\xfe" else "utf-16le" if sides[1] else "utf-16be"
+        raise UserError(f"`{path}` is UTF-16, not UTF-8.", _convert(path, encoding))
+
+
+def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
+    """Bytes from 0x80 to 0x9f are controls in Latin-1 but quotation marks and the euro in Windows' encoding of it."""
+    encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
+    return UserError(
+        f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}.",
+        _convert(path, encoding),
+    )
+
+
+def _convert(path: Path, encoding: str) -> str:
+    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+    return f"{'Unpack and c' if plain != path else 'C'}onvert it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
+
+
+def _is_binary(line: bytes) -> bool:
+    """Whether half of a line is control characters; a single one among letters vanishes later, as in the original."""
+    return 2 * sum(byte < 32 for byte in line) >= len(line)
+
+
+def read_documents(paths: Iterable[Path], join_files: bool = False) -> Iterator[list[str]]:
+    """Yield the documents of the files, each a list of non-blank lines.
+
+    A blank line ends a document, and so does the end of a file unless `join_files`
+    (create_pretraining_data.py, which merges the last document of a file with the first of the next).
+    """
+    document: list[str] = []
+    for path in paths:
+        for line in read_lines(path):
+            if line:
+                document.append(line)
+            elif document:
+                yield document
+                document = []
+        if document and not join_files:
+            yield document
+            document = []
+    if document:
+        yield document

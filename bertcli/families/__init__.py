@@ -1,0 +1,1 @@
+"""One file a family of models: what is known of it."""

@@ -1,0 +1,1 @@
+"""Faster ways to do what models/ does plainly."""

@@ -1,0 +1,157 @@
+"""Kernels of a pass without a gradient (see models/kernels.py): nothing is kept, so they write where they read."""
+
+import numpy as np
+from numba import prange
+
+from bertcli.kernels import tiles
+from bertcli.kernels.compiled import F, S, U, bits_of, fetch, float_of, kernel, load, rounded, row_loop
+from bertcli.kernels.loops import ROWS, _copy, _gelu_of, _norm, _nothing_dropped, _row, _sum, in_order
+
+# T rows (tokens), H columns (hidden), A heads, D size per head, N sequences
+
+
+@row_loop
+def _gelu_in_place(x, is_tanh):
+    for j in range(x.size):
+        value = load(x, j)
+        x[j] = rounded(value * _gelu_of(value, is_tanh)[0], x)
+
+
+@kernel
+def gelu_in_place(x, is_tanh):
+    """Write the GELU of `x`, [T, H], to it."""
+    for t in prange(len(x)):
+        fetch(x[t])
+        _gelu_in_place(x[t], is_tanh)
+
+
+@kernel
+def add_and_norm_in_place(x, bias, residual, weight, shift, epsilon):
+    """Write LayerNorm(x + bias + residual), [T, H], to `x`."""
+    for block in prange(-(-len(x) // ROWS)):
+        kept, total = _nothing_dropped(x.shape[1]), _row(x.shape[1])
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            _sum(x[t], bias, kept, residual[t], total)
+            _norm(total, weight, shift, epsilon, x[t])
+
+
+@row_loop
+def _exponentials(scores, scaling):
+    """Make e to the (s - highest) * scaling of each score, to 1.1e-4 of it, which bfloat16 does not see; return their sum.
+
+    This loop may sum and write, for there is one array.
+    """
+    highest = in_order(bits_of(scores[0]))
+    for j in range(scores.size):
+        highest = max(highest, in_order(bits_of(scores[j])))
+    top, total = float_of(U(in_order(highest))), F(0)
+    for j in range(scores.size):
+        power = (scores[j] - top) * scaling + F(127)
+        power = F(12) if power < F(12) else power
+        whole = S(power)
+        f = power - F(whole)
+        power = ((F(0.0782679361) * f + F(0.226307724)) * f + F(0.69542434)) * f + F(1)
+        power *= float_of(U(whole << S(23)))
+        total += power
+        scores[j] = power
+    return total
+
+
+@row_loop
+def _divided(x, total, y):
+    inverse = F(1) / total
+    for j in range(x.size):
+        y[j] = rounded(x[j] * inverse, y)
+
+
+@row_loop
+def _stand(words, first, step, count, panel):
+    """Put rows of words, `step` apart, as columns into a panel, [D / 2, 16]; zeros where there are fewer."""
+    for d in range(len(panel)):
+        for j in range(count):
+            panel[d, j] = words[first + j * step + d]
+    panel[:, count:] = U(0)
+
+
+@row_loop
+def _interleave(upper, lower, panels, row):
+    """Put two rows, [D], into a row of panels, [D / 16, _, 16], a pair a word."""
+    for panel in range(len(panels)):
+        for j in range(16):
+            d = 16 * panel + j
+            panels[panel, row, j] = U(upper[d]) | U(U(lower[d]) << U(16))
+
+
+@row_loop
+def _multiply(left, panels, product):
+    """Write the product of `left`, [32, K] of bfloat16, and panels, [N / 16, K / 2, 16] of pairs, to `product`, [32, N]."""
+    inner, columns = left.shape[1], product.shape[1]
+    for column in range(0, columns, 32):
+        tiles.zero(0)
+        tiles.zero(1)
+        tiles.zero(2)
+        tiles.zero(3)
+        for k in range(0, inner, 32):
+            tiles.read(4, left, k, 2 * inner)
+            tiles.read(5, left, 16 * inner + k, 2 * inner)
+            tiles.read(6, panels, (column * inner + 16 * k) // 2, 64)
+            tiles.read(7, panels, ((column + 16) * inner + 16 * k) // 2, 64)
+            tiles.add_product(0, 4, 6)
+            tiles.add_product(1, 4, 7)
+            tiles.add_product(2, 5, 6)
+            tiles.add_product(3, 5, 7)
+        tiles.write(0, product, column, 4 * columns)
+        tiles.write(1, product, column + 16, 4 * columns)
+        tiles.write(2, product, 16 * columns + column, 4 * columns)
+        tiles.write(3, product, 16 * columns + column + 16, 4 * columns)
+
+
+@kernel
+def attention(states, boundaries, scaling, context):
+    """Attend within sequences by the matrix units, scores and weights of a head never leaving a core's caches.
+
+    Args:
+        states: query, key and value, [T, 3, A, D] of bfloat16, D a multiple of 32.
+        boundaries: where each sequence begins and the last ends, [N + 1].
+        scaling: what the scores are multiplied by.
+        context: [T, A, D], written to.
+    """
+    count, last = len(boundaries) - 1, len(states) - 1
+    heads, size = states.shape[2:]
+    words, step = states.reshape(-1).view(U), 3 * heads * size // 2
+    nothing = np.zeros(size, np.uint16)
+    parts = -(-heads // 2)
+    for task in prange(parts * count):
+        part, n = task // count, task % count
+        start, length = boundaries[n], boundaries[n + 1] - boundaries[n]
+        padded = -(-length // 32) * 32
+        keys = _row(padded * size // 2).view(U).reshape(padded // 16, size // 2, 16)
+        values = _row(padded * size // 2).view(U).reshape(size // 16, padded // 2, 16)
+        queries = _row(16 * size).view(np.uint16).reshape(32, size)
+        scores, weights = _row(32 * padded).reshape(32, padded), _row(16 * padded).view(np.uint16).reshape(32, padded)
+        totals, means = np.empty(32, F), _row(32 * size).reshape(32, size)
+        tiles.take()
+        for a in range(part * heads // parts, (part + 1) * heads // parts):
+            for j in range(0, padded, 16):
+                for ahead in range(start + j + 16, start + j + 32):
+                    fetch(states[min(ahead, last), 1, a])
+                    fetch(states[min(ahead, last), 2, a])
+                key = (start + j) * step + (heads + a) * size // 2
+                _stand(words, key, step, max(0, min(16, length - j)), keys[j // 16])
+            for j in range(0, padded, 2):
+                upper = states[start + j, 2, a] if j < length else nothing
+                _interleave(upper, states[start + j + 1, 2, a] if j + 1 < length else nothing, values, j // 2)
+            for first in range(start, start + length, 32):
+                there = min(32, start + length - first)
+                for i in range(there):
+                    queries[i] = states[first + i, 0, a]
+                queries[there:] = 0
+                _multiply(queries, keys, scores)
+                for i in range(there):
+                    scores[i, length:] = F(-np.inf)  # whose weights, of next to nothing, meet values of 0
+                    totals[i] = _exponentials(scores[i], F(scaling * 1.44269504))
+                _copy(scores[:there].reshape(-1), weights.reshape(-1))
+                _multiply(weights, values, means)
+                for i in range(there):
+                    _divided(means[i], totals[i], context[first + i, a])
+        tiles.release()

@@ -1,0 +1,232 @@
+"""The parts of a BERT layer that pass over arrays several times, made to pass once on a CPU, and on a GPU."""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
+from transformers import PreTrainedModel
+from transformers.activations import ACT2FN
+
+from bertcli.kernels.cpu import are_many, fits_many, inference_kernels, kernels, rows
+from bertcli.kernels.gpu import compiled, compiles, is_on_gpu
+from bertcli.kernels.products import product
+from bertcli.models.dropout import Dropout, Mask, next_mask
+from bertcli.models.packed import Sequences, attend, is_packed, spread, with_rows
+
+# T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
+
+# The activations that are a GELU, and whether by tanh.
+GELUS = {type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, type(ACT2FN["gelu_new"]): True}
+VOCABULARY_STEP = 64
+
+
+def fuse(model: PreTrainedModel) -> None:
+    """Give a model our dropout, and the layers of a packed family such parts; its weights and their names stay."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, Dropout(child.p).train(child.training))
+        for ending, part in PARTS.items():
+            names = set(part.__annotations__)
+            is_such = all(hasattr(module, name) for name in names) and names.issuperset(dict(module.named_children()))
+            if is_packed(model) and type(module).__name__.endswith(ending) and is_such and not isinstance(module, part):
+                module.__class__ = type(ending, (part, type(module)), {})
+
+
+class SelfAttention(nn.Module):
+    """Query, key and value as one product."""
+
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    dropout: nn.Dropout
+    attention_head_size: int
+    scaling: float
+    prepacked = cast("tuple[Tensor, Tensor] | None", None)  # weight and bias of all three, where they only predict
+
+    def forward(
+        self, hidden_states: Tensor, *args: Any, first_tokens: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, None]:
+        """[1, T, H] to the context, [1, T, H], or [1, N, H] of the first tokens alone; and no weights."""
+        if first_tokens is not None:
+            return self._of_first_tokens(hidden_states[0], first_tokens, kwargs["sequences"])[None], None
+        is_one = self.prepacked is not None or is_on_gpu(hidden_states)
+        if not (is_one or fits_many(hidden_states, self.query.weight)):
+            return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
+        states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
+        dropout = self.dropout.p if self.training else 0.0
+        return attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+
+    def may_attend_alone(self, tokens: Tensor) -> bool:
+        """Whether first tokens may, where nothing else is read: on a CPU that only predicts, and of many, [T]."""
+        only_predicts = tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled())
+        return only_predicts and are_many(len(tokens))
+
+    def joined(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of query, key and value, [3H, H] and [3H]."""
+        if self.prepacked is not None:
+            return self.prepacked
+        parts = (self.query, self.key, self.value)
+        return torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
+
+    def _of_first_tokens(self, hidden_states: Tensor, first_tokens: Tensor, sequences: Sequences) -> Tensor:
+        """[T, H] to the context of the first token of each sequence, [N, H], without keys, values or dropout.
+
+        A query times a key, W h + b, is (query times W) times h, and a number that softmax takes off again; a mean of values
+        is the value of the mean of hidden states.
+        """
+        weight, bias = self.joined()
+        weight = weight.to_dense() if weight.is_mkldnn else weight
+        of_query, of_key, of_value = weight.float().view(3, -1, self.attention_head_size, weight.shape[1])  # [A, D, H]
+        query_bias, _, value_bias = bias.float().view(3, -1, self.attention_head_size)
+        query = torch.einsum("nh,adh->nad", hidden_states[first_tokens].float(), of_query) + query_bias
+        towards = torch.einsum("nad,adh->nah", query, of_key)[:, None]  # [N, 1, A, H]
+        counts = [group.shape[0] for group in sequences.groups]
+        means = []
+        for wanted, (group, tokens) in zip(torch.split(towards, counts), with_rows(sequences), strict=True):
+            states = spread(hidden_states[tokens, None].float(), group)  # [n, 1, S, H]
+            means.append(scaled_dot_product_attention(wanted, states, states, group.mask, scale=self.scaling)[:, 0])
+        context = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
+        found: Tensor = context.flatten(1).to(hidden_states.dtype)
+        return found
+
+
+class Intermediate(nn.Module):
+    """A layer's first product, and its GELU."""
+
+    dense: nn.Linear
+    intermediate_act_fn: nn.Module
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """[..., H] of the layer to [..., H] of its middle."""
+        is_tanh = GELUS.get(type(self.intermediate_act_fn))
+        if is_tanh is not None and torch.is_grad_enabled() and compiles(hidden_states):
+            middle = _linear_gelu(rows(hidden_states), (self.dense.weight, self.dense.bias), is_tanh)
+            return middle.view(*hidden_states.shape[:-1], -1)
+        if is_tanh is None or not fits_many(hidden_states, self.dense.weight):
+            return cast(Tensor, super().forward(hidden_states))
+        if not torch.is_grad_enabled():
+            activated = product(hidden_states, self.dense.weight, self.dense.bias)
+            inference_kernels().gelu_in_place(rows(activated), is_tanh)
+            return activated
+        middle = product(hidden_states, self.dense.weight)
+        found: Tensor = _Gelu.apply(middle, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
+        return found
+
+
+class Output(nn.Module):
+    """A product with dropout, added to what went into the layer, and LayerNorm of the sum."""
+
+    dense: nn.Linear
+    dropout: nn.Dropout
+    LayerNorm: nn.LayerNorm
+
+    def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
+        """[..., H] of the middle and of the input to [..., H]."""
+        norm, rate = self.LayerNorm, self.dropout.p if self.training else 0.0
+        if torch.is_grad_enabled() and compiles(hidden_states):
+            weights = (self.dense.weight, self.dense.bias, norm.weight, norm.bias)
+            normed = _linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, rate, norm.eps)
+            return normed.view(input_tensor.shape)
+        if not fits_many(hidden_states, input_tensor, norm.weight):
+            return cast(Tensor, super().forward(hidden_states, input_tensor))
+        added = product(hidden_states, self.dense.weight)
+        mask = next_mask(rate)
+        states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
+        if not (torch.is_grad_enabled() or mask[1]):
+            inference_kernels().add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
+            return added
+        found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
+        return found
+
+
+class LMPredictionHead(nn.Module):
+    """The product with the vocabulary, on a GPU with one that its matrix units take whole."""
+
+    transform: nn.Module
+    decoder: nn.Linear
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """[..., H] to logits, [..., V]."""
+        if not is_on_gpu(hidden_states):
+            return cast(Tensor, super().forward(hidden_states))
+        weight, bias = self.decoder.weight, self.decoder.bias
+        missing = -len(weight) % VOCABULARY_STEP
+        logits = linear(self.transform(hidden_states), pad(weight, (0, 0, 0, missing)), pad(bias, (0, missing)))
+        return logits[..., : len(weight)]
+
+
+# By how the families' classes end.
+PARTS = {
+    "SelfAttention": SelfAttention,
+    "Intermediate": Intermediate,
+    "Output": Output,
+    "LMPredictionHead": LMPredictionHead,
+}
+
+
+@compiled
+def _linear_gelu(states: Tensor, weights: tuple[Tensor, Tensor], is_tanh: bool) -> Tensor:
+    """[T, H] of a layer to [T, H] of its middle."""
+    return nn.functional.gelu(linear(states, *weights), approximate="tanh" if is_tanh else "none")
+
+
+@compiled
+def _linear_add_and_norm(
+    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], rate: float, epsilon: float
+) -> Tensor:
+    """[T, H] of the middle, and of the residual, to [T, H]."""
+    weight, bias, scale, shift = weights
+    total = nn.functional.dropout(linear(states, weight, bias), rate) + residual
+    return layer_norm(total, scale.shape, scale, shift, epsilon)
+
+
+class _Gelu(torch.autograd.Function):
+    """GELU of a product and a bias; the product's memory is given to the slope, which is all that the way back reads."""
+
+    @staticmethod
+    def forward(ctx: Any, product: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
+        activated = torch.empty_like(product)
+        kernels().gelu(rows(product), bias, rows(activated), is_tanh)
+        ctx.save_for_backward(product, bias)
+        return activated
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        slope, bias = ctx.saved_tensors
+        of_product, of_bias = torch.empty_like(slope), _sums(slope, 1)
+        kernels().gelu_backward(rows(gradient), rows(slope), rows(of_product), of_bias[:, 0])
+        return of_product, of_bias.sum((0, 1)).to(bias.dtype), None
+
+
+class _AddAndNorm(torch.autograd.Function):
+    """LayerNorm(dropout(product + bias) + residual)."""
+
+    @staticmethod
+    def forward(ctx: Any, mask: Mask, epsilon: float, *states: Tensor) -> Tensor:
+        product, bias, residual, weight, shift = states
+        total, normed = torch.empty_like(product), torch.empty_like(product)
+        moments = torch.empty(product.numel() // product.shape[-1], 2)
+        kernels().add_and_norm(
+            rows(product), bias, rows(residual), weight, shift, rows(total), rows(normed), moments, epsilon, mask
+        )
+        ctx.save_for_backward(total, moments, weight)
+        ctx.mask = mask
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        total, moments, weight = ctx.saved_tensors
+        of_product, of_residual, sums = torch.empty_like(total), torch.empty_like(total), _sums(total, 3)
+        kernels().add_and_norm_backward(
+            rows(gradient), rows(total), moments, weight, rows(of_product), rows(of_residual), sums, ctx.mask
+        )
+        of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
+        return None, None, of_product, of_bias, of_residual, of_weight, of_shift
+
+
+def _sums(states: Tensor, count: int) -> Tensor:
+    """Room for sums over blocks of rows, [blocks, count, H]."""
+    blocks = -(-len(rows(states)) // kernels().ROWS)
+    return torch.zeros(blocks, count, states.shape[-1])

@@ -1,0 +1,170 @@
+"""Give a model the words of a field: in the unused slots of its vocabulary, then in new rows of its embedding."""
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertcli import say
+from bertcli.config.data import BuildVocabConfig
+from bertcli.config.options import default_of, flag
+from bertcli.data.atomic import replacing
+from bertcli.data.text.coverage import Coverage, measure_coverage
+from bertcli.data.text.documents import find_text_files, read_lines
+from bertcli.data.text.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
+from bertcli.errors import UserError, check_vacant
+from bertcli.models.embeddings import add_rows
+from bertcli.models.loading import check_vocabulary, load_model, save_model
+from bertcli.training.run_folder import resolve_model
+
+SLOT = re.compile(r"\[unused\d+\]")
+OF_LEARNING = ("vocab_size", "unused_tokens", "cased", "min_frequency", "limit_alphabet")
+EXAMPLES = 3  # said of each reason to skip a line
+
+Skipped = dict[str, list[str]]  # reason to lines
+
+
+@dataclass(frozen=True)
+class NewWords:
+    """How many words a model got and where, and how many lines of the file were skipped and why."""
+
+    out: str
+    model: str
+    vocab_size: int
+    in_slots: int
+    in_new_rows: int
+    were_unknown: int  # of these: had no pieces before, and start as [UNK]
+    skipped: dict[str, int]
+    before: Coverage | None  # of the text, if any was given
+    after: Coverage | None
+    seconds: float
+
+
+def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options: Any) -> NewWords:
+    """Write a copy of the model `to` that has a token for each word of the file `add_words`.
+
+    The words take the places of [unused0], [unused1] and so on; when these run out, the embedding and the decoder grow.
+    A word starts as the mean of the rows of the pieces that it was cut into. `text`, best held out from wherever the
+    words were found, is what coverage is measured on.
+
+    Raises:
+        UserError: if there is no such model, no word to add, or something at `out`.
+    """
+    config = BuildVocabConfig.build(text, options)
+    started = time.perf_counter()
+    out = _checked_out(config)
+    source = resolve_model(str(config.to))
+    old = load_wordpiece(source)
+    words, skipped = _sort_out(_lines([str(config.add_words)]), old)
+    if not words:
+        raise UserError(
+            f"`{config.add_words}` holds no word to add: {_why(skipped)}.",
+            "Give words that the model cuts into pieces, one a line.",
+        )
+    new = _with_words(old, words, out)
+    model = load_model(None, source)
+    check_vocabulary(model, old, source)
+    before, after = (
+        measure_coverage(filter(None, _lines(config.text)), tokenizer) if config.text else None
+        for tokenizer in (old, new)
+    )
+    pieces = old.encode_ids(words)
+    if not config.dry_run:
+        add_rows(model, {new.vocab[word]: ids for word, ids in zip(words, pieces, strict=True)}, new.size)
+        with replacing(out) as part:
+            save_model(model, new, part)
+    grown = new.size - old.size
+    made = NewWords(
+        str(out),
+        source,
+        new.size,
+        len(words) - grown,
+        grown,
+        sum(old.special("unk") in ids for ids in pieces),
+        {reason: len(lines) for reason, lines in skipped.items()},
+        before,
+        after,
+        round(time.perf_counter() - started, 2),
+    )
+    _say(made, skipped, config.dry_run)
+    return made
+
+
+def _checked_out(config: BuildVocabConfig) -> Path:
+    """Where to write; an option that only learning has is refused, since the model's own vocabulary decides."""
+    if not config.add_words or not config.to:
+        raise UserError("--add-words and --to go together.", "Give both: bert build-vocab --add-words FILE --to MODEL")
+    for declared in fields(config):
+        if declared.name in OF_LEARNING and getattr(config, declared.name) != default_of(declared):
+            raise UserError(f"{flag(declared)} does not go with --add-words.", "Leave it out.")
+    out = Path(config.out or f"{Path(config.to).resolve().name}-words")
+    check_vacant(out)
+    return out
+
+
+def _lines(names: list[str]) -> Iterator[str]:
+    return (line for path in find_text_files(names) for line in read_lines(path))
+
+
+def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Skipped]:
+    """The words to add, as the tokenizer normalises them and in the order of the file, and the lines that are none."""
+    words: dict[str, None] = {}
+    skipped: Skipped = {}
+    normalize = tokenizer.backend.normalizer.normalize_str
+    split = tokenizer.backend.pre_tokenizer.pre_tokenize_str
+    for line in lines:
+        parts = [part for part, _ in split(normalize(line))]
+        if not parts:
+            reason = "blank"
+        elif len(parts) > 1:
+            reason = "several_words"  # as the tokenizer sees it: a space or a punctuation mark parts them
+        elif parts[0] in words:
+            reason = "repeated"
+        elif parts[0] in tokenizer.vocab:
+            reason = "known_already"
+        elif len(parts[0]) > MAX_CHARACTERS_PER_WORD:
+            reason = "too_long"
+        else:
+            words[parts[0]] = None
+            continue
+        skipped.setdefault(reason, []).append(line)
+    return list(words), skipped
+
+
+def _with_words(old: WordPiece, words: list[str], out: Path) -> WordPiece:
+    """The vocabulary with the words in its slots, lowest id first, and the others behind its end."""
+    if len(old.vocab) != old.size:
+        raise UserError(
+            f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one stands in it twice.",
+            "Make the lines of its vocab.txt differ.",
+        )
+    vocab = dict(old.vocab)
+    ids = [vocab.pop(token) for token in islice(filter(SLOT.fullmatch, old.tokens), len(words))]
+    ids += range(old.size, old.size + len(words) - len(ids))
+    return replace(old, vocab=vocab | dict(zip(words, ids, strict=True)), source=str(out))
+
+
+def _say(made: NewWords, skipped: Skipped, dry_run: bool) -> None:
+    what = f"{made.in_slots} words in unused slots, {made.in_new_rows} in new rows"
+    left_out = f"; skipped {_why(skipped)}" if skipped else ""
+    say(f"{'would write' if dry_run else 'wrote'} {made.out}: {what}{left_out}")
+    if made.were_unknown:
+        say(f"words that were unknown before, and start as [UNK]: {made.were_unknown}")
+    if made.before and made.after:
+        say(f"{made.before.lines:,} lines, {made.before.words:,} words")
+        say(f"before: {made.before}")
+        say(f"after:  {made.after}")
+    else:
+        say("coverage was not measured; name held-out text: bert build-vocab TEXT --add-words ...")
+
+
+def _why(skipped: Skipped) -> str:
+    """The reasons with their counts and first examples, such as `1 several words (co-pilot)`."""
+    reasons = []
+    for reason, lines in skipped.items():
+        examples = ", ".join(line[:40] for line in lines[:EXAMPLES] if line)
+        reasons.append(f"{len(lines)} {reason.replace('_', ' ')}" + (f" ({examples})" if examples else ""))
+    return ", ".join(reasons)

@@ -1,0 +1,161 @@
+"""Learn a WordPiece vocabulary from text."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from tokenizers import Tokenizer, trainers
+
+from bertcli import say
+from bertcli.config.data import BuildVocabConfig
+from bertcli.data.atomic import replacing
+from bertcli.data.text.coverage import Coverage, measure_coverage
+from bertcli.data.text.documents import find_text_files, read_lines
+from bertcli.data.text.tokenization import SPECIAL_TOKENS, WordPiece, plain_backend
+from bertcli.errors import UserError
+from bertcli.training.progress import Progress
+
+OWN_FILES = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+MOST_HELD_OUT = 1000  # lines; of a short text, one in a hundred
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What `build_vocab` made and where."""
+
+    out: str
+    vocab_size: int
+    alphabet_size: int
+    cased: bool
+    lines: int
+    coverage: Coverage | None  # of the held-out lines, if there are any
+    seconds: float
+
+
+def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Vocabulary:
+    """Learn `vocab_size` pieces from text files and write them to `out`.
+
+    The original never published its builder; this is the WordPiece trainer of the `tokenizers` library, made
+    reproducible: the same text gives the same file on every run and in any order of the files. Coverage is measured on
+    lines that it does not learn from.
+
+    Raises:
+        UserError: if there is no text, the size is too small for its characters, or `out` holds something else.
+    """
+    config = BuildVocabConfig.build(text, options)
+    if config.add_words or config.to:
+        raise UserError("`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.new_words.add_words.")
+    started = time.perf_counter()
+    files = find_text_files(config.text)
+    out = Path(config.out or "vocab")
+    if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
+        raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
+    if config.dry_run:
+        say(f"would learn {config.vocab_size:,} tokens from {len(files)} files and write {out}")
+        return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
+
+    with Progress("reading characters", total=sum(path.stat().st_size for path in files), unit="B") as progress:
+        characters, held_out, lines = _count_characters(files, progress)
+    backend = plain_backend({"[UNK]": 0}, config.cased)
+    alphabet = _alphabet(characters, backend, config.limit_alphabet)
+    reserved = _reserved_tokens(alphabet, backend, config)
+    lines_to_learn = (line for path in files for line in read_lines(path) if line and line not in held_out)
+    with Progress("learning pieces", total=None, unit=""):
+        tokens = _learn(lines_to_learn, reserved, backend, config)
+    if len(tokens) < config.vocab_size:
+        say(f"the text gives only {len(tokens):,} tokens of the {config.vocab_size:,} asked for")
+    vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
+    _write(vocabulary, out)
+    seconds = time.perf_counter() - started
+    say(f"wrote {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
+    coverage = measure_coverage(held_out.elements(), vocabulary) if held_out else None
+    if coverage:
+        say(f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}")
+    else:
+        say("coverage was not measured: the text is too short to hold lines out")
+    return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
+
+
+def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:
+    """Count the characters to learn, the held-out lines, and all lines; a bad line is found before anything is written.
+
+    A line's checksum says whether it is held out, so that neither run nor order matters. No more than a fiftieth of the text
+    is: in a short one, or where a line stands often, none.
+    """
+    characters: Counter[str] = Counter()
+    held_out: Counter[str] = Counter()
+    lines, limit = 0, 2**32 // 100
+    for path in files:
+        for line in read_lines(path):
+            characters.update(line)
+            lines += bool(line)
+            if line and crc32(line.encode()) < limit:
+                held_out[line] += 1
+            while len(held_out) > MOST_HELD_OUT:
+                limit //= 2
+                held_out = Counter({line: count for line, count in held_out.items() if crc32(line.encode()) < limit})
+        progress.advance(path.stat().st_size)
+    if not lines:
+        raise UserError("The text files hold blank lines only.", "Name files with text in them.")
+    if held_out.total() > lines / 50:
+        held_out.clear()
+    for line in held_out.elements():
+        characters.subtract(line)
+    return +characters, held_out, lines
+
+
+def _alphabet(characters: Counter[str], backend: Tokenizer, limit: int) -> list[str]:
+    """The most frequent characters after normalisation, in code-point order."""
+    counts: Counter[str] = Counter()
+    for character, count in characters.items():
+        for normal in backend.normalizer.normalize_str(character).strip():
+            counts[normal] += count
+    kept = sorted(counts, key=lambda character: (-counts[character], character))[:limit]
+    dropped = len(counts) - len(kept)
+    if dropped:
+        share = sum(counts[c] for c in kept) / counts.total()
+        say(f"kept {len(kept):,} characters ({100 * share:.4f} % of the text), left out the {dropped:,} rarest")
+    return sorted(kept)
+
+
+def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
+    """Special and unused tokens, the alphabet, and the alphabet inside words: ids fixed before the trainer hashes anything.
+
+    The trainer numbers `##x` pieces in the order of a hash map and breaks ties between pairs by number; left to
+    itself it gives another vocabulary on every run.
+    """
+    split, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
+    joins = [character for character in alphabet if len(split(normalize(f"a{character}"))) == 1]
+    unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
+    reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
+    if len(reserved) > config.vocab_size:
+        raise UserError(
+            f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}.",
+            f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.",
+        )
+    return reserved
+
+
+def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        special_tokens=reserved,
+        limit_alphabet=0,
+        show_progress=False,
+        continuing_subword_prefix="##",
+    )
+    backend.train_from_iterator(lines, trainer)
+    vocab = backend.get_vocab(with_added_tokens=True)
+    return sorted(vocab, key=vocab.__getitem__)
+
+
+def _write(vocabulary: WordPiece, out: Path) -> None:
+    if out.exists():
+        say(f"replacing the vocabulary in {out}")
+    with replacing(out) as part:
+        vocabulary.save(part)

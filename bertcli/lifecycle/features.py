@@ -1,0 +1,129 @@
+"""Hidden states of texts, written as Parquet, .npz or JSON lines (BERT section 5.3)."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from transformers import PreTrainedModel
+
+from bertcli import say
+from bertcli.config.use import PredictConfig
+from bertcli.data.atomic import replacing
+from bertcli.data.packing.batches import evaluation_batches
+from bertcli.data.packing.text_features import TextFeatures, encode_texts
+from bertcli.data.text.tokenization import load_tokenizer
+from bertcli.lifecycle.predictor import texts_of
+from bertcli.lifecycle.scoring import Record
+from bertcli.models.encoder import in_precision, longest_input
+from bertcli.models.layers import combine, layer_states, say_if_fewer
+from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.training.device import inference_device, inference_tokens, resolve_precision
+
+# L tokens of a text, D numbers of each
+
+States = NDArray[np.float32]
+Rows = list[tuple[list[str], States]]  # the tokens of each text, and what is read off them, [L, D] or [D]
+ROWS_AT_ONCE = 256  # 512 tokens each, of 3,072 numbers, are 1.6 GB
+
+
+def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfig) -> int:
+    """Write what the chosen layers say of each text or pair, in input order; return how many there are.
+
+    A chunk is in memory at a time, but for .npz, which is written at the end.
+    """
+    path = Path(str(config.features))
+    with replacing(path) as part, part.open("wb") as file:
+        count = WRITERS[path.suffix](_chunks(model, rows, config), file)
+    say(f"wrote {path}: {config.layers} of {count:,} texts, {config.pooling}")
+    return count
+
+
+def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterator[Rows]:
+    model, tokenizer = load_model(None, name).to(inference_device()).eval(), load_tokenizer(name)
+    check_vocabulary(model, tokenizer, name)
+    say_if_fewer(config.layers, model.config.num_hidden_layers)
+    vocabulary, truncated = tokenizer.tokens, 0
+    while chunk := list(islice(rows, ROWS_AT_ONCE)):
+        features = encode_texts(texts_of(chunk), tokenizer, longest_input(model), None)
+        truncated += features.truncated
+        ids = [features.input_ids.take(np.array([row]))[0] for row in range(len(chunk))]
+        states = _states(model, features, config)
+        yield [([vocabulary[id_] for id_ in mine], read) for mine, read in zip(ids, states, strict=True)]
+    if truncated:
+        say(f"{truncated:,} inputs were longer than the model takes and were cut")
+
+
+@torch.inference_mode()
+def _states(model: PreTrainedModel, features: TextFeatures, config: PredictConfig) -> list[States]:
+    """What is read off each text, [L, D], or pooled, [D]."""
+    found: dict[int, States] = {}
+    with in_precision(model, resolve_precision(config.precision)):
+        for batch in evaluation_batches(features, inference_tokens()):
+            states = combine(layer_states(model, batch.to(model.device), config.layers), config.layers)  # [T, D]
+            texts = np.split(states.float().cpu().numpy(), np.cumsum(batch.lengths)[:-1])
+            found |= zip(batch.rows.tolist(), map(POOL[config.pooling], texts), strict=True)
+    return [found[row] for row in range(len(found))]
+
+
+POOL: dict[str, Callable[[States], States]] = {
+    "tokens": lambda states: states,
+    "cls": lambda states: states[0].copy(),
+    "mean": lambda states: states.mean(axis=0),  # [CLS] and [SEP] too
+}
+
+
+def _write_parquet(chunks: Iterator[Rows], file: IO[bytes]) -> int:
+    """A row a text: `features`, and for each token its string in `tokens`."""
+    from pyarrow.parquet import ParquetWriter
+
+    tables = map(_table, chunks)
+    first = next(tables)
+    count = 0
+    with ParquetWriter(file, first.schema) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+            count += len(table)
+    return count
+
+
+def _table(rows: Rows) -> Any:
+    import pyarrow as pa
+
+    flat = np.concatenate([states.ravel() for _, states in rows])
+    features = pa.FixedSizeListArray.from_arrays(flat, rows[0][1].shape[-1])
+    if rows[0][1].ndim == 1:
+        return pa.table({"features": features})
+    offsets = np.cumsum([0, *(len(tokens) for tokens, _ in rows)], dtype=np.int32)
+    tokens = pa.array([tokens for tokens, _ in rows])
+    return pa.table({"tokens": tokens, "features": pa.ListArray.from_arrays(offsets, features)})
+
+
+def _write_npz(chunks: Iterator[Rows], file: IO[bytes]) -> int:
+    """`features` of all texts, [texts, D]; or of their tokens end to end, [tokens, D], where `lengths` cuts them."""
+    rows = list(chain.from_iterable(chunks))
+    states = [read for _, read in rows]
+    if states[0].ndim == 1:
+        np.savez(file, features=np.stack(states))
+    else:
+        tokens = np.array([token for tokens, _ in rows for token in tokens])
+        np.savez(file, features=np.concatenate(states), tokens=tokens, lengths=[len(read) for read in states])
+    return len(rows)
+
+
+def _write_jsonl(chunks: Iterator[Rows], file: IO[bytes]) -> int:
+    """An object a text: `features`, and for each token its string in `tokens`; to six decimals."""
+    count = 0
+    for tokens, states in chain.from_iterable(chunks):
+        count += 1
+        record: Record = {"tokens": tokens} if states.ndim == 2 else {}
+        record["features"] = states.astype(np.float64).round(6).tolist()
+        file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
+    return count
+
+
+WRITERS = {".parquet": _write_parquet, ".npz": _write_npz, ".jsonl": _write_jsonl}

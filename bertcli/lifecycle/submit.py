@@ -1,0 +1,223 @@
+"""The zip of the GLUE leaderboard: a file of predictions for each test set, checked."""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertcli import say
+from bertcli.config.use import SubmitConfig
+from bertcli.data.atomic import replacing
+from bertcli.data.labelled.official_files import split_file
+from bertcli.data.text.documents import read_text
+from bertcli.errors import UserError
+from bertcli.lifecycle.scoring import Record, Scorer, load_scorer
+from bertcli.lifecycle.sources import Prepared, find_source, read_split
+from bertcli.tasks import TASKS
+from bertcli.tasks.glue import GLUE
+from bertcli.tasks.task import Task
+from bertcli.training.run_folder import RunFolder, find_runs
+
+HEADER = "index\tprediction"
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set of GLUE: its file in the zip, its examples, and what stands there where no run has predicted it."""
+
+    file: str
+    task: str
+    split: str
+    examples: int
+    filler: str  # the most frequent label of the training data (QNLI has as many of each), for STS-B their mean
+
+    @property
+    def learnt_as(self) -> str:
+        """The task whose model predicts it: that of MNLI the diagnostic one."""
+        return TASKS[self.task].learnt_as or self.task
+
+
+# The counts of the official test files; the leaderboard takes a zip with all of these and nothing else.
+TEST_SETS = (
+    TestSet("CoLA.tsv", "glue/cola", "test", 1063, "1"),
+    TestSet("SST-2.tsv", "glue/sst2", "test", 1821, "1"),
+    TestSet("MRPC.tsv", "glue/mrpc", "test", 1725, "1"),
+    TestSet("STS-B.tsv", "glue/stsb", "test", 1379, "2.701"),
+    TestSet("MNLI-m.tsv", "glue/mnli", "test", 9796, "contradiction"),
+    TestSet("MNLI-mm.tsv", "glue/mnli", "test_mismatched", 9847, "contradiction"),
+    TestSet("QNLI.tsv", "glue/qnli", "test", 5463, "entailment"),
+    TestSet("QQP.tsv", "glue/qqp", "test", 390_965, "0"),
+    TestSet("RTE.tsv", "glue/rte", "test", 3000, "entailment"),
+    TestSet("WNLI.tsv", "glue/wnli", "test", 146, "0"),
+    TestSet("AX.tsv", "glue/ax", "test", 1104, "contradiction"),
+)
+
+
+@dataclass(frozen=True)
+class Submission:
+    """The zip, and for each file in it the rows and the run that predicted them, or what it was filled with."""
+
+    output: str
+    files: list[dict[str, Any]]
+
+
+def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submission:
+    """Write the zip that the GLUE leaderboard takes, from a run of each task.
+
+    A test set without a run is filled with one label, and said: the leaderboard wants every file.
+
+    Raises:
+        UserError: if a run is not of GLUE, two are of one task, or a test set is not the official one, whole.
+    """
+    config = SubmitConfig.build(config, options)
+    out = Path(config.out)
+    if out.is_dir() or not out.parent.exists():
+        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
+    runs = _runs(config.runs or _newest())
+    read, files, filled = {}, [], 0
+    for test in TEST_SETS:
+        run = runs.get(test.learnt_as)
+        if run:
+            read[test.file] = _read(test, run, config.data_dir)
+        else:
+            filled += 1
+            say(f"{test.file}: no run of {test.learnt_as}; filled with `{test.filler}`")
+        by = {"run": str(run.path), "filled_with": None} if run else {"run": None, "filled_with": test.filler}
+        files.append({"file": test.file, "rows": test.examples, **by})
+    if filled:
+        say(f"{filled} of {len(TEST_SETS)} files hold one value only; their scores say nothing")
+    if not config.dry_run:
+        _write(out, _predictions(runs, read))
+    return Submission(str(out), files)
+
+
+def _newest() -> list[str]:
+    """The newest finished run of each task here."""
+    found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
+    newest = [found[task.name] for task in GLUE if task.name in found]
+    if not newest:
+        raise UserError("There is no finished run of a task of GLUE here.", "Make one: bert finetune glue/cola")
+    say(f"runs: {', '.join(newest)} (the newest of each task)")
+    return newest
+
+
+def _runs(names: list[str]) -> dict[str, RunFolder]:
+    """The runs by their tasks."""
+    runs: dict[str, RunFolder] = {}
+    for name in names:
+        run = RunFolder(Path(name))
+        saved = run.config if (run.path / "config.yaml").exists() and (run.model / "config.json").exists() else {}
+        task = str(saved.get("task", ""))
+        if task not in {known.name for known in GLUE}:
+            what = f"of {task}, which is no task of GLUE" if task else "not a fine-tuned run with a model"
+            raise UserError(f"`{name}` is {what}.", "Give runs of GLUE: bert submit glue runs/glue-cola runs/glue-mnli")
+        if task in runs:
+            raise UserError(f"`{runs[task].path}` and `{name}` are both of {task}.", "Give one run of each task.")
+        runs[task] = run
+    return runs
+
+
+def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Prepared:
+    """Read a test set, and check that it is whole and in the order of its index."""
+    source = find_source(test.task, data_dir or run.config.get("data_dir"), {})
+    read = read_split(source, test.split)
+    origin = read.examples.origin
+    if source.data_dir:
+        _check_index(split_file(source.task, test.split, Path(source.data_dir)))
+    if len(read) != test.examples:
+        raise UserError(
+            f"`{origin}` has {len(read):,} examples; the official test set of {test.task} has {test.examples:,}.",
+            "Give the whole official file: the leaderboard takes no part of it.",
+        )
+    return read
+
+
+def _check_index(path: Path) -> None:
+    """Check that the first column counts the rows from 0, as in every official test file."""
+    name, *indices = [line.partition("\t")[0] for line in read_text(path).split("\n") if line.strip()]
+    if name not in ("index", "id"):
+        raise UserError(f"`{path}` has no column `index`: it begins with `{name}`.", "Give the official test file.")
+    odd = next((row for row, index in enumerate(indices) if index != str(row)), None)
+    if odd is not None:
+        raise UserError(
+            f"`{path}` has the {name} `{indices[odd]}` where {odd} belongs.",
+            "Give the official test file, in its order.",
+        )
+
+
+def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[str, list[str]]:
+    """The predictions of each file, in the leaderboard's spelling."""
+    texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
+    for name, run in runs.items():
+        scorer = load_scorer(TASKS[name], str(run.model), "auto")
+        for test in TEST_SETS:
+            if test.learnt_as == name:
+                texts[test.file] = _predict(scorer, test, read[test.file])
+    return texts
+
+
+def _predict(scorer: Scorer, test: TestSet, read: Prepared) -> list[str]:
+    task = TASKS[test.task]
+    records = scorer.predict(read)
+    if task.kind == "regress":
+        return _in_range(records, test.file)
+    spelled = dict(zip(task.labels, task.file_labels, strict=False))
+    return [spelled.get(record["label"], str(record["label"])) for record in records]
+
+
+def _in_range(records: list[Record], file: str) -> list[str]:
+    """Similarities, clipped to 0 to 5."""
+    values = np.array([record["value"] for record in records])
+    beyond = int(((values < 0) | (values > 5)).sum())
+    if beyond:
+        say(f"{file}: {beyond:,} of {len(values):,} values were below 0 or above 5, clipped")
+    return [f"{value:.3f}" for value in np.clip(values, 0, 5)]
+
+
+def _write(out: Path, texts: dict[str, list[str]]) -> None:
+    with replacing(out) as part:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file, predictions in texts.items():
+                rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
+                archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
+        check_zip(part)
+    say(f"wrote {out}: {len(texts)} files, {sum(map(len, texts.values())):,} predictions")
+
+
+def check_zip(path: Path) -> None:
+    """Check a submission as the leaderboard reads it: names, headers, indices, counts, label texts and ranges.
+
+    Raises:
+        UserError: naming the file and the line that is wrong.
+    """
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name).decode("utf-8") for name in archive.namelist()}
+    strange = sorted(files.keys() ^ {test.file for test in TEST_SETS})
+    if strange:
+        what = "should not be" if strange[0] in files else "is not"
+        raise UserError(f"`{strange[0]}` {what} in the zip.", "Write it anew: bert submit glue RUN...")
+    for test in TEST_SETS:
+        header, *rows = files[test.file].removesuffix("\n").split("\n")
+        if header != HEADER or len(rows) != test.examples:
+            raise UserError(
+                f"{test.file} has the header `{header}` and {len(rows):,} rows, not {test.examples:,}.",
+                "Write it anew: bert submit glue RUN...",
+            )
+        for index, row in enumerate(rows):
+            place, _, prediction = row.partition("\t")
+            if place != str(index) or not _is_valid(TASKS[test.task], prediction):
+                raise UserError(
+                    f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not take.",
+                    f"Give a run that was made by: bert finetune {test.learnt_as}",
+                )
+
+
+def _is_valid(task: Task, prediction: str) -> bool:
+    if task.kind != "regress":
+        return prediction in (task.file_labels or task.labels)
+    try:
+        return 0 <= float(prediction) <= 5
+    except ValueError:
+        return False

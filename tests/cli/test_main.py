@@ -1,0 +1,253 @@
+"""The command line: one line of what, one line of what to type, exit code 2, nothing left behind."""
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import write_corpus
+
+from bertcli import __version__
+from bertcli.cli.main import main
+from bertcli.config.training import PretrainConfig
+from bertcli.lifecycle.build_vocab import build_vocab
+
+
+def run(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "argv", ["bert", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    out, err = capsys.readouterr()
+    logger = logging.getLogger("bertcli")  # as it was before `Output.start`
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True
+    return int(ended.value.code), out, err
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+@pytest.fixture
+def bad_files(workspace: Path) -> Path:
+    Path("empty.txt").touch()
+    Path("blank.txt").write_text("\n \n\n")
+    Path("binary.txt").write_bytes(b"text\n\x00\x01\x02\n")
+    Path("latin.txt").write_bytes("one\ntwo\ncafé\n".encode("latin-1"))
+    Path("folder").mkdir()
+    Path("good.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
+    Path("unknown.yaml").write_text("stepz: 3\n")
+    Path("broken.yaml").write_text("a: [1\n")
+    write_corpus(Path("corpus.txt"))
+    build_vocab("corpus.txt", vocab_size=100)
+    return workspace
+
+
+def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["--version"], capsys, monkeypatch) == (0, f"{__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "what", "hint"),
+    [
+        ("build-vocab", "No text files", "corpus/*.txt"),
+        ("build-vocab missing.txt", "`missing.txt`", "Check the name"),
+        ("build-vocab empty.txt --out new", "`empty.txt` is empty", "put text"),
+        ("build-vocab blank.txt --out new", "blank lines only", "Name files"),
+        ("build-vocab binary.txt --out new", "`binary.txt` line 2", "text files"),
+        ("build-vocab latin.txt --out new", "`latin.txt` line 3 is not UTF-8", "iconv"),
+        ("build-vocab folder --out new", "`folder` holds no text files", "folder/*"),
+        ("build-vocab corpus.txt --vocab-size 12 --out new", "--vocab-size 12 is too small", "--vocab-size"),
+        ("build-vocab corpus.txt --vocab-size 3", "--vocab-size is 3", "10 or more"),
+        ("build-vocab corpus.txt --out good.csv", "not a vocabulary folder", "--out"),
+        ("build-vocab corpus.txt --to vocab", "go together", "--add-words FILE"),
+        ("build-vocab --add-words corpus.txt --to vocab", "`vocab` holds no model", "config.json"),
+        ("make-pretraining-data corpus.txt --tokenizer nowhere/x", "no tokenizer `nowhere/x`", "build-vocab"),
+        ("make-pretraining-data latin.txt", "`latin.txt` line 3", "iconv"),
+        ("make-pretraining-data corpus.txt --masking dynamc", "`dynamc`", "`dynamic`"),
+        ("make-pretraining-data corpus.txt --masked-lm-prob 1.5", "--masked-lm-prob is 1.5", "1 or less"),
+        ("make-pretraining-data corpus.txt --max-seq-length 4", "--max-seq-length is 4", "5 or more"),
+        ("make-pretraining-data corpus.txt --shards 1000", "cannot fill 1000 shards", "--shards"),
+        ("pretrain", "no pre-training data here yet", "bert make-pretraining-data"),
+        ("pretrain --data folder", "`folder` holds no pre-training data", "--out folder"),
+        ("pretrain --size tny", "`tny`", "`tiny`"),
+        ("pretrain --sise tiny", "--sise", "pretrain --help"),
+        ("pretrain --steps many", "--steps", "pretrain --help"),
+        ("pretrain --recipe unknown.yaml", "recipe key `stepz`", "`steps`"),
+        ("pretrain --recipe broken.yaml", "is not YAML", "recipes show"),
+        ("pretrain --recipe pretrain/tny", "recipe `pretrain/tny`", "pretrain/tiny"),
+        ("pretrain --recipe folder", "is a folder", "bert recipes"),
+        ("pretrain --resume", "no unfinished run", "bert pretrain"),
+        ("pretrian", "No such command 'pretrian'", "'pretrain'"),
+        ("finetune", "Which task?", "bert finetune glue/sst2"),
+        ("finetune glue/mlni", "task `glue/mlni`", "`glue/mnli`"),
+        ("finetune glue/sst2 --data-dir nowhere", "`nowhere`", "--data-dir"),
+        ("finetune missing.csv", "`missing.csv`", "bert tasks"),
+        ("finetune folder", "`folder` has no file of a split", "train.csv"),
+        ("finetune good.csv --label lable", "`lable`", "`label`"),
+        ("finetune good.csv --from runs/nothing", "no model `runs/nothing`", "runs/"),
+        ("finetune good.csv --from scratch", "needs a size", "--size tiny"),
+        (
+            "finetune good.csv --from scratch --size tiny --max-seq-length 600",
+            "beyond the model's 512 positions",
+            "512 or less",
+        ),
+        ("finetune good.csv --size mini", "--size mini is of new weights", "--from scratch --size mini"),
+        ("finetune good.csv --batch-size 2 --processes 4", "--batch-size 2 is less than --processes", "each process"),
+        ("finetune good.csv --grid papre", "`papre`", "`paper`"),
+        (
+            "finetune good.csv --grid paper --batch-size 8 --learning-rate 1e-4 --epochs 1",
+            "nothing to try",
+            "Leave out the recipe",
+        ),
+        ("finetune good.csv --kind sort", "`sort`", "span"),
+        ("evaluate", "Which task?", "bert evaluate glue/sst2"),
+        ("evaluate glue/sst2", "no finished run of glue/sst2", "bert finetune glue/sst2"),
+        ("evaluate squad --predictions missing.json", "missing.json", "--predictions"),
+        ("evaluate good.csv --predictions folder", "is a folder", "--predictions"),
+        ("predict", "Nothing to predict", "--text"),
+        ("predict --text a", "no run here that fits", "bert finetune"),
+        ("predict glue/sst2 --features states.npz", "has its own texts", "bert predict glue/sst2"),
+        ("predict --text a --pooling cls", "--pooling goes with --features", "Leave it out"),
+        ("predict --text a --split test", "--split goes with a TASK", "Leave it out"),
+        ("finetune good.csv --epochs 0", "--epochs", "0.001"),
+        ("predict --text a --file b", "do not go together", "--text"),
+        ("predict --question why", "needs its context", "--context"),
+        ("predict --file good.csv --text-pair a", "--text-pair does not go with --file", "--text"),
+        ("predict --file tagged.conll", "words with tags in columns", "bert evaluate tagged.conll"),
+        ("evaluate good.csv --split half --model bert-books", "Unknown split `half`", "test"),
+        ("predict --text a --model folder", "`folder` holds no model", "config.json"),
+        ("predict --text a --precision float8", "`float8`", "float"),
+        ("recipes show nothing", "recipe `nothing`", "bert recipes"),
+    ],
+)
+def test_a_wrong_request_is_one_line_of_what_and_one_of_what_to_type(
+    bad_files: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    what: str,
+    hint: str,
+) -> None:
+    before = files_below(bad_files)
+    code, out, err = run(command.split(), capsys, monkeypatch)
+    assert code == 2, err
+    assert out == ""
+    *_, first, second = err.strip().splitlines()
+    assert first.startswith("error: ")
+    assert what in first
+    assert second.startswith("hint: ")
+    assert hint in second
+    assert "Traceback" not in err
+    assert files_below(bad_files) == before
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(
+    at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "other.txt", seed=5)
+    build_vocab(str(tmp_path / "other.txt"), vocab_size=90, out=str(tmp_path / "other"))
+    code, _, err = run(["pretrain", "--size", "tiny", "--tokenizer", str(tmp_path / "other")], capsys, monkeypatch)
+    assert code == 2
+    assert "is not the one that" in err
+
+
+def test_one_document_is_allowed_and_said(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("one.txt").write_text("\n".join(["the cat sat on the mat"] * 30))
+    build_vocab("one.txt", vocab_size=40, min_frequency=1)
+    code, _, err = run(["make-pretraining-data", "one.txt"], capsys, monkeypatch)
+    assert code == 0
+    assert "one document" in err
+    Path("long.txt").write_text("the cat sat on the mat\n" * 600_000)  # text for two shards
+    code, _, err = run(
+        ["make-pretraining-data", "long.txt", "--dupe-factor", "1", "--out", "long"], capsys, monkeypatch
+    )
+    assert code == 0
+    assert len(list(Path("long").glob("*.parquet"))) == 1
+
+
+def test_flags_win_over_the_recipe_which_wins_over_defaults(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("mine.yaml").write_text("size: mini\nsteps: 7\nlearning-rate: 1e-3\nfrom: somewhere\n")
+    code, out, _ = run(["pretrain", "--recipe", "mine.yaml", "--steps", "9", "--print-config"], capsys, monkeypatch)
+    printed = yaml.safe_load(out)
+    assert code == 0
+    assert (printed["size"], printed["steps"], printed["learning_rate"], printed["from"]) == (
+        "mini",
+        9,
+        1e-3,
+        "somewhere",
+    )
+    assert printed["batch_size"] == PretrainConfig().batch_size
+
+
+def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
+    at_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("dry.yaml").write_text("size: tiny\nsteps: 5\ndry-run: true\n")
+    before = files_below(at_home)
+    for options in (["--size", "tiny", "--steps", "5", "--dry-run"], ["--recipe", "dry.yaml"]):
+        code, _, err = run(["pretrain", *options], capsys, monkeypatch)
+        assert code == 0
+        assert "5 steps" in err
+        assert files_below(at_home) == before
+    Path("dry.yaml").unlink()
+
+
+def test_json_is_one_object_alone_on_stdout(
+    at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [
+        "pretrain",
+        "--size",
+        "tiny",
+        "--steps",
+        "2",
+        "--batch-size",
+        "4",
+        "--out",
+        str(tmp_path / "run"),
+        "--json",
+        "--quiet",
+    ]
+    code, out, err = run(arguments, capsys, monkeypatch)
+    assert code == 0
+    assert err == ""
+    result = json.loads(out)
+    assert result.keys() >= {"run", "model", "task", "steps", "tokens_per_second", "losses", "metrics", "seed"}
+    assert result["steps"] == 2
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["tasks"], ["sizes"], ["recipes"], ["pretrain", "--help"]])
+def test_a_fast_start_imports_neither_torch_nor_its_like(arguments: list[str]) -> None:
+    program = (
+        f"import sys; sys.argv = ['bert', *{arguments!r}]\n"
+        "from bertcli.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'evaluate', 'accelerate'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_commands_help_shows_examples(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "evaluate", "predict"):
+        code, out, _ = run([name, "--help"], capsys, monkeypatch)
+        assert code == 0
+        assert f"bert {name} " in out

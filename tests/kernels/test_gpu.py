@@ -1,0 +1,113 @@
+"""What is done on a GPU alone gives what stock layers give; shown on a CPU, with all of it but the compiler's kernels."""
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounterWithBackend
+from transformers import BertConfig, BertForPreTraining
+
+from bertcli.data.packing.batches import PackedBatch
+from bertcli.kernels import gpu, products
+from bertcli.kernels import layers as fused
+from bertcli.models import cross_entropy
+from bertcli.models.dropout import seed_dropout
+from bertcli.models.heads import Objective
+from bertcli.models.packed import PACKED
+
+LogCapture = pytest.LogCaptureFixture
+VOCABULARY = 70  # which no power of two divides
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> CompileCounterWithBackend:
+    """Everything as on a GPU: one that compiles, counting for how many graphs it is asked."""
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    for module in (fused, products):
+        monkeypatch.setattr(module, "is_on_gpu", lambda _: True)
+    for module in (fused, cross_entropy, gpu):
+        monkeypatch.setattr(module, "compiles", lambda _: True)
+    monkeypatch.setattr(cross_entropy, "fits", lambda _: False)
+    monkeypatch.setattr(gpu, "BACKEND", counter)
+    return counter
+
+
+def make_model(dropout: float = 0.0) -> BertForPreTraining:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation=PACKED,
+    )
+    return BertForPreTraining(config)
+
+
+def make_batch(lengths: tuple[int, ...]) -> PackedBatch:
+    tokens = sum(lengths)
+    ids = torch.arange(tokens) % VOCABULARY
+    masked = torch.arange(1, tokens, 5)
+    labels = {
+        "masked_lm_positions": masked,
+        "masked_lm_ids": ids[masked] * 3 % VOCABULARY,
+        "next_sentence_labels": torch.arange(len(lengths)) % 2,
+    }
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    return PackedBatch(ids, positions % 2, positions, lengths, rows=None, labels=labels)  # type: ignore[arg-type]
+
+
+def losses_and_gradients(
+    model: BertForPreTraining, lengths: tuple[int, ...]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    losses = torch.stack([*Objective(model, "pretrain").train()(make_batch(lengths)).values()])
+    return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_step_as_a_gpu_makes_it_gives_the_losses_and_gradients_of_a_cpu(
+    dtype: torch.dtype, request: pytest.FixtureRequest
+) -> None:
+    many = [(31, 20, 7), (64, 3), (12, 12, 12, 12)]
+    wanted = [losses_and_gradients(make_model(), lengths) for lengths in many]
+    counter = request.getfixturevalue("compiler")
+    model = make_model().to(dtype)
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.3}
+    for lengths, (losses, gradients) in zip(many, wanted, strict=True):
+        found, given = losses_and_gradients(model, lengths)
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, losses, rtol=tolerance["rtol"], atol=0)
+        for mine, theirs in zip(given, gradients, strict=True):
+            torch.testing.assert_close(mine.float(), theirs, **tolerance)
+    # GELU; the sums of the attention's output and of the layer's, from 32 and 64; and cross entropy, there and back.
+    assert counter.frame_count == 5
+
+
+def test_what_is_compiled_drops_by_the_key_of_a_step_and_predicts_whole(compiler: CompileCounterWithBackend) -> None:
+    model = make_model(dropout=0.5)
+    found = []
+    for key in (1, 1, 2):
+        seed_dropout(key)
+        found.append(losses_and_gradients(model, (31, 20, 7))[0])
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+    graphs = compiler.frame_count
+    objective = Objective(model.eval(), "pretrain")
+    outputs = objective.outputs(make_batch((31, 20, 7)))
+    assert outputs["masked_lm"].shape == (12, VOCABULARY)
+    assert compiler.frame_count == graphs  # no kernels are made for a pass without a gradient
+
+
+def test_for_want_of_a_compiler_layers_run_as_they_are_which_is_said(
+    monkeypatch: pytest.MonkeyPatch, said: LogCapture
+) -> None:
+    monkeypatch.setattr(gpu, "find_spec", lambda _: None)
+    gpu._has_compiler.cache_clear()
+    try:
+        assert not gpu._has_compiler()
+        assert not gpu._has_compiler()
+    finally:
+        gpu._has_compiler.cache_clear()
+    assert said.text.count("Triton") == 1

@@ -1,0 +1,105 @@
+"""Token embeddings start from the neighbours in the data; the start is a function of data and seed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from bertcli.data.pretraining.shards import load_pretraining_examples
+from bertcli.errors import UserError
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.pretrain import pretrain
+from bertcli.models.cooccurrence import DEVIATION, WINDOW, count_neighbours, factorize, start_from_neighbours
+from bertcli.models.dropout import set_dropout
+from bertcli.models.loading import build_model
+
+V = 12
+
+
+def flat(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([i for row in rows for i in row], dtype=np.int64), np.array([len(row) for row in rows])
+
+
+@given(st.lists(st.lists(st.integers(0, V - 1), min_size=1, max_size=15), min_size=1, max_size=6), st.integers(1, 3))
+@settings(max_examples=50, deadline=None)
+def test_neighbours_are_counted_within_a_row_by_their_distance(rows: list[list[int]], size: int) -> None:
+    plain = np.zeros((V, V))
+    for row in rows:
+        for i, one in enumerate(row):
+            for j, other in enumerate(row):
+                if i != j and abs(i - j) <= WINDOW:
+                    plain[one, other] += 1 / abs(i - j)
+    chunks = [flat(rows[start : start + size]) for start in range(0, len(rows), size)]
+    np.testing.assert_allclose(count_neighbours(chunks, V).toarray(), plain, rtol=1e-5)
+
+
+def test_tokens_of_the_same_neighbours_are_near_and_unseen_ones_stay() -> None:
+    draw = np.random.default_rng(0)
+    rows = [
+        [draw.choice(group), *draw.permutation(group)[:2], int(draw.choice([one, other]))]
+        for group, one, other in (([0, 1, 2], 6, 7), ([3, 4, 5], 8, 9))
+        for _ in range(300)
+    ]
+    embedding = nn.Embedding(V, 4)
+    before = embedding.weight.detach().clone()
+    assert start_from_neighbours(embedding, [flat(rows)], seed=0) == 10
+    after = embedding.weight.detach()
+    assert (after[10:] == before[10:]).all()
+    assert after[:10].std(correction=0).item() == pytest.approx(DEVIATION, rel=1e-4)
+    alike = nn.functional.cosine_similarity(after[6], after[7], dim=0)
+    assert alike > 0.9 > 0.5 > nn.functional.cosine_similarity(after[6], after[8], dim=0)
+
+
+def test_the_start_is_a_function_of_counts_and_seed() -> None:
+    counts = count_neighbours([flat([[0, 1, 2, 3, 4, 5, 6, 7, 1, 3, 5]])], V)
+    assert (factorize(counts, 3, seed=1) == factorize(counts, 3, seed=1)).all()
+
+
+def test_static_masks_are_undone_before_counting(at_home: Path, tmp_path: Path) -> None:
+    for masking in ("static", "dynamic"):
+        make_pretraining_data("corpus.txt", out=str(tmp_path / masking), masking=masking, dupe_factor=1, workers=1)
+    static, dynamic = (load_pretraining_examples(tmp_path / name, 0) for name in ("static", "dynamic"))
+    mask = static.tokenizer.special("mask")
+    rows = np.arange(5)
+    assert mask in static.input_ids.take(rows)[0]
+    assert mask not in static.unmasked(rows)[0]
+    assert (dynamic.unmasked(rows)[0] == dynamic.input_ids.take(rows)[0]).all()
+
+
+def test_pretraining_starts_from_neighbours_when_asked(
+    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    words = Path("vocab/vocab.txt").read_text() + "".join(f"unseen{number}\n" for number in range(60))
+    (tmp_path / "vocab.txt").write_text(words)
+    data = str(tmp_path / "data")
+    make_pretraining_data("corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), out=data, dupe_factor=1, workers=1)
+    options = {"data": data, "size": "tiny", "steps": 2, "batch_size": 4, "embeddings": "cooccurrence", "dropout": 0.0}
+    plain = pretrain(**{**options, "embeddings": "random"}, out=str(tmp_path / "plain"))
+    said.clear()
+    started = pretrain(**options, initializer_range=0.05, out=str(tmp_path / "started"))
+    assert "tokens start from their neighbours in" in said.text
+    assert plain.losses != started.losses
+    assert "embeddings: cooccurrence" in (tmp_path / "started" / "README.md").read_text()
+
+
+def test_dropout_of_a_run_leaves_the_configuration_to_those_who_fine_tune(at_home: Path, tmp_path: Path) -> None:
+    examples = load_pretraining_examples("pretraining-data", 0)
+    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0, initializer_range=0.05)
+    set_dropout(model, 0.0)
+    assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.0}
+    assert model.config.hidden_dropout_prob == 0.1
+    assert model.bert.encoder.layer[0].output.dense.weight.std().item() == pytest.approx(0.05 * 0.88, rel=0.02)
+
+
+def test_too_small_a_vocabulary_is_refused(at_home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="too few for --embeddings cooccurrence"):
+        pretrain(size="large", steps=1, embeddings="cooccurrence", dry_run=True)
+
+
+@pytest.mark.parametrize("option", [{"embeddings": "cooccurrence"}, {"initializer_range": 0.05}])
+def test_learnt_weights_are_not_begun_anew(at_home: Path, option: dict[str, object]) -> None:
+    with pytest.raises(UserError, match="belongs to new weights"):
+        pretrain(from_="runs/pretrain-tiny", steps=1, dry_run=True, **option)

@@ -1,0 +1,413 @@
+"""The loop: exact resume, one large batch however it is cut, several processes, interruption."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining
+
+from bertcli.data.pretraining.shards import load_pretraining_examples
+from bertcli.errors import RunError, UserError
+from bertcli.lifecycle.pretrain import pretrain
+from bertcli.models.heads import HEADS, Objective
+from bertcli.models.loading import build_model, save_model
+from bertcli.training.device import micro_batch_tokens
+from bertcli.training.interruption import Interruption
+from bertcli.training.loop import Training
+from bertcli.training.run_folder import RunFolder
+
+SHORT = {"size": "tiny", "batch_size": 8, "learning_rate": 1e-3, "seed": 3}
+
+
+def weights(run: str | Path) -> dict[str, torch.Tensor]:
+    return load_file(Path(run) / "model" / "model.safetensors")
+
+
+def assert_same_bits(one: str | Path, other: str | Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Ask the loop to stop as Ctrl-C does, once `steps` steps are made."""
+    step = Training._step
+
+    def watched(self, number, micro_batches, asked):
+        return step(self, number, micro_batches, asked or number + 1 == steps)
+
+    monkeypatch.setattr(Training, "_step", watched)
+
+
+def logged(run: str | Path) -> list[tuple]:
+    """The lines of metrics.jsonl without what depends on the time."""
+    timed = ("tokens_per_second", "share_of_peak")
+    return [
+        [(key, value) for key, value in line.items() if key not in timed] for line in RunFolder(Path(run)).metrics()
+    ]
+
+
+@pytest.mark.parametrize(("masking", "precision"), [("static", "float32"), ("dynamic", "bfloat16")])
+def test_a_resumed_run_has_the_weights_and_the_losses_of_an_undisturbed_one_to_the_bit(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masking: str, precision: str
+) -> None:
+    data = tmp_path / "data"
+    if masking == "static":
+        data = at_home / "pretraining-data"
+    else:
+        from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+
+        make_pretraining_data("corpus.txt", max_seq_length=48, masking="dynamic", out=str(data), dupe_factor=2)
+    options = {**SHORT, "data": str(data), "steps": 6, "log_steps": 4, "precision": precision}
+    whole = pretrain(**options, out=str(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        with pytest.raises(UserError, match="Stopped after step 3 of 6"):
+            pretrain(**options, save_steps=2, out=str(tmp_path / "cut"))
+    resumed = pretrain(resume=True, out=str(tmp_path / "cut"))
+    assert_same_bits(whole.run, resumed.run)
+    assert resumed.steps == 6
+    assert resumed.losses == whole.losses
+    assert logged(resumed.run) == logged(whole.run)
+    assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics()] == [4, 6, 6]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_first_training_on_a_machine_which_compiles_kernels_has_the_bits_of_later_ones_which_load_them(
+    at_home: Path, tmp_path: Path, precision: str
+) -> None:
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags({**SHORT, "steps": 2, "precision": precision})]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    for run in ("first", "later"):
+        done = subprocess.run([*command, "--out", str(tmp_path / run)], env=environment, check=False)
+        assert done.returncode == 0
+    assert list(tmp_path.glob("compiled/**/*.nbc"))
+    assert_same_bits(tmp_path / "first", tmp_path / "later")
+
+
+def test_a_checkpoint_of_before_losses_were_kept_can_go_on(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**SHORT, steps=3, log_steps=3, out=str(tmp_path / "run"))
+    state = tmp_path / "run" / "last" / "state.json"
+    remembered = json.loads(state.read_text())
+    assert len(remembered.pop("unlogged")) == 2
+    state.write_text(json.dumps(remembered))
+    assert len(pretrain(resume=True, out=str(tmp_path / "run")).losses) == 1
+
+
+def test_the_first_steps_are_timed_only_for_want_of_later_ones(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Training._step
+
+    def slow_at_first(self, number, micro_batches, asked):
+        time.sleep(0.3 if number < 6 else 0)
+        return step(self, number, micro_batches, asked)
+
+    monkeypatch.setattr(Training, "_step", slow_at_first)
+    short = pretrain(**SHORT, steps=3, out=str(tmp_path / "run"))
+    assert 0 < short.tokens_per_second < short.steps * 8 * 48 / 0.9
+    one_more = pretrain(resume=True, out=short.run, steps=4)
+    assert one_more.tokens_per_second == pytest.approx(short.tokens_per_second, rel=0.5)
+    assert pretrain(resume=True, out=short.run, steps=9).tokens_per_second > 2 * short.tokens_per_second
+    seconds = json.loads((tmp_path / "run" / "last" / "state.json").read_text())["timed_seconds"]
+    pretrain(resume=True, out=short.run, steps=11)
+    assert json.loads((tmp_path / "run" / "last" / "state.json").read_text())["timed_seconds"] == seconds
+
+
+def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**SHORT, steps=4, out=str(tmp_path / "run"))
+    with pytest.raises(UserError, match="was begun with"):
+        pretrain(resume=True, out=str(tmp_path / "run"), learning_rate=0.5)
+    assert pretrain(resume=True, out=str(tmp_path / "run"), steps=5).steps == 5
+
+
+def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home: Path) -> None:
+    examples = load_pretraining_examples("pretraining-data", 0)
+    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0)
+    objective = Objective(model, "pretrain").eval()  # no dropout: it is drawn by the batch
+    rows = np.arange(12)
+
+    def gradients(parts: list[np.ndarray]) -> list[torch.Tensor]:
+        objective.zero_grad()
+        batches = [examples.pack(part[np.argsort(-examples.lengths[part], kind="stable")], 0) for part in parts]
+        totals = {name: sum(batch.counts[name] for batch in batches) for name in batches[0].counts}
+        for batch in batches:
+            sums = objective(batch)
+            sum(sums[name] / totals[name] for name in sums).backward()
+        return [parameter.grad.clone() for parameter in objective.parameters()]
+
+    for whole, cut in zip(gradients([rows]), gradients([rows[:1], rows[1:7], rows[7:]]), strict=True):
+        torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
+
+
+def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
+    run = Path("runs/pretrain-tiny")
+    names = {path.name for path in run.iterdir()}
+    assert names >= {
+        "config.yaml",
+        "environment.json",
+        "metrics.jsonl",
+        "model",
+        "last",
+        "README.md",
+        "report.html",
+        "loss.png",
+    }
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    parts = {"masked_lm_loss", "next_sentence_loss"}
+    assert lines[0].keys() == {"step", "loss", "learning_rate", "tokens_per_second", "share_of_peak", *parts}
+    assert lines[0]["loss"] == pytest.approx(sum(lines[0][name] for name in parts), abs=1e-4)
+    assert "knowing only how frequent each token is gives" in (run / "README.md").read_text()
+    assert lines[-1]["metrics"]["masked_lm_accuracy"] >= 0
+
+
+def test_a_pretrained_folder_opens_in_plain_transformers_with_the_same_logits(at_home: Path) -> None:
+    model, info = AutoModelForPreTraining.from_pretrained("runs/pretrain-tiny/model", output_loading_info=True)
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    assert AutoTokenizer.from_pretrained("runs/pretrain-tiny/model").vocab_size == model.config.vocab_size
+    examples = load_pretraining_examples("pretraining-data", 0)
+    batch = examples.pack(np.array([5]), 0)
+    ours = HEADS["pretrain"][0](packed_twin(model), batch)
+    theirs = model.eval()(input_ids=batch.input_ids[None], token_type_ids=batch.token_type_ids[None])
+    masked = theirs.prediction_logits[0, batch.labels["masked_lm_positions"]]
+    torch.testing.assert_close(ours["masked_lm"], masked, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours["next_sentence"], theirs.seq_relationship_logits, atol=1e-5, rtol=1e-5)
+
+
+def packed_twin(model: BertForPreTraining) -> BertForPreTraining:
+    config = BertConfig.from_dict(model.config.to_dict(), attn_implementation="packed")
+    twin = BertForPreTraining(config).eval()
+    twin.load_state_dict(model.state_dict())
+    return twin
+
+
+def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None:
+    examples = load_pretraining_examples("pretraining-data", 0)
+    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() > 1:
+            assert parameter.abs().max() <= 0.04, name
+            assert parameter.std().item() == pytest.approx(0.0176, abs=0.004), name
+        else:
+            assert set(parameter.unique().tolist()) == {1.0 if "LayerNorm.weight" in name else 0.0}, name
+    assert model.config.layer_norm_eps == 1e-12
+
+
+@pytest.mark.slow
+def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_one(
+    at_home: Path, tmp_path: Path
+) -> None:
+    options = {**SHORT, "steps": 6, "log_steps": 4, "precision": "float32", "dropout": 0.0}  # it is drawn a process
+    whole = pretrain(**options, out=str(tmp_path / "whole"))
+    stopping = (
+        "from bertcli.cli.main import main\n"
+        "from bertcli.training.loop import Training\n"
+        "step = Training._step\n"
+        "Training._step = lambda self, number, batches, asked: step(self, number, batches, asked or number == 2)\n"
+        "main()\n"
+    )
+    (tmp_path / "stopping.py").write_text(stopping)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, str(tmp_path / "stopping.py"), "pretrain", *flags(options), "--out", str(tmp_path / "cut")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert "Stopped after step 3 of 6" in done.stderr
+    resumed = pretrain(resume=True, processes=2, out=str(tmp_path / "cut"))
+    assert resumed.losses == pytest.approx(whole.losses, abs=2e-4)
+    assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics() if "loss" in line] == [4, 6]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 4e-3)])
+def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, precision: str, closeness: float) -> None:
+    tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
+    model = build_model("pretrain", "tiny", tokenizer, {}, 0)
+    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
+    save_model(model, tokenizer, tmp_path / "start")
+    options = {**SHORT, "steps": 3, "micro_batch_tokens": 100, "precision": precision, "from": str(tmp_path / "start")}
+    one = pretrain(**options, out=str(tmp_path / "one"))
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options), "--processes", "2", "--json", "--quiet"]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "two")], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["losses"] == pytest.approx(one.losses, abs=2e-4 if precision == "float32" else 2e-2)
+    first, second = weights(tmp_path / "one"), weights(tmp_path / "two")
+    for name in first:
+        torch.testing.assert_close(
+            first[name], second[name], atol=closeness, rtol=1e-4, msg=lambda text, n=name: f"{n}: {text}"
+        )
+
+
+def flags(options: dict) -> list[str]:
+    return [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
+
+
+def test_interruption_is_asked_once_and_forced_twice() -> None:
+    with Interruption() as interruption:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.slow)])
+def test_ctrl_c_ends_with_130_keeps_the_checkpoint_and_can_go_on(at_home: Path, tmp_path: Path, processes: str) -> None:
+    run = tmp_path / "run"
+    options = {**SHORT, "steps": 100_000, "log_steps": 1, "processes": processes, "out": str(run)}
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    for _ in range(1800):
+        if (run / "metrics.jsonl").exists():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=240)
+    assert process.returncode == 130, words
+    assert "Traceback" not in words
+    assert words.count("error: ") == 1
+    assert "error: Stopped after step" in words
+    assert f"--resume --out {run}" in words
+    assert (run / "last" / "state.json").exists()
+    made = json.loads((run / "last" / "state.json").read_text())["step"]
+    resumed = pretrain(resume=True, out=str(run), steps=made + 2)
+    assert resumed.steps == made + 2
+
+
+def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.create("pretrain", {})
+    with pytest.raises(UserError, match="in use by another run"):
+        pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
+    folder.unlock()
+    with pytest.raises(UserError, match="already holds something"):
+        pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
+
+
+def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"loss is (nan|inf)") as caught:
+        pretrain(
+            **{**SHORT, "learning_rate": 1e30},
+            steps=20,
+            warmup_steps=0,
+            log_steps=20,
+            save_steps=10,
+            out=str(tmp_path / "run"),
+        )
+    assert caught.value.exit_code == 1
+    assert not (tmp_path / "run" / "last").exists()  # not even where the save comes before the log line
+
+
+def test_a_full_gpu_is_a_line_that_says_how_to_fit(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 94.00 MiB.")
+
+    monkeypatch.setattr(Training, "_step", full)
+    with pytest.raises(RunError, match="memory does not hold a pass over") as caught:
+        pretrain(**SHORT, steps=2, micro_batch_tokens=100, out=str(tmp_path / "run"))
+    tokens = int(caught.value.message.split()[-2])
+    assert 50 < tokens <= 100
+    assert f"--micro-batch-tokens {tokens // 2}:" in caught.value.hint
+
+
+@pytest.mark.parametrize(("gibibytes", "tokens"), [(8, 4096), (24, 12288), (139.7, 65536), (180, 65536)])
+def test_a_gpu_is_given_as_many_tokens_at_once_as_its_memory_holds(
+    gibibytes: float, tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = SimpleNamespace(total_memory=int(gibibytes * 2**30))
+    for name, value in {"is_available": True, "current_device": 0, "get_device_properties": gpu}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    assert micro_batch_tokens(None) == tokens
+    assert micro_batch_tokens(99) == 99
+
+
+def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Path) -> None:
+    result = pretrain(**SHORT, steps=4, eval_data="pretraining-data", eval_steps=2, out=str(tmp_path / "run"))
+    measured = [line for line in RunFolder(tmp_path / "run").metrics() if "metrics" in line]
+    assert [line["step"] for line in measured] == [0, 2, 4]
+    assert measured[-1]["metrics"] == result.metrics
+    assert result.metrics["masked_lm_loss"] < measured[0]["metrics"]["masked_lm_loss"]
+
+
+def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:
+    result = pretrain(from_="runs/pretrain-tiny", steps=1, batch_size=8, learning_rate=0.0, out=str(tmp_path / "run"))
+    assert_same_bits("runs/pretrain-tiny", result.run)
+
+
+def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    for family in ("Electra", "Albert", "BigBird"):
+        model = getattr(transformers, f"{family}ForPreTraining")(getattr(transformers, f"{family}Config")(**sizes))
+        model.save_pretrained(tmp_path / family)
+        with pytest.raises(UserError, match="has not BERT's heads to pre-train"):
+            pretrain(from_=str(tmp_path / family), out=str(tmp_path / "run"))
+
+
+def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, tmp_path: Path) -> None:
+    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+
+    options = {"next_sentence": False, "masked_lm_prob": 0.4, "whole_word_mask": True}
+    make_pretraining_data("corpus.txt", max_seq_length=32, out=str(tmp_path / "data"), **options)
+    result = pretrain(**SHORT, steps=2, data=str(tmp_path / "data"), out=str(tmp_path / "run"))
+    assert "masked_lm_accuracy" in result.metrics
+    assert "next_sentence_accuracy" not in result.metrics
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert re.search(r"Data: [\d,]+ instances without next sentences, .* static masks of 40% of words\.", card)
+
+
+def test_two_runs_in_one_process_may_differ_in_precision(at_home: Path, tmp_path: Path) -> None:
+    for precision in ("bfloat16", "float32"):
+        result = pretrain(**SHORT, steps=1, precision=precision, out=str(tmp_path / precision))
+        assert load_file(Path(result.model) / "model.safetensors")["cls.seq_relationship.bias"].dtype == torch.float32
+
+
+def test_a_tracker_of_accelerate_is_fed(at_home: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    pretrain(**SHORT, steps=2, log_steps=1, track="tensorboard", out=str(tmp_path / "run"))
+    assert list((tmp_path / "run" / "tracking").rglob("events.*"))
+
+
+def test_an_unknown_tracker_is_refused_with_a_hint(at_home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--track nosuch"):
+        pretrain(**SHORT, steps=1, track="nosuch", out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_is_not_trained_on_with_another_vocabulary(at_home: Path, tmp_path: Path) -> None:
+    from bertcli.lifecycle.finetune import finetune
+    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+
+    vocab = (at_home / "vocab" / "vocab.txt").read_text().splitlines()
+    (tmp_path / "vocab.txt").write_text("\n".join([*vocab[:-2], vocab[-1], vocab[-2]]) + "\n")
+    make_pretraining_data(
+        "corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), max_seq_length=32, out=str(tmp_path / "data")
+    )
+    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+        pretrain(from_="runs/pretrain-tiny", data=str(tmp_path / "data"), out=str(tmp_path / "run"))
+    (tmp_path / "a.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
+    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+        finetune(str(tmp_path / "a.csv"), tokenizer=str(tmp_path / "vocab.txt"), out=str(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
