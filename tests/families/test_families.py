@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from test_packed import pad
 from tokenizers import ByteLevelBPETokenizer, SentencePieceUnigramTokenizer
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
@@ -29,6 +28,7 @@ from bertcli.models.heads import Objective, tag_outputs
 from bertcli.models.loading import load_model
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
+from tests.models.test_packed import pad
 
 SIZES = {
     "vocab_size": 50,

@@ -506,7 +506,7 @@ def test_a_run_has_one_name_however_its_task_was_spelled(
     with pytest.raises(UserError, match="is finished"):  # and not: was begun with another task
         finetune("SWAG", resume=True, out=str(swag_run))
     named = []
-    monkeypatch.setattr("bertcli.finetuning.begin", lambda command, config, name: named.append(name) or 1 / 0)
+    monkeypatch.setattr("bertcli.lifecycle.finetune.begin", lambda command, config, name: named.append(name) or 1 / 0)
     for spelled in ("sst-2", "SST2", "glue/sst2"):
         with pytest.raises(ZeroDivisionError):
             finetune(spelled)

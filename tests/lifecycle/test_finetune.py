@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from conftest import write_reviews
-from test_training import assert_same_bits, logged, weights
 
 from bertcli.config.recipes import read_recipe, recipe_names
 from bertcli.config.training import FinetuneConfig
@@ -27,6 +26,7 @@ from bertcli.tasks import TASKS, get_task
 from bertcli.training.loop import Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+from tests.training.test_loop import assert_same_bits, logged, weights
 
 FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
 

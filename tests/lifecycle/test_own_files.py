@@ -21,7 +21,6 @@ import zstandard
 from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import run as run_command
 
 from bertcli.data.labelled.own_splits import run_name, stratified_split
 from bertcli.data.labelled.tables import read_rows
@@ -31,6 +30,7 @@ from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.own_files import own_task
 from bertcli.lifecycle.predict import predict
+from tests.cli.test_main import run as run_command
 
 ROWS = [(f"the {word}, {number}", "ab"[number % 2]) for number, word in enumerate(WORDS)]
 CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)

@@ -22,7 +22,6 @@ import yaml
 from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import run
 
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.squad import split_words
@@ -35,6 +34,7 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict, stream
 from bertcli.training import device
 from bertcli.training.run_folder import RunFolder
+from tests.cli.test_main import run
 
 LogCapture = pytest.LogCaptureFixture
 ROOT = Path(__file__).parents[2]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from test_packed import CONFIG, make_batch
 from torch import nn
 from transformers import BertConfig, BertForPreTraining
 
@@ -12,6 +11,7 @@ from bertcli.models.dropout import Dropout, dropout, seed_dropout
 from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
+from tests.models.test_packed import CONFIG, make_batch
 
 MASKS = {
     "masked_lm_positions": torch.tensor([1, 4, 20]),

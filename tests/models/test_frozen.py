@@ -10,8 +10,6 @@ import torch
 from conftest import write_reviews
 from pyarrow import parquet
 from safetensors.torch import load_file
-from test_kinds import write_conll
-from test_training import assert_same_bits, stop_after
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -29,6 +27,8 @@ from bertcli.lifecycle.predict import predict
 from bertcli.models import frozen
 from bertcli.models.layers import combine, layer_numbers
 from bertcli.reports.tables import result_tables
+from tests.kinds.test_kinds import write_conll
+from tests.training.test_loop import assert_same_bits, stop_after
 
 LEARNING = {"epochs": 5, "batch_size": 8, "learning_rate": 1e-2, "max_seq_length": 8}
 
