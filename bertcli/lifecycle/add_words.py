@@ -16,8 +16,9 @@ from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
 from bertcli.data.text.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
 from bertcli.errors import UserError, check_vacant
+from bertcli.kinds.architecture import load
 from bertcli.models.embeddings import add_rows
-from bertcli.models.loading import check_vocabulary, load_model, save_model
+from bertcli.models.loading import check_vocabulary, save_model
 from bertcli.training.run_folder import resolve_model
 
 SLOT = re.compile(r"\[unused\d+\]")
@@ -65,7 +66,7 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
             "Give words that the model cuts into pieces, one a line.",
         )
     new = _with_words(old, words, out)
-    model = load_model(None, source)
+    model = load(None, source)
     check_vocabulary(model, old, source)
     before, after = (
         measure_coverage(filter(None, _lines(config.text)), tokenizer) if config.text else None

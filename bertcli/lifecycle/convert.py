@@ -17,9 +17,10 @@ from bertcli import say
 from bertcli.config.use import ConvertConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
+from bertcli.kinds.architecture import auto_class, kind_of, load
 from bertcli.models.formats.tensor_bundle import read_bundle, write_bundle
 from bertcli.models.formats.tensorflow_names import Arrays, to_parameters, to_variables
-from bertcli.models.loading import auto_class, kind_of, load_model, open_config
+from bertcli.models.loading import open_config
 from bertcli.training.run_folder import resolve_model
 
 CHECKPOINT = "bert_model.ckpt"
@@ -150,7 +151,7 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
             f"`{config.source}` is {what}, which the original has not.",
             "Give a pre-trained BERT, or one that classifies or answers questions.",
         )
-    model = load_model(HEADS[kind], source)
+    model = load(HEADS[kind], source)
     original = _original_config(model)
     variables = to_variables({name: value.detach().numpy() for name, value in model.named_parameters()})
     if not config.dry_run:

@@ -17,11 +17,12 @@ from bertcli.data.atomic import replacing
 from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.packing.text_features import TextFeatures, encode_texts
 from bertcli.data.text.tokenization import load_tokenizer
+from bertcli.kinds.architecture import load
 from bertcli.lifecycle.predictor import texts_of
 from bertcli.lifecycle.scoring import Record
 from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.layers import combine, layer_states, say_if_fewer
-from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.models.loading import check_vocabulary
 from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 
 # L tokens of a text, D numbers of each
@@ -44,7 +45,7 @@ def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfi
 
 
 def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterator[Rows]:
-    model, tokenizer = load_model(None, name).to(inference_device()).eval(), load_tokenizer(name)
+    model, tokenizer = load(None, name).to(inference_device()).eval(), load_tokenizer(name)
     check_vocabulary(model, tokenizer, name)
     say_if_fewer(config.layers, model.config.num_hidden_layers)
     vocabulary, truncated = tokenizer.tokens, 0

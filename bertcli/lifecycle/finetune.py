@@ -18,6 +18,7 @@ from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import TextFeatures, balanced_weights
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import PROBLEM_TYPES, build, load, with_loss
 from bertcli.lifecycle.make_pretraining_data import newest_vocabulary
 from bertcli.lifecycle.prediction_files import files_of_split
 from bertcli.lifecycle.scoring import Record, Scorer, score
@@ -25,16 +26,7 @@ from bertcli.lifecycle.sources import Prepared, Source, check_options, dev_split
 from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep, settings_of
 from bertcli.models.frozen import with_states
-from bertcli.models.heads import Objective
-from bertcli.models.loading import (
-    PROBLEM_TYPES,
-    build_model,
-    check_length,
-    check_vocabulary,
-    load_model,
-    open_config,
-    save_model,
-)
+from bertcli.models.loading import check_length, check_vocabulary, open_config, save_model
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
 from bertcli.tasks import get_task, is_task
@@ -248,8 +240,8 @@ def _model(start: str, config: FinetuneConfig, task: Task, tokenizer: WordPiece)
     if task.kind in PROBLEM_TYPES:
         labels = {"num_labels": 1, **labels, "problem_type": PROBLEM_TYPES[task.kind]}
     if start == "scratch":
-        return build_model(task.kind, str(config.size), tokenizer, labels, config.seed)
-    return load_model(task.kind, start, labels, config.seed)
+        return build(task.kind, str(config.size), tokenizer, labels, config.seed)
+    return load(task.kind, start, labels, config.seed)
 
 
 def _plan(setup: _Setup) -> Plan:
@@ -329,7 +321,7 @@ def _train(setup: _Setup, plan: Plan, accelerator: Accelerator, folder: RunFolde
         "epochs": config.epochs or task.epochs,
     }
     enter(folder, "finetune", config, {**_resolved(setup), **trained_as}, accelerator)
-    objective = Objective(setup.model, task.kind)
+    objective = with_loss(setup.model, task.kind)
     training = Training(objective, setup.train.features, plan, folder, accelerator, setup.precision)
     if config.resume:
         training.resume()

@@ -29,13 +29,14 @@ from bertcli.data.labelled.tables import (
 from bertcli.data.packing.mask_features import MASK
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import kind_of
 from bertcli.lifecycle.features import write_hidden_states
 from bertcli.lifecycle.own_files import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
 from bertcli.lifecycle.prediction_files import check_output, write_answers, write_records
 from bertcli.lifecycle.predictor import Predictor
 from bertcli.lifecycle.scoring import Record, load_scorer
 from bertcli.lifecycle.sources import find_source, read_split
-from bertcli.models.loading import kind_of, open_config
+from bertcli.models.loading import open_config
 from bertcli.tasks import get_task, is_task
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model, saved_config

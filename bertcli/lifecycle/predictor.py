@@ -23,11 +23,10 @@ from bertcli.data.packing.span_answers import Answer
 from bertcli.data.packing.span_features import WindowRules
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.scoring import Record, Scorer, load_scorer
 from bertcli.lifecycle.sources import Prepared, encode
 from bertcli.models.encoder import in_precision, longest_input
-from bertcli.models.heads import Objective
-from bertcli.models.loading import load_model
 from bertcli.tasks.task import Files, Task
 from bertcli.training.device import inference_device, resolve_precision
 from bertcli.training.run_folder import saved_config
@@ -51,7 +50,7 @@ class Predictor:
         """Load a model folder or a Hub name for its kind."""
         if kind == "fill":
             device = inference_device()
-            objective = Objective(load_model(None, model), "fill").to(device).eval()
+            objective = with_loss(load(None, model), "fill").to(device).eval()
             rules = WindowRules(max_query_length=0)
             dtype = resolve_precision(config.precision)
             scorer = Scorer(_task("classify"), objective, load_tokenizer(model), rules, device, dtype)

@@ -18,12 +18,13 @@ from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import build, load, with_loss
 from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.models.cooccurrence import start_from_neighbours
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.dropout import set_dropout
-from bertcli.models.heads import Objective
-from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, save_model
+from bertcli.models.loading import check_length, check_vocabulary, save_model
+from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.reports.model_card import write_reports
 from bertcli.training.device import describe_device, disconnect, make_accelerator
 from bertcli.training.loop import Plan, Training
@@ -43,7 +44,7 @@ class _Setup:
     config: PretrainConfig
     examples: PretrainingExamples
     held_out: PretrainingExamples
-    objective: Objective
+    objective: ModelWithLoss
 
 
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
@@ -89,7 +90,7 @@ def _prepare(config: PretrainConfig) -> _Setup:
                     f"--{name.replace('_', '-')} belongs to new weights.", "Leave it out, or leave out --from."
                 )
         source = resolve_model(config.from_)
-        model = load_model("pretrain", source, seed=config.seed)
+        model = load("pretrain", source, seed=config.seed)
         has_heads = hasattr(getattr(model, "cls", None), "seq_relationship")
         if not has_heads or isinstance(model.base_model.pooler, torch.nn.Linear):  # as BigBird's is
             raise UserError(
@@ -98,7 +99,7 @@ def _prepare(config: PretrainConfig) -> _Setup:
             )
         check_vocabulary(model, tokenizer, source)
     else:
-        model = build_model("pretrain", config.size, tokenizer, {}, config.seed, config.initializer_range)
+        model = build("pretrain", config.size, tokenizer, {}, config.seed, config.initializer_range)
     check_length(model, examples.max_seq_length)
     if config.embeddings == "cooccurrence" and tokenizer.size <= model.config.hidden_size:
         raise UserError(
@@ -113,7 +114,7 @@ def _prepare(config: PretrainConfig) -> _Setup:
             f"`{config.eval_data}` was made with another vocabulary than `{folder}`.", "Make both with one --tokenizer."
         )
     return _Setup(
-        config, examples, held_out, Objective(model, "pretrain" if examples.has_next_sentence else "masked_lm")
+        config, examples, held_out, with_loss(model, "pretrain" if examples.has_next_sentence else "masked_lm")
     )
 
 
@@ -213,7 +214,9 @@ def _health(metrics: dict[str, float]) -> list[str]:
 
 
 @torch.no_grad()
-def evaluate_pretraining(objective: Objective, examples: PretrainingExamples, device: torch.device) -> dict[str, float]:
+def evaluate_pretraining(
+    objective: ModelWithLoss, examples: PretrainingExamples, device: torch.device
+) -> dict[str, float]:
     """Masked-LM and next-sentence accuracy (times 100) and loss, beside what guessing gives.
 
     `most_frequent_token_accuracy` is the score of always answering the token most frequent in the data;

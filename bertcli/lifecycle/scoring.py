@@ -24,12 +24,13 @@ from bertcli.data.packing.text_features import LABELS
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kernels.prepacked import prepack
+from bertcli.kinds.architecture import kind_of, load, with_loss
 from bertcli.lifecycle.sources import Prepared, encode_split
 from bertcli.metrics.counts import label_scores
 from bertcli.models.encoder import longest_input
-from bertcli.models.heads import Objective
 from bertcli.models.inference import Rows, run_model
-from bertcli.models.loading import check_length, check_vocabulary, kind_of, load_model
+from bertcli.models.loading import check_length, check_vocabulary
+from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
 from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import Task
@@ -48,7 +49,7 @@ class Scorer:
     """A fine-tuned model, ready to be run on the examples of its kind."""
 
     task: Task
-    objective: Objective
+    objective: ModelWithLoss
     tokenizer: WordPiece
     rules: WindowRules
     device: torch.device
@@ -72,7 +73,7 @@ def load_scorer(task: Task, model: str, precision: str, fast: bool = False) -> S
         UserError: if the model is of another kind, or has other labels.
     """
     keep_freed_memory()
-    loaded = load_model(task.kind, model)
+    loaded = load(task.kind, model)
     if kind_of(loaded.config) != task.kind:
         raise UserError(
             f"The model `{model}` ({', '.join(loaded.config.architectures or [])}) is not of the kind `{task.kind}`.",
@@ -90,7 +91,7 @@ def load_scorer(task: Task, model: str, precision: str, fast: bool = False) -> S
     check_length(loaded, rules.max_seq_length)
     device = inference_device()
     dtype = training_precision(precision, loaded.config.hidden_size) if fast else resolve_precision(precision)
-    objective = Objective(loaded, task.kind).to(device)
+    objective = with_loss(loaded, task.kind).to(device)
     if dtype == "bfloat16" and device.type == "cpu":
         cast_weights(objective, torch.bfloat16)  # once, not in each product
     if fast and device.type == "cpu" and is_packed(loaded):

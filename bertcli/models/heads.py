@@ -3,12 +3,11 @@
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
-from bertcli.kernels.layers import fuse
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
@@ -119,23 +118,3 @@ HEADS: dict[str, tuple[Head, Losses]] = {
     "tag": (tag_outputs, classification_losses),
     "span": (span_outputs, span_losses),
 }
-
-
-class Objective(nn.Module):
-    """A model with its loss: a packed batch in, summed losses out. This is what Accelerate wraps."""
-
-    def __init__(self, model: PreTrainedModel, kind: str) -> None:
-        super().__init__()
-        self.model = model
-        self.kind = kind
-        fuse(model)
-
-    def forward(self, batch: PackedBatch) -> Outputs:
-        """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""
-        outputs, losses = HEADS[self.kind]
-        return losses(outputs(self.model, batch), batch)
-
-    @torch.no_grad()
-    def outputs(self, batch: PackedBatch) -> Outputs:
-        """What the head says, without a loss."""
-        return HEADS[self.kind][0](self.model, batch)

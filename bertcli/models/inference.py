@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from bertcli.data.packing.batches import Packable, evaluation_batches
 from bertcli.models.encoder import in_precision
-from bertcli.models.heads import Objective
+from bertcli.models.model_with_loss import ModelWithLoss
 
 Rows = dict[str, list[NDArray[np.float32]]]
 
 
 def run_model(
-    objective: Objective, examples: Packable, device: torch.device, micro_batch_tokens: int, dtype: str
+    objective: ModelWithLoss, examples: Packable, device: torch.device, micro_batch_tokens: int, dtype: str
 ) -> Rows:
     """Run the head over every row; return each output as arrays in the order of the rows that `batch.rows` names."""
     objective.eval()

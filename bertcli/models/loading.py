@@ -20,26 +20,14 @@ from bertcli.models.packed import PACKED
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
-PROBLEM_TYPES = {  # as config.json spells them
-    "classify": "single_label_classification",
-    "regress": "regression",
-    "multilabel": "multi_label_classification",
-}
-ARCHITECTURES = {  # how transformers ends the names of the models of a kind
-    "classify": "SequenceClassification",
-    "choose": "MultipleChoice",
-    "tag": "TokenClassification",
-    "span": "QuestionAnswering",
-    "pretrain": "PreTraining",
-    "fill": "MaskedLM",
-}
 # What is read of a model, whatever was saved.
 OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
+OWN_CLASSES = {FrozenBertForTokenClassification.__name__: FrozenBertForTokenClassification}
 
 
 def build_model(
-    kind: str,
+    model_class: Any,
     size: str,
     tokenizer: WordPiece,
     labels: dict[str, Any],
@@ -64,10 +52,8 @@ def build_model(
         **labels,
     )
     torch.manual_seed(seed)
-    if labels.get("frozen_layers"):
-        model: PreTrainedModel = FrozenBertForTokenClassification(config)
-    else:
-        model = auto_class(kind).from_config(config, attn_implementation=PACKED)
+    own = issubclass(model_class, PreTrainedModel)
+    model: PreTrainedModel = model_class(config) if own else model_class.from_config(config, attn_implementation=PACKED)
     initialize(model, {name for name, _ in model.named_parameters()}, initializer_range)
     return with_trained_padding(model)
 
@@ -86,11 +72,13 @@ def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
-def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
-    """Load a model for a kind of task from a folder or the Hub; weights that are missing are drawn by `seed`.
+def load_model(
+    source: str, model_class: Any = None, labels: dict[str, Any] | None = None, new_head: bool = False, seed: int = 0
+) -> PreTrainedModel:
+    """Load a model from a folder or the Hub by a class of transformers; weights that are missing are drawn by `seed`.
 
-    With `labels` to learn, a head that was saved for others is left out and made new, whatever its shape. Without a
-    kind the model has the head that it was saved with.
+    `labels` are what config.json says of those to learn. With `new_head` the head that was saved is left out and made
+    new, whatever its shape. Without a class the model has the head that it was saved with.
 
     Raises:
         UserError: if there is no such model, or it cannot be opened.
@@ -98,10 +86,9 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
     torch.manual_seed(seed)
     saved = open_config(source)
     try:
-        others = labels is not None and _has_other_head(kind, saved, labels)
         is_decoder = getattr(saved, "is_decoder", False)  # whose tokens see only what is before them
         packs = saved.model_type in PACKED_FAMILIES and not is_decoder
-        model, info = _model_class(kind, source, saved, labels).from_pretrained(
+        model, info = (model_class or _saved_class(saved)).from_pretrained(
             source,
             attn_implementation=PACKED if packs else None,
             output_loading_info=True,
@@ -123,7 +110,7 @@ def load_model(kind: str | None, source: str, labels: dict[str, Any] | None = No
             "Take both from the same model.",
         )
     head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
-    replaced = head - missing if others else other_shape
+    replaced = head - missing if new_head else other_shape
     initialize(model, missing | replaced)
     if not packs:
         family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
@@ -153,54 +140,16 @@ def _not_opened(source: str, error: Exception) -> UserError:
     return UserError(f"The model `{source}` cannot be opened: {first}", hint)
 
 
-def auto_class(kind: str) -> Any:
-    """The class of transformers that makes a model for a kind of task."""
-    return getattr(transformers, f"AutoModelFor{ARCHITECTURES['classify' if kind in PROBLEM_TYPES else kind]}")
-
-
-def _model_class(kind: str | None, source: str, saved: PretrainedConfig, labels: dict[str, Any] | None) -> Any:
-    """The class for a kind of task; with the head that was saved where none is to be learnt."""
-    layers = _saved_layers(saved) if labels is None else labels.get("frozen_layers")
-    if layers and kind in (None, "tag"):
-        if saved.model_type != "bert":
-            raise UserError(
-                f"The model `{source}` is a {saved.model_type}, not a BERT.", "Give --frozen a BERT, or leave it out."
-            )
-        return FrozenBertForTokenClassification
-    if kind:
-        return auto_class(kind)
-    return getattr(transformers, (saved.architectures or [""])[0], auto_class("pretrain"))
-
-
-def _saved_layers(saved: PretrainedConfig) -> str | None:
-    """What a saved BiLSTM reads; nothing where the head is another."""
-    frozen = FrozenBertForTokenClassification.__name__ in (saved.architectures or [])
-    return str(saved.frozen_layers) if frozen else None
-
-
-def kind_of(config: PretrainedConfig) -> str:
-    """What a saved model does: a kind of task, `fill` for a masked LM, or nothing known."""
-    architecture = (config.architectures or [""])[0]
-    kind = next((kind for kind, name in ARCHITECTURES.items() if name in architecture), "")
-    if kind != "classify":
-        return "fill" if kind == "pretrain" else kind
-    known = {problem: kind for kind, problem in PROBLEM_TYPES.items()}
-    return known.get(config.problem_type, "regress" if config.num_labels == 1 else "classify")
+def _saved_class(saved: PretrainedConfig) -> Any:
+    """The class of a saved model; that of pre-training where it is not known."""
+    name = (saved.architectures or [""])[0]
+    return OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
 
 
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     """Let [PAD] learn like any other token, as in the original: it may stand in for a masked one, and fills nothing up."""
     model.get_input_embeddings().padding_idx = None
     return model
-
-
-def _has_other_head(kind: str | None, saved: PretrainedConfig, labels: dict[str, Any]) -> bool:
-    """Whether the saved head gives answers of another kind, or other labels than these."""
-    return (
-        kind_of(saved) != kind
-        or saved.id2label != labels.get("id2label", saved.id2label)
-        or _saved_layers(saved) != labels.get("frozen_layers")
-    )
 
 
 def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str], replaced: set[str]) -> str:

@@ -18,7 +18,7 @@ from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
 from bertcli.data.packing.keyed import derive
 from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
-from bertcli.models.heads import Objective
+from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
 from bertcli.training.device import micro_batch_tokens, training_precision
@@ -97,7 +97,7 @@ class Training:
 
     def __init__(
         self,
-        objective: Objective,
+        objective: ModelWithLoss,
         examples: Packable,
         plan: Plan,
         folder: RunFolder,

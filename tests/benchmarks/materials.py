@@ -13,10 +13,11 @@ from bertcli.data.labelled.official_files import TextExamples
 from bertcli.data.text.documents import open_binary
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import PROBLEM_TYPES, build
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.sources import find_source, read_split
-from bertcli.models.loading import PROBLEM_TYPES, build_model, save_model
+from bertcli.models.loading import save_model
 from bertcli.tasks import get_task
 from tests.benchmarks.cases import Case
 
@@ -130,7 +131,7 @@ def model(case: Case, folder: Path) -> Path:
                     "label2id": ids,
                     "problem_type": PROBLEM_TYPES[kind],
                 }
-        built = build_model(kind, case.size, tokenizer, labels, seed=0)
+        built = build(kind, case.size, tokenizer, labels, seed=0)
         built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
         save_model(built, tokenizer, made)
     return made
@@ -180,7 +181,7 @@ def enlarge(folder: Path, size: str) -> None:
     """
     small, tokenizer = AutoModelForSequenceClassification.from_pretrained(folder), load_tokenizer(folder)
     labels = {name: getattr(small.config, name) for name in ("id2label", "label2id")}
-    large, weights = build_model("classify", size, tokenizer, labels, seed=0), small.state_dict()
+    large, weights = build("classify", size, tokenizer, labels, seed=0), small.state_dict()
     for name, wanted in large.state_dict().items():
         if name in weights:
             times = [after // before for after, before in zip(wanted.shape, weights[name].shape, strict=True)]

@@ -12,11 +12,10 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClas
 
 from bertcli.data.packing.batches import pack
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
-from bertcli.models.heads import Objective
-from bertcli.models.loading import load_model
 from bertcli.training.result import TrainingResult
 
 
@@ -121,7 +120,7 @@ def test_questions_are_answered_from_their_context(squad_home: Path, monkeypatch
     theirs = model.eval()(**inputs)
     ids, types = (inputs[name][0].numpy() for name in ("input_ids", "token_type_ids"))
     batch = pack(ids, types, np.array([len(ids)]), np.array([0]))
-    ours = Objective(load_model("span", "runs/squad/model"), "span").eval().outputs(batch)
+    ours = with_loss(load("span", "runs/squad/model"), "span").eval().outputs(batch)
     torch.testing.assert_close(ours["start"], theirs.start_logits, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(ours["end"], theirs.end_logits, atol=1e-5, rtol=1e-5)
 

@@ -19,13 +19,13 @@ from bertcli.data.packing.span_features import WindowRules, encode_spans
 from bertcli.data.packing.text_features import encode_texts
 from bertcli.data.text.tokenization import load_tokenizer, load_wordpiece
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.models.dropout import set_dropout
 from bertcli.models.encoder import NO_END, encode, encode_layers, longest_input
-from bertcli.models.heads import Objective, tag_outputs
-from bertcli.models.loading import load_model
+from bertcli.models.heads import tag_outputs
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from tests.models.test_packed import pad
@@ -110,13 +110,13 @@ def test_outputs_equal_those_of_the_familys_own_padded_model(
     family: str, kind: str, tmp_path: Path, said: pytest.LogCaptureFixture
 ) -> None:
     theirs = save(family, kind, tmp_path)
-    ours = load_model(kind, str(tmp_path))
+    ours = load(kind, str(tmp_path))
     assert (ours.config._attn_implementation == PACKED) == (family not in IS_PADDED)
     assert ("batches are padded" in said.text) == (family in IS_PADDED)
     assert ("texts are read as en_XX" in said.text) == (family == "Xmod")
     if family == "Xmod":
         theirs.set_default_language("en_XX")
-    objective = Objective(ours, kind).eval()
+    objective = with_loss(ours, kind).eval()
     words = [(0, 1), (0, 5), (1, 2), (2, 1), (2, 7), (4, 1)]  # (sequence, position)
     starts = np.cumsum(LENGTHS) - LENGTHS
     labels = {
@@ -143,7 +143,7 @@ def test_outputs_equal_those_of_the_familys_own_padded_model(
 @pytest.mark.parametrize("family", [family for family in CONFIGS if family not in IS_PADDED])
 def test_gradients_equal_those_of_the_familys_own_padded_model(family: str, tmp_path: Path) -> None:
     theirs = save(family, "tag", tmp_path).train()
-    ours = load_model("tag", str(tmp_path)).train()
+    ours = load("tag", str(tmp_path)).train()
     for model in (ours, theirs):
         set_dropout(model, 0.0)
         for module in model.modules():
@@ -155,7 +155,7 @@ def test_gradients_equal_those_of_the_familys_own_padded_model(family: str, tmp_
     if theirs.config.pad_token_id == 1:
         padded["input_ids"] = padded["input_ids"].masked_fill(~there, 1)
     given = torch.randn(len(words), 2)
-    (tag_outputs(Objective(ours, "tag").model, batch)["logits"] * given).sum().backward()
+    (tag_outputs(with_loss(ours, "tag").model, batch)["logits"] * given).sum().backward()
     (theirs(**padded).logits[there][words] * given).sum().backward()
     wanted = dict(theirs.named_parameters())
     for name, weight in ours.named_parameters():
@@ -169,7 +169,7 @@ def test_gradients_equal_those_of_the_familys_own_padded_model(family: str, tmp_
 def test_in_bfloat16_positions_stay_as_precise_as_in_transformers(tmp_path: Path) -> None:
     save("ModernBert", "classify", tmp_path)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    copy = WorkingCopy(Objective(load_model("classify", str(tmp_path)), "classify"), torch.bfloat16).module
+    copy = WorkingCopy(with_loss(load("classify", str(tmp_path)), "classify"), torch.bfloat16).module
     batch, padded = make_batch({}, has_types=False)
     for ours, wanted in zip(copy.model.buffers(), theirs.buffers(), strict=True):
         torch.testing.assert_close(ours, wanted)
@@ -178,7 +178,7 @@ def test_in_bfloat16_positions_stay_as_precise_as_in_transformers(tmp_path: Path
 
 def test_a_fourier_transform_is_made_in_float32(tmp_path: Path) -> None:
     save("FNet", "classify", tmp_path)
-    objective = Objective(load_model("classify", str(tmp_path)), "classify").eval()
+    objective = with_loss(load("classify", str(tmp_path)), "classify").eval()
     batch, _ = make_batch({"labels": torch.zeros(5, dtype=torch.long)}, has_types=True)
     copy = WorkingCopy(objective, torch.bfloat16)
     wanted = objective.outputs(batch)["logits"]
@@ -189,7 +189,7 @@ def test_a_fourier_transform_is_made_in_float32(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["DistilBert", "ConvBert"])
 def test_every_hidden_state_of_every_token_is_there(family: str, tmp_path: Path) -> None:
     theirs = save(family, "classify", tmp_path)
-    ours = load_model("classify", str(tmp_path)).eval()
+    ours = load("classify", str(tmp_path)).eval()
     batch, padded = make_batch({}, family == "ConvBert")
     with torch.no_grad():
         states = encode_layers(ours, batch)
@@ -257,7 +257,7 @@ def test_of_all_that_a_padded_model_gives_the_logits_of_tokens_are_taken(
     kind, ours, name = (
         ("fill", "masked_lm", "prediction_logits") if head == "PreTraining" else ("span", "start", "start_logits")
     )
-    outputs = Objective(load_model(None, str(tmp_path)), kind).eval().outputs(batch)[ours]
+    outputs = with_loss(load(None, str(tmp_path)), kind).eval().outputs(batch)[ours]
     with torch.no_grad():
         wanted = theirs(**padded)[name][0]
     torch.testing.assert_close(outputs if kind == "fill" else outputs[0], wanted, atol=1e-5, rtol=1e-4)
@@ -276,7 +276,7 @@ def test_a_padded_model_is_filled_up_with_its_own_padding_which_learns_nothing(f
     config = getattr(transformers, f"{family}Config")(**{**CONFIGS[family], "pad_token_id": 3})
     theirs = getattr(transformers, f"{family}ForSequenceClassification")(config)
     theirs.save_pretrained(tmp_path)
-    objective = Objective(load_model("classify", str(tmp_path)), "classify").eval()
+    objective = with_loss(load("classify", str(tmp_path)), "classify").eval()
     batch, padded = make_batch({"labels": torch.zeros(5, dtype=torch.long)}, has_types=True)
     padded["input_ids"] = padded["input_ids"].masked_fill(padded["attention_mask"] == 0, 3)
     wanted = theirs.eval()(**padded).logits.detach()
@@ -289,7 +289,7 @@ def test_a_head_that_fills_has_a_loss(tmp_path: Path) -> None:
     transformers.RobertaForMaskedLM(transformers.RobertaConfig(**CONFIGS["Roberta"])).save_pretrained(tmp_path)
     places, ids = torch.tensor([1, 4, 20]), torch.tensor([7, 9, 11])
     batch, _ = make_batch({"masked_lm_positions": places, "masked_lm_ids": ids}, has_types=False)
-    objective = Objective(load_model(None, str(tmp_path)), "fill").eval()
+    objective = with_loss(load(None, str(tmp_path)), "fill").eval()
     logits = objective.outputs(batch)["masked_lm"]
     wanted = torch.nn.functional.cross_entropy(logits, ids, reduction="sum")
     torch.testing.assert_close(objective(batch)["masked_lm"].detach(), wanted)
@@ -306,9 +306,9 @@ def test_what_a_saved_model_was_to_give_besides_its_logits_changes_nothing(
 ) -> None:
     save("Bert", "tag", tmp_path)
     batch, _ = make_batch({"word_positions": torch.arange(17)}, has_types=True)
-    wanted = Objective(load_model("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
+    wanted = with_loss(load("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
     change_config(tmp_path, **saved)
-    found = Objective(load_model("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
+    found = with_loss(load("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
     torch.testing.assert_close(found, wanted)
 
 
@@ -319,7 +319,7 @@ def test_a_decoder_is_padded_and_its_tokens_see_what_is_before_them_only(
     change_config(tmp_path, is_decoder=True)
     theirs = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path)
     batch, padded = make_batch({"word_positions": torch.arange(17)}, has_types=True)
-    found = Objective(load_model("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
+    found = with_loss(load("tag", str(tmp_path)), "tag").eval().outputs(batch)["logits"]
     assert "is a bert decoder: its batches are padded" in said.text
     torch.testing.assert_close(found, theirs(**padded).logits[0].detach(), atol=1e-5, rtol=1e-4)
 
@@ -331,7 +331,7 @@ def test_what_transformers_cannot_open_is_one_error(tmp_path: Path) -> None:
     transformers.CanineForSequenceClassification(canine).save_pretrained(tmp_path / "canine")
     for name, why in (("heads", "not a multiple of the number of attention heads"), ("canine", "get_input_embeddings")):
         with pytest.raises(UserError, match=f"cannot be opened: .*{why}"):
-            load_model("classify", str(tmp_path / name))
+            load("classify", str(tmp_path / name))
 
 
 SENTENCES = ["the king rode out", "the ship sank", "The Queen, in Rome, saw it."]

@@ -8,9 +8,9 @@ from transformers import BertConfig, BertForPreTraining
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.kernels import gpu, products
 from bertcli.kernels import layers as fused
+from bertcli.kinds.architecture import with_loss
 from bertcli.models import cross_entropy
 from bertcli.models.dropout import seed_dropout
-from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 
 LogCapture = pytest.LogCaptureFixture
@@ -62,7 +62,7 @@ def make_batch(lengths: tuple[int, ...]) -> PackedBatch:
 def losses_and_gradients(
     model: BertForPreTraining, lengths: tuple[int, ...]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    losses = torch.stack([*Objective(model, "pretrain").train()(make_batch(lengths)).values()])
+    losses = torch.stack([*with_loss(model, "pretrain").train()(make_batch(lengths)).values()])
     return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
 
 
@@ -94,7 +94,7 @@ def test_what_is_compiled_drops_by_the_key_of_a_step_and_predicts_whole(compiler
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
     graphs = compiler.frame_count
-    objective = Objective(model.eval(), "pretrain")
+    objective = with_loss(model.eval(), "pretrain")
     outputs = objective.outputs(make_batch((31, 20, 7)))
     assert outputs["masked_lm"].shape == (12, VOCABULARY)
     assert compiler.frame_count == graphs  # no kernels are made for a pass without a gradient

@@ -16,12 +16,12 @@ from bertcli.data.packing.span_features import WindowRules
 from bertcli.data.packing.text_features import balanced_weights
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
+from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.sources import encode_split, find_source, read_split
 from bertcli.lifecycle.sweep import name_of, settings_of
-from bertcli.models.heads import Objective
-from bertcli.models.loading import load_model, save_model
+from bertcli.models.loading import save_model
 from bertcli.tasks import TASKS, get_task
 from bertcli.training.loop import Training
 from bertcli.training.result import TrainingResult
@@ -273,7 +273,7 @@ def test_weighted_classes_give_torchs_weighted_mean_however_the_batch_is_cut(rev
     class_weights = np.array([0.25, 3], dtype=np.float32)
     features = replace(encoded, class_weights=class_weights)
     labels = {"num_labels": 2, "id2label": {0: "bad", 1: "good"}}
-    objective = Objective(load_model("classify", "runs/pretrain-tiny/model", labels), "classify").eval()
+    objective = with_loss(load("classify", "runs/pretrain-tiny/model", labels), "classify").eval()
     rows = longest_first(np.arange(40), features.lengths)
     parts = [features.pack(part, 0) for part in (rows[:7], rows[7:8], rows[8:])]
     total = sum(batch.counts["loss"] for batch in parts)
@@ -320,7 +320,7 @@ def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> 
 
 @pytest.mark.slow
 def test_two_processes_make_the_sweep_of_one(reviews: str, tmp_path: Path) -> None:
-    model = load_model(None, "runs/pretrain-tiny/model")
+    model = load(None, "runs/pretrain-tiny/model")
     model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
     save_model(model, load_tokenizer("runs/pretrain-tiny/model"), tmp_path / "start")
     options = {"epochs": 8.0, "batch_size": 16, "learning_rate": 1e-3, "eval_steps": 4, "patience": 2, "seeds": 2}

@@ -10,11 +10,11 @@ from torch import nn
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import UserError
+from bertcli.kinds.architecture import build
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.cooccurrence import DEVIATION, WINDOW, count_neighbours, factorize, start_from_neighbours
 from bertcli.models.dropout import set_dropout
-from bertcli.models.loading import build_model
 
 V = 12
 
@@ -87,7 +87,7 @@ def test_pretraining_starts_from_neighbours_when_asked(
 
 def test_dropout_of_a_run_leaves_the_configuration_to_those_who_fine_tune(at_home: Path, tmp_path: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0, initializer_range=0.05)
+    model = build("pretrain", "tiny", examples.tokenizer, {}, 0, deviation=0.05)
     set_dropout(model, 0.0)
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.0}
     assert model.config.hidden_dropout_prob == 0.1

@@ -7,8 +7,8 @@ from torch import nn
 from transformers import BertConfig, BertForPreTraining
 
 from bertcli.data.packing.keyed import derive
+from bertcli.kinds.architecture import with_loss
 from bertcli.models.dropout import Dropout, dropout, seed_dropout
-from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from tests.models.test_packed import CONFIG, make_batch
@@ -67,7 +67,7 @@ def test_neighbours_within_a_mask_are_independent() -> None:
 def test_every_dropout_of_a_model_is_ours_and_evaluation_drops_nothing() -> None:
     model = BertForPreTraining(BertConfig(**{**CONFIG, "hidden_dropout_prob": 0.3}, attn_implementation=PACKED))
     names = set(model.state_dict())
-    objective = Objective(model, "pretrain").eval()
+    objective = with_loss(model, "pretrain").eval()
     assert not [module for module in model.modules() if type(module) is nn.Dropout]
     assert {module.p for module in model.modules() if isinstance(module, Dropout)} == {0.0, 0.3}
     assert set(model.state_dict()) == names
@@ -79,7 +79,7 @@ def test_every_dropout_of_a_model_is_ours_and_evaluation_drops_nothing() -> None
 
 def test_a_bfloat16_copy_gives_the_float32_gradients_to_its_rounding() -> None:
     torch.manual_seed(0)
-    objective = Objective(BertForPreTraining(BertConfig(**CONFIG, attn_implementation=PACKED)), "pretrain")
+    objective = with_loss(BertForPreTraining(BertConfig(**CONFIG, attn_implementation=PACKED)), "pretrain")
     batch, _ = make_batch(MASKS, {"masked_lm": 3, "next_sentence": 5})
     gradients = {}
     for dtype in (torch.float32, torch.bfloat16):

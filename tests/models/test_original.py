@@ -9,9 +9,10 @@ from conftest import GOLDENS
 from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 
 from bertcli.data.packing.batches import PackedBatch, pack
+from bertcli.kinds.architecture import with_loss
 from bertcli.models.encoder import encode
 from bertcli.models.formats.tensorflow_names import to_parameters
-from bertcli.models.heads import HEADS, Objective
+from bertcli.models.heads import HEADS
 from bertcli.models.loading import with_trained_padding
 from bertcli.models.packed import PACKED
 
@@ -67,7 +68,7 @@ def batch_of(name: str, values: dict[str, np.ndarray]) -> PackedBatch:
 def test_losses_and_every_gradient_equal_tensorflows(name: str) -> None:
     values = golden(name)
     model, batch = model_of(name, values), batch_of(name, values)
-    sums = Objective(model, KINDS[name])(batch)
+    sums = with_loss(model, KINDS[name])(batch)
     # The original divides the masked-LM loss by the number of masks + 1e-5.
     loss = sum(sums[key] / (batch.counts[key] + (1e-5 if key == "masked_lm" else 0)) for key in sums)
     expected = values["out/total_loss" if name == "pretraining" else "out/loss"]

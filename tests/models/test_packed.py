@@ -22,10 +22,10 @@ from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import TextFeatures
 from bertcli.kernels import cpu as cpu_module
 from bertcli.kernels.prepacked import PrepackedLinear, prepack
+from bertcli.kinds.architecture import with_loss
 from bertcli.models import packed as packed_module
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.encoder import encode
-from bertcli.models.heads import Objective
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
@@ -100,7 +100,7 @@ def test_pretraining_loss_and_gradients_equal_the_padded_models() -> None:
         "next_sentence_labels": next_sentence,
     }
     batch, padded = make_batch(labels, {"masked_lm": len(ids), "next_sentence": 5})
-    sums = Objective(packed_model, "pretrain")(batch)
+    sums = with_loss(packed_model, "pretrain")(batch)
     loss = sum(sums[name] / batch.counts[name] for name in sums)
     loss.backward()
     outputs = padded_model(**padded)
@@ -116,7 +116,7 @@ def test_classification_logits_and_gradients_equal_the_padded_models(kind: str) 
     packed_model, padded_model = make_models("classify")
     labels = torch.tensor([0, 1, 0, 0, 1]) if kind == "classify" else torch.tensor([0.1, 2.0, 3.5, 0.0, 5.0])
     batch, padded = make_batch({"labels": labels}, {"loss": 5})
-    objective = Objective(packed_model, kind)
+    objective = with_loss(packed_model, kind)
     loss = objective(batch)["loss"] / 5
     loss.backward()
     logits = padded_model(**padded).logits
@@ -132,7 +132,7 @@ def test_multilabel_loss_and_gradients_equal_the_padded_models() -> None:
     padded_model.config.problem_type = "multi_label_classification"
     labels = torch.tensor([[0.0, 1.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     batch, padded = make_batch({"labels": labels}, {"loss": 5})
-    loss = Objective(packed_model, "multilabel")(batch)["loss"] / 5
+    loss = with_loss(packed_model, "multilabel")(batch)["loss"] / 5
     loss.backward()
     expected = padded_model(**padded, labels=labels).loss
     expected.backward()
@@ -153,7 +153,7 @@ def test_choice_loss_and_gradients_equal_the_padded_models() -> None:
     assert features.lengths.tolist() == [31, 24]
     batch = features.pack(np.array([1, 0]), key=0)
     assert batch.lengths == (17, 12, 9, 9, 5, 3)
-    objective = Objective(packed_model, "choose")
+    objective = with_loss(packed_model, "choose")
     loss = objective(batch)["loss"] / batch.counts["loss"]
     loss.backward()
     padded = {
@@ -178,7 +178,7 @@ def test_tag_loss_and_gradients_equal_the_padded_models_on_first_pieces() -> Non
     features = TagFeatures(Ragged.from_lists(ids), Ragged.from_lists(places), Ragged.from_lists(tags))
     batch = features.pack(np.array([1, 0, 2]), key=0)
     assert batch.rows.tolist() == [1, 1, 1, 1, 0, 0, 0, 2]
-    loss = Objective(packed_model, "tag")(batch)["loss"] / batch.counts["loss"]
+    loss = with_loss(packed_model, "tag")(batch)["loss"] / batch.counts["loss"]
     loss.backward()
     labels = torch.full((3, 17), -100)
     for row, (mine, known) in enumerate(zip(places, tags, strict=True)):
@@ -193,7 +193,7 @@ def test_span_logits_and_gradients_equal_the_padded_models_on_real_tokens() -> N
     packed_model, padded_model = make_models("span")
     starts, ends = torch.tensor([3, 1, 0, 2, 0]), torch.tensor([5, 8, 0, 4, 1])
     batch, padded = make_batch({"start_positions": starts, "end_positions": ends}, {"loss": 5})
-    objective = Objective(packed_model, "span")
+    objective = with_loss(packed_model, "span")
     loss = objective(batch)["loss"] / 5
     loss.backward()
     outputs = padded_model(**padded)
@@ -209,10 +209,10 @@ def test_span_logits_and_gradients_equal_the_padded_models_on_real_tokens() -> N
 def test_a_sequence_sees_nothing_of_its_neighbours() -> None:
     model, _ = make_models("classify")
     batch, _ = make_batch({}, {})
-    logits = Objective(model, "classify").outputs(batch)["logits"]
+    logits = with_loss(model, "classify").outputs(batch)["logits"]
     alone = pack(batch.input_ids[17:26].numpy(), batch.token_type_ids[17:26].numpy(), np.array([9]), np.array([0]))
     torch.testing.assert_close(
-        Objective(model, "classify").outputs(alone)["logits"][0], logits[1], atol=1e-6, rtol=1e-5
+        with_loss(model, "classify").outputs(alone)["logits"][0], logits[1], atol=1e-6, rtol=1e-5
     )
 
 
@@ -347,7 +347,7 @@ def test_a_step_on_a_gpu_asks_nothing_back_from_it(kind: str, monkeypatch: pytes
         "tag": {"word_positions": of_tokens, "labels": torch.zeros(6, dtype=torch.long)},
         "span": {"start_positions": of_sequences, "end_positions": of_sequences},
     }[kind]
-    objective = Objective(make_models(kind)[0], kind).to("meta").train()
+    objective = with_loss(make_models(kind)[0], kind).to("meta").train()
     working_copy = WorkingCopy(objective, torch.bfloat16)
     optimizer = make_optimizer(objective, "bert", working_copy)
     batch, _ = make_batch(labels, {})
@@ -380,8 +380,8 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
     for model in make_models("classify"):
         model.to(torch.bfloat16)
         if model.config._attn_implementation == PACKED:
-            logits = Objective(model, "classify").outputs(batch)["logits"]
-            loss = Objective(model, "classify")(batch)["loss"] / 5
+            logits = with_loss(model, "classify").outputs(batch)["logits"]
+            loss = with_loss(model, "classify")(batch)["loss"] / 5
         else:
             found = model(**padded, labels=batch.labels["labels"])
             logits, loss = found.logits, found.loss
@@ -414,9 +414,9 @@ def test_weights_in_the_order_of_their_products_give_the_same_logits(
     batch, padded = make_batch({}, {})
     with torch.no_grad():
         exact = padded_model(**padded).logits
-        plain = Objective(packed_model.to(dtype), "classify").eval().outputs(batch)["logits"].float()
+        plain = with_loss(packed_model.to(dtype), "classify").eval().outputs(batch)["logits"].float()
         prepack(packed_model)
-        found = Objective(packed_model, "classify").eval().outputs(batch)["logits"].float()
+        found = with_loss(packed_model, "classify").eval().outputs(batch)["logits"].float()
     gains = cpu_module.has_bfloat16_library()
     assert sum(isinstance(module, PrepackedLinear) for module in packed_model.modules()) == gains * (3 * 3 + 2)
     assert all(bool(layer.attention.self.prepacked) == gains for layer in packed_model.bert.encoder.layer)

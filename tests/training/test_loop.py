@@ -19,9 +19,10 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, Ber
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import RunError, UserError
+from bertcli.kinds.architecture import build, with_loss
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.models.heads import HEADS, Objective
-from bertcli.models.loading import build_model, save_model
+from bertcli.models.heads import HEADS
+from bertcli.models.loading import save_model
 from bertcli.training.device import micro_batch_tokens
 from bertcli.training.interruption import Interruption
 from bertcli.training.loop import Training
@@ -144,8 +145,8 @@ def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monk
 
 def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0)
-    objective = Objective(model, "pretrain").eval()  # no dropout: it is drawn by the batch
+    model = build("pretrain", "tiny", examples.tokenizer, {}, 0)
+    objective = with_loss(model, "pretrain").eval()  # no dropout: it is drawn by the batch
     rows = np.arange(12)
 
     def gradients(parts: list[np.ndarray]) -> list[torch.Tensor]:
@@ -205,7 +206,7 @@ def packed_twin(model: BertForPreTraining) -> BertForPreTraining:
 
 def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build_model("pretrain", "tiny", examples.tokenizer, {}, 0)
+    model = build("pretrain", "tiny", examples.tokenizer, {}, 0)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             assert parameter.abs().max() <= 0.04, name
@@ -242,7 +243,7 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
 @pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 4e-3)])
 def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, precision: str, closeness: float) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
-    model = build_model("pretrain", "tiny", tokenizer, {}, 0)
+    model = build("pretrain", "tiny", tokenizer, {}, 0)
     model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
     save_model(model, tokenizer, tmp_path / "start")
     options = {**SHORT, "steps": 3, "micro_batch_tokens": 100, "precision": precision, "from": str(tmp_path / "start")}

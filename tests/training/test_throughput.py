@@ -9,8 +9,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
 from bertcli.data.packing.batches import pack
-from bertcli.models.heads import Objective
-from bertcli.models.loading import build_model, load_model, save_model
+from bertcli.kinds.architecture import build, load, with_loss
+from bertcli.models.loading import save_model
 from bertcli.training.throughput import peak_flops, training_flops
 from tests.benchmarks.__main__ import put_into
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
@@ -40,12 +40,12 @@ def test_the_formula_counts_what_torch_counts_of_forward_and_backward():
 
 
 def test_masked_tokens_count_the_head_and_frozen_models_nothing(google_tokenizer):
-    model = build_model("pretrain", "tiny", google_tokenizer, {}, seed=0)
+    model = build("pretrain", "tiny", google_tokenizer, {}, seed=0)
     batch = make_batch(5, 16)
     without = training_flops(model, batch)
     batch.labels["masked_lm_ids"] = torch.zeros(7, dtype=torch.long)
     assert training_flops(model, batch) - without == 6 * 7 * (128**2 + 128 * google_tokenizer.size)
-    assert training_flops(Objective(model, "pretrain").model.requires_grad_(False), batch) == 0
+    assert training_flops(with_loss(model, "pretrain").model.requires_grad_(False), batch) == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -65,13 +65,13 @@ def test_every_command_of_the_race_is_made_of_words_that_are_known(case: Case, t
 
 
 def test_a_model_is_enlarged_for_the_race_without_another_answer(google_tokenizer, tmp_path):
-    small = build_model("classify", "tiny", google_tokenizer, {"num_labels": 2}, seed=0).eval()
+    small = build("classify", "tiny", google_tokenizer, {"num_labels": 2}, seed=0).eval()
     save_model(small, google_tokenizer, tmp_path / "model")
     enlarge(tmp_path / "model", "mini")
-    large = load_model("classify", str(tmp_path / "model")).eval()
+    large = load("classify", str(tmp_path / "model")).eval()
     assert (large.config.hidden_size, large.config.num_hidden_layers) == (256, 4)
     batch = make_batch(5, 16)
-    wanted, found = (Objective(model, "classify").outputs(batch)["logits"] for model in (small, large))
+    wanted, found = (with_loss(model, "classify").outputs(batch)["logits"] for model in (small, large))
     torch.testing.assert_close(found, wanted)
 
 

@@ -1,0 +1,1 @@
+"""One file a pre-training objective: its instances, targets, head, loss and metrics."""
