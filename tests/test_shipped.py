@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
-from bertcli.config.recipes import SHIPPED, shipped_model
+from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data

@@ -9,13 +9,13 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.recipes import SHIPPED, shipped_model
-from bertcli.config.training import FinetuneConfig, FrozenLayers
+from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.own_splits import listed, looks_like_file, run_name
 from bertcli.data.packing.span_features import WindowRules
 from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import TextFeatures, balanced_weights
+from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kinds.architecture import PROBLEM_TYPES, build, load, with_loss
@@ -30,7 +30,8 @@ from bertcli.models.loading import check_length, check_vocabulary, open_config, 
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
 from bertcli.tasks import get_task, is_task
-from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
+from bertcli.tasks.conll2003 import CONLL2003
+from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training.device import (
     describe_device,
@@ -46,7 +47,7 @@ from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, resolve_model
 
 LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}  # of models with at most so many hidden units
-FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
+FROZEN_LAYERS = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import say
-from bertcli.config.training import Kind
 from bertcli.data.labelled.conll import DOCUMENT, LIST_ENDINGS, Sentences, list_columns, read_sentences
 from bertcli.data.labelled.official_files import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, WITH_LABELS, kind_of_labels, missing_labels, spelled
@@ -62,7 +61,7 @@ TAG = re.compile(r"O|[BIESLUM](-.+)?")
 
 
 def own_task(
-    name: str, columns: dict[str, str | None], kind: Kind | None, seed: int = 0, scored: str = "", learnt: bool = False
+    name: str, columns: dict[str, str | None], kind: str | None, seed: int = 0, scored: str = "", learnt: bool = False
 ) -> tuple[Task, dict[str, Part]]:
     """Make a task from files, and its splits; `columns` holds what the user said of text, text_pair and label.
 
@@ -93,7 +92,7 @@ def own_task(
 
 
 def _chosen(
-    name: str, files: dict[str, list[Path]], scored: str, learnt: bool, kind: Kind | None
+    name: str, files: dict[str, list[Path]], scored: str, learnt: bool, kind: str | None
 ) -> tuple[dict[str, list[Path]], bool]:
     """The files to read, what is scored or learnt first, and whether a dev set is to be cut off.
 
@@ -115,7 +114,7 @@ def _chosen(
     return {first: files[first], **({} if scored and kind != "choose" else files)}, cut
 
 
-def _form(path: Path, kind: Kind | None) -> str:
+def _form(path: Path, kind: str | None) -> str:
     """How a file is read: as SQuAD's JSON (span), as words with their tags (tag), or as a table."""
     if kind is not None:
         return kind if kind in ("span", "tag") else "table"
@@ -189,7 +188,7 @@ def _sizes(parts: Mapping[str, Part]) -> str:
 
 
 def _tables(
-    name: str, files: dict[str, list[Path]], given: dict[str, str | None], kind: Kind | None
+    name: str, files: dict[str, list[Path]], given: dict[str, str | None], kind: str | None
 ) -> tuple[Task, dict[str, Part]]:
     """Rows with columns of text and labels; a test file may be without labels."""
     tables = {split: [read_rows(path) for path in paths] for split, paths in files.items()}
@@ -294,7 +293,7 @@ def _texts(split: str, tables: list[Rows], found: dict[str, str]) -> TextExample
     return replace(examples, labels=None if unlabelled else labels, places=places)
 
 
-def _complete(part: TextExamples, kind: Kind) -> TextExamples:
+def _complete(part: TextExamples, kind: str) -> TextExamples:
     """The examples that have a text and a label; the others are counted and left out."""
     lacking = {
         "text": [row for row, text in enumerate(part.texts) if not text.strip()],
@@ -333,7 +332,7 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
     return {"text": text, **start, **{f"choice{number}": name for number, name in enumerate(choices)}}
 
 
-def _columns(first: Rows, given: dict[str, str | None], kind: Kind | None) -> tuple[Kind | None, dict[str, str]]:
+def _columns(first: Rows, given: dict[str, str | None], kind: str | None) -> tuple[str | None, dict[str, str]]:
     """The kind, if the columns show it, and the column of each part of an example: as given, by its name, or left over."""
     names = first.names
     for column in given.values():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import say
-from bertcli.config.recipes import SHIPPED, shipped_model
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.official_files import text_examples
 from bertcli.data.labelled.own_splits import TAG_ENDINGS, looks_like_file
@@ -27,6 +26,7 @@ from bertcli.data.labelled.tables import (
     stream_rows,
 )
 from bertcli.data.packing.mask_features import MASK
+from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
 from bertcli.kinds.architecture import kind_of

@@ -13,8 +13,8 @@ from typing import IO, Any
 import yaml
 
 from bertcli import __version__, say
-from bertcli.config.recipes import SHIPPED, shipped_model
 from bertcli.data.atomic import replacing
+from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.errors import UserError
 
 RUNS = Path("runs")

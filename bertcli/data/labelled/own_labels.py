@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bertcli import say
-from bertcli.config.training import Kind
 from bertcli.data.labelled.official_files import NO_LABEL
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.data.packing.text_features import split_labels
@@ -25,7 +24,7 @@ def spelled(label: str) -> str:
     return label.lower() if label in ("True", "False", "TRUE", "FALSE") else label
 
 
-def missing_labels(labels: list[str], kind: Kind | None) -> set[str]:
+def missing_labels(labels: list[str], kind: str | None) -> set[str]:
     """How labels that are missing are spelled: of numbers NaN and the like, of inferences as SNLI does."""
     others = [label for label in labels if label.lower() not in NO_NUMBER]
     if kind == "regress" or (others and sum(are_numbers([label]) for label in others) >= 0.9 * len(others)):
@@ -33,7 +32,7 @@ def missing_labels(labels: list[str], kind: Kind | None) -> set[str]:
     return {NO_LABEL} if {"entailment", "contradiction"} <= set(labels) else set()
 
 
-def kind_of_labels(labels: list[str], column: str) -> tuple[Kind, str]:
+def kind_of_labels(labels: list[str], column: str) -> tuple[str, str]:
     """The kind that labels are of, and for numbers why: those with fractions, or of many values, are measured."""
     alone = sum(not label.startswith("[") for label in labels)
     if labels and (not alone or any(map(LIST.fullmatch, labels))):

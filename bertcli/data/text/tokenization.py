@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from bertcli.config.recipes import SHIPPED, shipped_model
+from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.errors import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
