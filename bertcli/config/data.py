@@ -14,7 +14,7 @@ class BuildVocabConfig(Config):
     text: list[str] = argument([], TEXT, "TEXT...")
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
     vocab_size: int = option(30522, "Vocabulary size, including special and unused tokens.", minimum=10)
-    unused_tokens: int = option(0, "Number of [unusedN] tokens, reserved for words added later.", minimum=0)
+    unused_tokens: int = option(0, "Number of unused tokens, reserved for words that are added later.", minimum=0)
     cased: bool = option(False, "Keep upper case and accents.")
     min_frequency: int = option(2, "Minimum frequency of a pair of pieces to be merged.", minimum=1)
     limit_alphabet: int = option(1000, "Maximum number of characters; the most frequent are kept.", minimum=1)
