@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from bertcli.config.training import Kind
-
 
 @dataclass(frozen=True)
 class Files:
@@ -24,7 +22,7 @@ class Task:
     """A task as values. What differs between kinds of task is code: one function a kind."""
 
     name: str
-    kind: Kind
+    kind: str
     files: Files
     hub: tuple[str, str | None]  # dataset and subset on the Hub
     metrics: tuple[str, ...]  # the first one chooses the best checkpoint
@@ -41,11 +39,6 @@ class Task:
     warning: str = ""
     with_impossible: bool = False  # whether a question may have no answer
     learnt_as: str = ""  # the task whose model is scored on this one, which has no training data
-
-    @property
-    def names_outputs(self) -> bool:
-        """Whether the outputs of a model are the labels, so that it carries their names."""
-        return self.kind in ("classify", "multilabel", "tag")
 
     @property
     def spellings(self) -> dict[str, str]:
