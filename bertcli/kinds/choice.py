@@ -9,7 +9,7 @@ from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Features, Prediction, Split, mistake
+from bertcli.kinds.kind import Encoder, Features, Prediction, Split, Wrong, mistake
 from bertcli.kinds.text import TextKind, label_ids, rounded
 from bertcli.tasks.task import Task
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from bertcli.data.packing.batches import PackedBatch
     from bertcli.data.packing.windows import WindowRules
-    from bertcli.data.text.tokenization import WordPiece
     from bertcli.models.model_with_loss import Outputs
 
 
@@ -52,24 +51,19 @@ class Choice(TextKind):
         )
 
     def described(self, task: Task) -> str:
-        """The number of choices."""
         return f", one of {len(task.labels)}"
 
     def targets(self, task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
         """The number of the right choice, from 0, [examples]."""
         return label_ids(task, examples)
 
-    def encode(
-        self, task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool = False
-    ) -> Features:
-        """Encode a pair for each choice."""
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.choice_features import encode_choices
 
         texts = cast(TextExamples, examples)
-        return encode_choices(texts, tokenizer, rules.max_seq_length, self.targets(task, texts))
+        return encode_choices(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
     def inputs_that_are_cut(self, split: Split, rules: WindowRules) -> tuple[int, str]:
-        """Each choice is an input."""
         return len(cast(Any, split.features).sequences.lengths), super().inputs_that_are_cut(split, rules)[1]
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
@@ -78,7 +72,6 @@ class Choice(TextKind):
         return {"logits": logits[batch.labels["choice_sequences"]]}
 
     def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        """Cross entropy summed over examples."""
         from bertcli.models.heads import summed_cross_entropy
 
         return summed_cross_entropy(outputs, batch)
@@ -91,7 +84,6 @@ class Choice(TextKind):
         return {"choice": best, "score": shares[best], "scores": shares}
 
     def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
-        """The chosen text too."""
         return {"choice": prediction["choice"], "text": row["choices"][prediction["choice"]], **prediction}
 
     def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
@@ -99,9 +91,7 @@ class Choice(TextKind):
         task = replace(task, file_labels=()) if table.column == "choice" else task
         return table.with_score([{"choice": task.labels.index(label)} for label in table.labels(task)])
 
-    def mistake(
-        self, task: Task, choices: list[str], prediction: Prediction, true: Any
-    ) -> tuple[float | None, Prediction]:
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
         """The most confident errors are the worst."""
         is_wrong = prediction["choice"] != true
         shown = mistake(prediction, choices[true], choices[prediction["choice"]])

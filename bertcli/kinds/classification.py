@@ -11,7 +11,7 @@ from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.own_labels import listed, with_distinct
 from bertcli.data.labelled.prediction_table import PredictionTable
-from bertcli.kinds.kind import Compared, LabelScores, Prediction, mistake
+from bertcli.kinds.kind import Compared, LabelScores, Prediction, Wrong, mistake
 from bertcli.kinds.text import TextKind, label_ids, rounded
 from bertcli.tasks.task import Task
 
@@ -37,11 +37,9 @@ class Classification(TextKind):
     names_outputs: ClassVar[bool] = True
 
     def strata(self, examples: Examples) -> list[str] | None:
-        """The labels: each gives its share."""
         return cast(TextExamples, examples).labels
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
-        """The label of each example."""
         return cast(TextExamples, examples).labels or []
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
@@ -49,7 +47,6 @@ class Classification(TextKind):
         return with_distinct(task, labels)
 
     def described(self, task: Task) -> str:
-        """The number of labels, and the first of them."""
         return f", {len(task.labels)} labels{listed(task.labels)}"
 
     def targets(self, task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
@@ -57,13 +54,11 @@ class Classification(TextKind):
         return label_ids(task, examples)
 
     def with_class_weights(self, task: Task, features: Any) -> Any:
-        """The same features with the weight of each class: examples / (classes that occur × its count)."""
         from bertcli.data.packing.text_features import balanced_weights
 
         return replace(features, class_weights=balanced_weights(features.labels, len(task.labels)))
 
     def label_counts(self, task: Task, features: Any) -> list[str]:
-        """The number of training examples of each label, the most frequent first, and its weight in the loss."""
         weights = features.class_weights
         return [
             f"{task.labels[label]} {count:,}" + ("" if weights is None else f" (weight {weights[label]:.3g})")
@@ -71,12 +66,10 @@ class Classification(TextKind):
         ]
 
     def has_made(self, saved: PretrainedConfig) -> bool:
-        """Whether a saved model is of this kind: one with a single output that says nothing else measures a value."""
         is_said = saved.problem_type == self.problem_type
         return super().has_made(saved) and (is_said or (saved.problem_type is None and saved.num_labels != 1))
 
     def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        """Cross entropy summed over sequences, each times the weight of its class where classes have one."""
         from bertcli.models.heads import summed_cross_entropy
 
         return summed_cross_entropy(outputs, batch)
@@ -89,11 +82,9 @@ class Classification(TextKind):
         return {"label": labels[best], "score": shares[best], "scores": dict(zip(labels, shares, strict=True))}
 
     def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
-        """A label a row."""
         return table.with_score([{"label": label} for label in table.labels(task)])
 
     def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
-        """The numbers of labels; those that only the model has come last."""
         number = {name: index for index, name in enumerate(label_names(task, predictions))}
         references = list(self.targets(task, cast(TextExamples, examples)))  # type: ignore[arg-type]
         answers = [number[each["label"]] for each in predictions]
@@ -101,10 +92,7 @@ class Classification(TextKind):
             say(f"F1 is 0 because no prediction and no label is `{task.labels[1]}`")
         return {"predictions": answers, "references": references}
 
-    def label_scores(
-        self, task: Task, predictions: list[Prediction], compared: Compared
-    ) -> tuple[LabelScores, list[list[int]]]:
-        """Precision, recall and F1 of each label, and the confusion matrix."""
+    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
         import numpy as np
 
         from bertcli.metrics.counts import label_scores
@@ -115,9 +103,7 @@ class Classification(TextKind):
         counts = self.metric(task).counts(**compared, labels=len(names))
         return label_scores(counts, names), confusion.tolist()
 
-    def mistake(
-        self, task: Task, choices: list[str], prediction: Prediction, true: Any
-    ) -> tuple[float | None, Prediction]:
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
         """The most confident errors are the worst."""
         is_wrong = prediction["label"] != task.labels[true]
         shown = mistake(prediction, task.labels[true], prediction["label"])

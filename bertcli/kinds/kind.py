@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 Prediction = dict[str, Any]  # what a model says of an example, by the keys that `bert predict --json` prints
 Compared = dict[str, list[Any]]  # what a metric takes: `predictions` and `references`, an entry an example
 ModelOutputs = dict[str, list[Any]]  # each output of the head as arrays, in the order of the examples
-Mistake = tuple[Any, Prediction]  # how bad it is, greater is worse, and what is shown of it
-LabelScores = dict[str, dict[str, float]]  # precision, recall, F1 and support by label
+Mistakes = Iterator[tuple[Any, Prediction]]  # how bad each is, greater is worse, and what is shown of it
+Wrong = tuple[float | None, Prediction]  # how wrong a prediction is, None if it is right, and what is shown of it
+LabelScores = tuple[dict[str, dict[str, float]], list[list[int]]]  # precision ... by label, and the confusion matrix
 
 
 class Features(Protocol):
@@ -43,6 +44,14 @@ class Features(Protocol):
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack the chosen inputs."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """What makes inputs of examples."""
+
+    tokenizer: WordPiece
+    rules: WindowRules
 
 
 @dataclass(frozen=True)
@@ -119,9 +128,7 @@ class Kind:
 
     # Encoding
 
-    def encode(
-        self, task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool = False
-    ) -> Features:
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         """Encode examples as inputs of a model, with their labels as numbers where they are known."""
         raise NotImplementedError
 
@@ -239,15 +246,11 @@ class Kind:
         """Answers, a list of those that are compared, as single values."""
         return answers
 
-    def label_scores(
-        self, task: Task, predictions: list[Prediction], compared: Compared
-    ) -> tuple[LabelScores, list[list[int]]]:
+    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
         """Scores of each label, and the confusion matrix: for each true label how often each was predicted."""
         return {}, []
 
-    def mistakes(
-        self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared
-    ) -> Iterator[Mistake]:
+    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
         """The wrong predictions, with the number and the text of each example, the right answer and the one given."""
         raise NotImplementedError
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.tables import place_of
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Features, Kind, ModelOutputs, Prediction, Split
+from bertcli.kinds.kind import Encoder, Features, Kind, ModelOutputs, Prediction, Split
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.windows import WindowRules
     from bertcli.data.text.tokenization import WordPiece
     from bertcli.models.model_with_loss import Outputs
 
@@ -45,7 +44,6 @@ class Mask(Kind):
         self.top_k, self.vocab_size = top_k, vocab_size
 
     def for_prediction(self, top_k: int, vocab_size: int) -> Mask:
-        """The same with as many fills for each mask, none of them beyond the vocabulary."""
         return Mask(min(top_k, vocab_size), vocab_size)
 
     def model_class(self, saved: Any, config: dict[str, Any] | None) -> None:
@@ -63,16 +61,12 @@ class Mask(Kind):
             raise UserError(f"{where} {what}", hint)
 
     def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> MaskedTexts:
-        """The texts."""
         return MaskedTexts([row["text"] for row in rows], origin="the input")
 
-    def encode(
-        self, task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool = False
-    ) -> Features:
-        """Encode texts with the places of their masks."""
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.mask_features import encode_masked_texts
 
-        return encode_masked_texts(cast(MaskedTexts, examples).texts, tokenizer)
+        return encode_masked_texts(cast(MaskedTexts, examples).texts, encoder.tokenizer)
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
         """The probabilities of the best tokens for each mask, and their ids, [M, top_k] each."""
@@ -82,7 +76,6 @@ class Mask(Kind):
         return {"shares": shares, "ids": ids}
 
     def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
-        """The fills of each text; where it has several masks, with the number of each."""
         names, masks = tokenizer.tokens, zip(outputs["ids"], outputs["shares"], strict=True)
         predictions = []
         for count in cast(Any, split.features).places.lengths:

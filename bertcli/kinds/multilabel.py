@@ -13,7 +13,7 @@ from bertcli.data.labelled.own_labels import SEPARATORS, listed, split_labels, w
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
 from bertcli.kinds.classification import label_names
-from bertcli.kinds.kind import Compared, LabelScores, Prediction
+from bertcli.kinds.kind import Compared, LabelScores, Prediction, Wrong
 from bertcli.kinds.text import TextKind, rounded, unknown_label
 from bertcli.tasks.task import Task
 
@@ -38,12 +38,10 @@ class Multilabel(TextKind):
     names_outputs: ClassVar[bool] = True
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
-        """All labels of all examples."""
         cells = cast(TextExamples, examples).labels or []
         return chain.from_iterable(split_labels(cell, task.files.label_separator) for cell in cells)
 
     def lacks_label(self, label: str) -> bool:
-        """No row is left out: an example may have no label."""
         return False
 
     def check_labels(self, examples: TextExamples) -> None:
@@ -53,7 +51,6 @@ class Multilabel(TextKind):
             say(f"{examples.origin}: {without:,} rows have no label, so none fits")
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
-        """Labels written as lists, or with a separator."""
         separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
         if separator:
             say(f"{task.name}: `{separator}` stands between several labels")
@@ -66,7 +63,6 @@ class Multilabel(TextKind):
         return replace(with_distinct(task, several), files=replace(task.files, label_separator=separator))
 
     def described(self, task: Task) -> str:
-        """The number of labels, and the first of them."""
         return f", {len(task.labels)} labels{listed(task.labels)}"
 
     def targets(self, task: Task, examples: TextExamples) -> NDArray[np.float32] | None:
@@ -88,11 +84,9 @@ class Multilabel(TextKind):
         return sets
 
     def has_made(self, saved: Any) -> bool:
-        """Whether a saved model is of this kind."""
         return super().has_made(saved) and saved.problem_type == self.problem_type
 
     def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        """Binary cross entropy, the mean over labels summed over sequences."""
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         logits = outputs["logits"].float()
@@ -118,7 +112,6 @@ class Multilabel(TextKind):
         ]
 
     def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
-        """For each example, 0 or 1 for each label; those that only the model has come last."""
         names = label_names(task, predictions)
         true = self.targets(task, cast(TextExamples, examples))
         return {
@@ -126,18 +119,12 @@ class Multilabel(TextKind):
             "references": [[*row, *[0] * (len(names) - len(row))] for row in true],  # type: ignore[union-attr]
         }
 
-    def label_scores(
-        self, task: Task, predictions: list[Prediction], compared: Compared
-    ) -> tuple[LabelScores, list[list[int]]]:
-        """Precision, recall and F1 of each label."""
+    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
         from bertcli.metrics.counts import label_scores
 
         return label_scores(self.metric(task).counts(**compared), label_names(task, predictions)), []
 
-    def mistake(
-        self, task: Task, choices: list[str], prediction: Prediction, true: Any
-    ) -> tuple[float | None, Prediction]:
-        """The most confident of the wrong decisions about an example counts."""
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
         gold = [name for name, has in zip(task.labels, true, strict=False) if has]
         scores, wrong = prediction.get("scores"), set(gold) ^ set(prediction["labels"])
         sure = max(abs((name in gold) - scores.get(name, 0.0)) for name in wrong) if scores and wrong else None

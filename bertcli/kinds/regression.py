@@ -9,7 +9,7 @@ from bertcli.data.labelled.own_labels import NO_NUMBER
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Prediction
+from bertcli.kinds.kind import Prediction, Wrong
 from bertcli.kinds.text import TextKind
 from bertcli.tasks.task import Task
 
@@ -35,7 +35,6 @@ class Regression(TextKind):
     has_probabilities: ClassVar[bool] = False
 
     def missing_labels(self, labels: list[str]) -> set[str]:
-        """NaN and the like."""
         return NO_NUMBER
 
     def targets(self, task: Task, examples: TextExamples) -> NDArray[np.float32] | None:
@@ -54,27 +53,21 @@ class Regression(TextKind):
         return np.array(examples.labels, dtype=np.float32)
 
     def has_made(self, saved: PretrainedConfig) -> bool:
-        """Whether a saved model is of this kind."""
         is_said = saved.problem_type == self.problem_type
         return super().has_made(saved) and (is_said or (saved.problem_type is None and saved.num_labels == 1))
 
     def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        """Squared error summed over sequences."""
         from torch.nn.functional import mse_loss
 
         return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
 
     def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
-        """The value."""
         return {"value": float(logits[0])}
 
     def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
-        """A number a row."""
         return [{"value": value} for value in table.numbers(table.values)]
 
-    def mistake(
-        self, task: Task, choices: list[str], prediction: Prediction, true: Any
-    ) -> tuple[float | None, Prediction]:
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
         """The largest errors are the worst."""
         error = prediction["value"] - float(true)
         shown = {"gold": round(float(true), 6), "predicted": round(prediction["value"], 6), "error": round(error, 6)}

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -30,7 +30,18 @@ from bertcli.data.labelled.squad import (
 from bertcli.data.labelled.tables import check_file, ending_of, json_value
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Compared, Features, Kind, Mistake, ModelOutputs, OwnData, Prediction, Split, mistake
+from bertcli.kinds.kind import (
+    Compared,
+    Encoder,
+    Features,
+    Kind,
+    Mistakes,
+    ModelOutputs,
+    OwnData,
+    Prediction,
+    Split,
+    mistake,
+)
 from bertcli.tasks.task import Files, Task
 
 if TYPE_CHECKING:
@@ -63,20 +74,16 @@ class Span(Kind):
     max_query_length: ClassVar[int] = 64
 
     def read(self, task: Task, split: str, path: Path) -> Articles:
-        """Read SQuAD's JSON."""
         return Articles(read_squad(path), origin=task.name)
 
     def read_hub(self, task: Task, split: str, dataset: Any) -> Articles:
-        """Take the rows of the Hub as articles."""
         return Articles(articles_of_hub(dataset), origin=task.name)
 
     def recognizes(self, path: Path) -> bool:
-        """Whether a file is JSON in SQuAD's form."""
         whole = json_value(read_text(path)) if ending_of(path) == ".json" else None
         return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
-        """Read questions in SQuAD's form, as articles of one paragraph, so that no context stands in two splits."""
         parts = {
             split: Articles(
                 [{"paragraphs": [p]} for path in paths for article in read_squad(path) for p in article["paragraphs"]],
@@ -97,21 +104,16 @@ class Span(Kind):
         return replace(task, with_impossible=without > 0), dict(parts)
 
     def for_use(self, task: Task, examples: Examples, training: bool) -> Questions:
-        """The questions of articles; those to train on with their answers."""
         articles = cast(Articles, examples).articles
         asked = span_examples(articles, training, task.with_impossible)
         return Questions(asked, true_answers(articles), origin=examples.origin)
 
-    def encode(
-        self, task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool = False
-    ) -> Features:
-        """Encode questions with windows of their contexts."""
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.span_features import encode_spans
 
-        return encode_spans(cast(Questions, examples).asked, tokenizer, rules, training)
+        return encode_spans(cast(Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
 
     def inputs_that_are_cut(self, split: Split, rules: WindowRules) -> tuple[int, str]:
-        """Questions are cut, contexts never."""
         return len(split), f"questions longer than {rules.max_query_length} tokens"
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
@@ -131,7 +133,6 @@ class Span(Kind):
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
 
     def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
-        """The answer to each question, with its n-best in `answer_object`."""
         from bertcli.data.packing.span_answers import AnswerRules, choose_answers
 
         windows = cast(Any, split.features).windows
@@ -155,12 +156,10 @@ class Span(Kind):
         ]
 
     def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Questions:
-        """The questions."""
         asked = [SpanExample(str(n), row["question"], split_words(row["context"])[0]) for n, row in enumerate(rows)]
         return Questions(asked, {}, origin="the input")
 
     def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
-        """The answer with its place in the context, in characters."""
         answer, context = prediction["answer_object"], row["context"]
         if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
             return {"answer": "", "score": 0.0, "start": None, "end": None}
@@ -184,7 +183,6 @@ class Span(Kind):
         return {name: json.dumps(values, indent=4) + "\n" for name, values in files.items()}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
-        """Read {question: answer}; a question without one scores 0, and is counted."""
         answers = read_by_question(path, _text, "text", "answer")
         asked = [question.id for question in cast(Questions, split.examples).asked]
         known, given = set(asked), set(answers)
@@ -198,11 +196,9 @@ class Span(Kind):
         return _with_null_odds(predictions, na_probs) if na_probs else predictions
 
     def metric_version(self, task: Task) -> str | None:
-        """The rules of SQuAD 1.1 or 2.0."""
         return "squad_v2" if task.with_impossible else "squad"
 
     def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
-        """Answers and all right answers; with no-answer scores where there are any."""
         from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
         true = cast(Questions, examples).answers
@@ -221,9 +217,7 @@ class Span(Kind):
             compared["na_probs"] = odds
         return compared
 
-    def mistakes(
-        self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared
-    ) -> Iterator[Mistake]:
+    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
         """Answers by their F1, then by their probability."""
         questions = {question.id: question.question for question in cast(Questions, examples).asked}
         _, f1 = cast(Any, self.metric(task)).answer_scores(**compared)

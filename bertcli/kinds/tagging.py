@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -26,7 +26,18 @@ from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, read_table
 from bertcli.data.text.documents import lines_of, read_text
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Compared, Features, Kind, LabelScores, Mistake, ModelOutputs, OwnData, Prediction, Split
+from bertcli.kinds.kind import (
+    Compared,
+    Encoder,
+    Features,
+    Kind,
+    LabelScores,
+    Mistakes,
+    ModelOutputs,
+    OwnData,
+    Prediction,
+    Split,
+)
 from bertcli.kinds.text import check_count
 from bertcli.tasks.task import Files, Task
 
@@ -34,7 +45,6 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
     from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.windows import WindowRules
     from bertcli.data.text.tokenization import WordPiece
     from bertcli.models.model_with_loss import Outputs
 
@@ -58,22 +68,18 @@ class Tagging(Kind):
     has_windows: ClassVar[bool] = True
 
     def read(self, task: Task, split: str, path: Path) -> Sentences:
-        """Read words with their tags in columns."""
         return read_conll(path)
 
     def read_hub(self, task: Task, split: str, dataset: Any) -> Sentences:
-        """Take sentences of the Hub, whose tags are numbered."""
         return sentences_of_hub(dataset)
 
     def recognizes(self, path: Path) -> bool:
-        """Whether a file has words with tags: by its ending, as lists of both, or a tag at the end of every line."""
         ending = ending_of(path)
         if ending in LIST_ENDINGS:
             return list_columns(read_table(path)) is not None
         return ending in TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
-        """Read files of words and tags."""
         parts = {split: _all_sentences(paths) for split, paths in files.items()}
         tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
         for tag in tags:
@@ -90,19 +96,14 @@ class Tagging(Kind):
         return Task(name, self.name, Files({}, {}), ("", None), self.metrics, tuple(tags)), dict(parts)
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
-        """All tags of all words."""
         return chain.from_iterable(cast(Sentences, examples).tags or ())
 
-    def encode(
-        self, task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool = False
-    ) -> Features:
-        """Encode sentences in windows."""
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.tag_features import encode_sentences
 
-        return encode_sentences(cast(Sentences, examples), tokenizer, rules, task.labels)
+        return encode_sentences(cast(Sentences, examples), encoder.tokenizer, encoder.rules, task.labels)
 
     def model_class(self, saved: PretrainedConfig | None, config: dict[str, Any] | None) -> Any:
-        """The class of a token classifier, or of a BiLSTM on a frozen BERT where that was saved or is asked for."""
         from bertcli.models.frozen import FrozenBertForTokenClassification, saved_layers
 
         layers = saved_layers(saved) if config is None else config.get("frozen_layers")
@@ -114,7 +115,6 @@ class Tagging(Kind):
         return FrozenBertForTokenClassification
 
     def keeps_head(self, saved: PretrainedConfig, config: dict[str, Any]) -> bool:
-        """Whether the saved head is of these tags, and on the same layers."""
         from bertcli.models.frozen import saved_layers
 
         return super().keeps_head(saved, config) and saved_layers(saved) == config.get("frozen_layers")
@@ -126,7 +126,6 @@ class Tagging(Kind):
         return word_logits(model, batch)
 
     def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        """Cross entropy summed over words."""
         from bertcli.models.heads import summed_cross_entropy
 
         return summed_cross_entropy(outputs, batch)
@@ -146,7 +145,6 @@ class Tagging(Kind):
         ]
 
     def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Sentences:
-        """The words of each text, as the basic tokenizer parts them."""
         texts = [row["text"] for row in rows]
         characters = _word_places(texts, tokenizer)
         words = [[text[a:b] for a, b in places] for text, places in zip(texts, characters, strict=True)]
@@ -166,7 +164,6 @@ class Tagging(Kind):
         return {"entities": found}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
-        """Read the column `tags` of a table, a list a sentence; or words with their tags in columns."""
         is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
         tags = _tags_of_table(path) if is_table else _tags_of_columns(path, task, split)
         known = {tag.partition("-")[2] for tag in task.labels}
@@ -179,28 +176,20 @@ class Tagging(Kind):
         return predictions
 
     def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
-        """The tags of each sentence."""
         return {
             "predictions": [each["tags"] for each in predictions],
             "references": list(cast(Sentences, examples).tags or []),
         }
 
     def flat(self, answers: list[Any]) -> list[Any]:
-        """The tags of all words."""
         return list(chain.from_iterable(answers))
 
-    def label_scores(
-        self, task: Task, predictions: list[Prediction], compared: Compared
-    ) -> tuple[LabelScores, list[list[int]]]:
-        """Precision, recall and F1 of each type of entity."""
+    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
         from bertcli.metrics.counts import label_scores
 
         return label_scores(*self.metric(task).counts(**compared)), []
 
-    def mistakes(
-        self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared
-    ) -> Iterator[Mistake]:
-        """Sentences by the number of their wrong entities."""
+    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
         from bertcli.metrics.tags import entities
 
         rows = zip(cast(Sentences, examples).words, compared["references"], predictions, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -11,7 +11,18 @@ from bertcli.data.labelled.official_files import read_official, texts_of_hub
 from bertcli.data.labelled.own_labels import missing_labels
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Compared, Features, Kind, Mistake, ModelOutputs, OwnData, Prediction, Split
+from bertcli.kinds.kind import (
+    Compared,
+    Encoder,
+    Features,
+    Kind,
+    Mistakes,
+    ModelOutputs,
+    OwnData,
+    Prediction,
+    Split,
+    Wrong,
+)
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -21,7 +32,6 @@ if TYPE_CHECKING:
 
     from bertcli.data.packing.batches import PackedBatch
     from bertcli.data.packing.text_features import Numbers
-    from bertcli.data.packing.windows import WindowRules
     from bertcli.data.text.tokenization import WordPiece
     from bertcli.models.model_with_loss import Outputs
 
@@ -74,14 +84,12 @@ class TextKind(Kind):
         """
         raise NotImplementedError
 
-    def encode(
-        self, task: Task, examples: Examples, tokenizer: WordPiece, rules: WindowRules, training: bool = False
-    ) -> Features:
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         """Encode texts, or pairs of texts, cut to `max_seq_length`."""
         from bertcli.data.packing.text_features import encode_texts
 
         texts = cast(TextExamples, examples)
-        return encode_texts(texts, tokenizer, rules.max_seq_length, self.targets(task, texts))
+        return encode_texts(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
         """Logits of each sequence, [N, C]."""
@@ -119,9 +127,7 @@ class TextKind(Kind):
         assert true is not None
         return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
 
-    def mistakes(
-        self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared
-    ) -> Iterator[Mistake]:
+    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
         """Wrong predictions by the number of the example, from 1; in the user's own file also by line."""
         texts = cast(TextExamples, examples)
         for row, (prediction, true) in enumerate(zip(predictions, compared["references"], strict=True)):
@@ -131,9 +137,7 @@ class TextKind(Kind):
                 pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
                 yield badness, {"example": row + 1, **place, "text": texts.texts[row], **pair, **shown}
 
-    def mistake(
-        self, task: Task, choices: list[str], prediction: Prediction, true: Any
-    ) -> tuple[float | None, Prediction]:
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
         """How wrong a prediction is, None if it is right, and what is shown of it."""
         raise NotImplementedError
 

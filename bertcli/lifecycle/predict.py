@@ -16,7 +16,7 @@ from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.data.labelled.tables import chunks_of, count_rows
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS, kind_of_model
-from bertcli.kinds.kind import Kind, Prediction, Split
+from bertcli.kinds.kind import Encoder, Kind, Prediction, Split
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.lifecycle.prediction_files import check_output, write_official, write_predictions
 from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, read_inputs
@@ -140,7 +140,7 @@ def _predictions(
         with Progress("predicting", total, "rows") if is_watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
                 examples = kind.input_examples(chunk, model.tokenizer)
-                features = kind.encode(model.task, examples, model.tokenizer, model.rules)
+                features = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
                 cut += features.truncated
                 predictions = model.predict(Split("input", examples, features))
                 for number, (row, prediction) in enumerate(zip(chunk, predictions, strict=True)):

@@ -14,7 +14,7 @@ from bertcli.data.labelled.official_files import data_folder, find_file, load_fr
 from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Kind, Split
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.lifecycle.own_files import own_task
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
@@ -96,7 +96,7 @@ def find_source(
 def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRules, training: bool = False) -> Split:
     """Encode a split; what is cut is counted and said."""
     kind, examples = KINDS[task.kind], split.examples
-    features = kind.encode(task, examples, tokenizer, rules, training)
+    features = kind.encode(task, examples, Encoder(tokenizer, rules), training)
     split = replace(split, features=features)
     windows = f", {len(features.lengths):,} windows" if kind.has_windows else ""
     say(f"{split.name}: {len(split):,} {examples.unit}s{windows} from {examples.origin}")
