@@ -13,7 +13,7 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.training.run_folder import resolve_model
+from bertcli.lifecycle.workspace import resolve_model
 
 NAMES = ["the king rode out\tking", "a ship at sea\tship", "the king is dead\tking", "the ship has sunk\tship"]
 

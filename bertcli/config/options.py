@@ -132,9 +132,9 @@ def _converted(hint: type, value: Any) -> Any:
 def _check(declared: Field[Any], value: Any) -> None:
     """Raise UserError if the value is none of the choices, or out of range."""
     name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
-    choices = choices_of(declared)
     if value is None:
         return
+    choices = choices_of(declared)
     if choices and value not in choices:
         raise unknown(f"value for {name}:", value, choices)
     if low is not None and not value >= low:

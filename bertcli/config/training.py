@@ -6,10 +6,16 @@ from bertcli.config.options import Config, argument, option
 from bertcli.families.sizes import SIZES
 from bertcli.tasks.paper import FROZEN_SCORES
 
-KIND_NAMES = ("classify", "regress", "multilabel", "choose", "tag", "span")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPTIMIZERS = ("bert", "adamw")
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
+
+
+def own_kinds() -> list[str]:
+    """Names of the kinds of task that can be learnt from the user's own files."""
+    from bertcli.kinds import KINDS
+
+    return [kind.name for kind in KINDS.values() if kind.metrics]
 
 
 @dataclass(kw_only=True)
@@ -75,7 +81,7 @@ class OwnDataConfig(Config):
     text: str | None = option(None, "Own files: column of the text.")
     text_pair: str | None = option(None, "Own files: column of the second text.")
     label: str | None = option(None, "Own files: column of the label; several columns of 0 and 1 separated by commas.")
-    kind: str | None = option(None, "Own files: {choices}; default: inferred from the file.", choices=KIND_NAMES)
+    kind: str | None = option(None, "Own files: {choices}; default: inferred from the file.", choices=own_kinds)
 
 
 @dataclass(kw_only=True)

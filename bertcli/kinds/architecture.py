@@ -29,7 +29,8 @@ ARCHITECTURES = {
 
 def with_loss(model: PreTrainedModel, kind: str) -> ModelWithLoss:
     """A model with the head and the loss of a kind."""
-    return ModelWithLoss(model, *heads.HEADS[kind])
+    losses = heads.pretraining_losses if kind == "pretrain" else heads.masked_lm_losses
+    return ModelWithLoss(model, heads.pretraining_outputs, losses)
 
 
 def auto_class(kind: str) -> Any:

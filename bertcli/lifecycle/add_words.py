@@ -17,9 +17,9 @@ from bertcli.data.text.documents import find_text_files, read_lines
 from bertcli.data.text.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
 from bertcli.errors import UserError, check_vacant
 from bertcli.kinds.architecture import load
+from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.embeddings import add_rows
 from bertcli.models.loading import check_vocabulary, save_model
-from bertcli.training.run_folder import resolve_model
 
 SLOT = re.compile(r"\[unused\d+\]")
 OF_LEARNING = ("vocab_size", "unused_tokens", "cased", "min_frequency", "limit_alphabet")

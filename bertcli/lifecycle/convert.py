@@ -18,10 +18,10 @@ from bertcli.config.use import ConvertConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
 from bertcli.kinds.architecture import auto_class, kind_of, load
+from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.formats.tensor_bundle import read_bundle, write_bundle
 from bertcli.models.formats.tensorflow_names import Arrays, to_parameters, to_variables
 from bertcli.models.loading import open_config
-from bertcli.training.run_folder import resolve_model
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG = "bert_config.json"

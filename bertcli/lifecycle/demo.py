@@ -12,7 +12,7 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.use import DemoConfig
-from bertcli.data.labelled.official_files import read_table
+from bertcli.data.labelled.official_files import read_columns
 from bertcli.data.shipped import recipes_folder, shipped_model
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
@@ -107,7 +107,7 @@ def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
 
 def _few_questions(shipped: Path, out: Path) -> str:
     """Write the first questions of each kind to learn from, and the next ones to choose the best epoch by."""
-    table = read_table(shipped / "banking77" / "train.csv.xz", COLUMNS)
+    table = read_columns(shipped / "banking77" / "train.csv.xz", COLUMNS)
     seen: Counter[str] = Counter()
     rows: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
     for text, label in zip(table.texts, table.labels or [], strict=True):
@@ -176,7 +176,7 @@ def _pretraining_measures(run: RunFolder) -> list[dict[str, Any]]:
 
 def _task_measure(shipped: Path, scores: dict[str, float]) -> dict[str, Any]:
     """Median accuracy on the test questions from each start, beside guessing: each kind has as many questions."""
-    test = Counter(read_table(shipped / "banking77" / "test.csv.xz", COLUMNS).labels or [])
+    test = Counter(read_columns(shipped / "banking77" / "test.csv.xz", COLUMNS).labels or [])
     return {
         "what": f"questions sorted, {EXAMPLES_A_CLASS} to learn of each kind",
         "on": f"Banking77, {test.total():,} test questions",

@@ -1,34 +1,39 @@
 """Score models, or a file of predictions, on a task."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.use import EvaluateConfig
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file
-from bertcli.data.labelled.predictions import kind_of_predictions, read_predictions
+from bertcli.data.labelled.prediction_table import has_lists_of_labels
 from bertcli.data.labelled.tables import check_file
 from bertcli.errors import UserError
-from bertcli.lifecycle.scoring import Record, check_labelled, compare, load_scorer, measure, metric_of, score_labels
-from bertcli.lifecycle.sources import Prepared, Source, check_options, dev_splits, find_source, read_split
-from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
-from bertcli.metrics.metric import Array
+from bertcli.kinds import KINDS
+from bertcli.kinds.kind import Compared, Prediction, Split, unlabelled
+from bertcli.lifecycle.scoring import compare, measure
+from bertcli.lifecycle.sources import Source, check_options, find_source
+from bertcli.lifecycle.workspace import resolve_model, run_of_task, runs_of_own_files, saved_config
 from bertcli.reports.evaluation import Evaluation
-from bertcli.reports.mistakes import worst_mistakes
-from bertcli.tasks import get_task, is_task
+from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
-from bertcli.training.run_folder import RunFolder, find_runs, newest_run, resolve_model, saved_config
+from bertcli.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from bertcli.metrics.metric import Array
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """An evaluation with what another one is compared by: the examples, and the scores of resampled ones."""
+    """An evaluation with what another one is compared by: the split, and the scores of resampled examples."""
 
     evaluation: Evaluation
-    examples: Prepared
+    split: Split
     resampled: dict[str, Array]
 
 
@@ -38,8 +43,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     A task with two dev sets, MNLI, is scored on both. Of several models the first is scored, and the `others` are
     compared with it, on the same resamples of the examples.
 
-    Raises:
-        UserError: if there is no model or no data for the task, or several models were not scored on the same examples.
+    Raises UserError if there is no model or no data for the task, or several models were not scored on the same examples.
     """
     config = EvaluateConfig.build(task, options)
     if not config.task:
@@ -57,47 +61,48 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
     if config.predictions:
         check_file(Path(config.predictions), "Give --predictions a file.")
     if not (model or config.predictions or config.na_probs):
-        model = str(_newest(config).path)
+        model = str(_latest_run(config).path)
     found = resolve_model(model) if model else ""
     saved = saved_config(found) if found else {}
     if model and config.predictions and not saved:
         raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
     source = _source(config, saved)
-    if config.na_probs and not (config.predictions and source.task.kind == "span"):
+    if config.na_probs and not (config.predictions and source.kind.max_query_length):
         raise UserError(
             "--na-probs belongs to --predictions of questions.",
             "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json",
         )
     if config.dry_run:
         say(f"would score {config.predictions or model} on {source.task.name}")
-        yield _Scored(
-            Evaluation(source.task.name, config.split, config.predictions or "", 0),
-            Prepared("", TextExamples([], origin="")),
-            {},
-        )
+        nothing = Evaluation(source.task.name, config.split, config.predictions or "", 0)
+        yield _Scored(nothing, Split("", TextExamples([], origin="")), {})
         return
+    splits = source.dev_splits if config.split == "dev" and not config.predictions else [config.split]
+    reads = [_read(source, split) for split in splits]
     if config.predictions:
-        read = _read(source, config.split)
-        records = read_predictions(source.task, read, Path(config.predictions), config.na_probs)
-        yield _scored(source.task, config, config.predictions, read, records)
+        na_probs = Path(config.na_probs) if config.na_probs else None
+        predictions = source.kind.read_predictions(source.task, reads[0], Path(config.predictions), na_probs)
+        yield _scored(source.task, config.predictions, reads[0], predictions, config.mistakes)
         return
-    splits = dev_splits(source) if config.split == "dev" else [config.split]
-    reads = {split: _read(source, split) for split in splits}
-    is_cut = config.split == "dev" and source.own_file and _has_learnt(saved, config.task)
     left_out = saved.get("data_digests", {}).get("dev")
-    if is_cut and left_out and reads["dev"].examples.digest != left_out:
-        say(f"{config.task} has changed since {model} learnt from it: what is scored may hold what it learnt")
-    scorer = load_scorer(source.task, found, config.precision)
-    for split, read in reads.items():
-        yield _scored(source.task, replace(config, split=split), found, read, scorer.predict(read))
+    is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
+    if is_cut and left_out and reads[0].examples.digest != left_out:
+        say(f"{config.task} has changed since {model} was trained on it: what is scored may hold training examples")
+
+    from bertcli.lifecycle.task_model import load_task_model
+
+    loaded = load_task_model(source.task, found, config.precision)
+    for split in reads:
+        yield _scored(source.task, found, split, loaded.predict(split), config.mistakes)
 
 
-def _read(source: Source, split: str) -> Prepared:
-    read = read_split(source, split)
-    if not len(read):
-        raise UserError(f"The {split} split of {source.task.name} has no examples.", "Check the file.")
-    check_labelled(source.task, read)
-    return read
+def _read(source: Source, name: str) -> Split:
+    split = source.read(name)
+    if not len(split):
+        raise UserError(f"The {name} split of {source.task.name} has no examples.", "Check the file.")
+    if not split.examples.is_labelled:
+        raise unlabelled(source.task, split)
+    return split
 
 
 def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
@@ -106,48 +111,65 @@ def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
         data_dir = config.data_dir or saved.get("data_dir")
         if data_dir and not config.data_dir:
             say(f"data: {data_dir} (the run's)")
-        return find_source(config.task, data_dir, {})
+        return find_source(config.task, data_dir)
     columns = {key: getattr(config, key) or saved.get(key) for key in ("text", "text_pair", "label")}
     kind = config.kind or saved.get("kind")
-    if config.predictions:
-        kind = kind or kind_of_predictions(Path(config.predictions))
+    if config.predictions and not kind and has_lists_of_labels(Path(config.predictions)):
+        kind = "multilabel"
     own = {"scored": config.split, "learnt": _has_learnt(saved, config.task)}
     return find_source(config.task, None, columns, kind, saved.get("seed", 0), **own)
 
 
 def _has_learnt(saved: dict[str, Any], name: str) -> bool:
-    """Whether a run learnt from the file, of which it then left out a dev set."""
+    """Whether a run was trained on the file, of which it then left out a dev set."""
     return Path(saved.get("task", "")).resolve() == Path(name).resolve()
 
 
-def _newest(config: EvaluateConfig) -> RunFolder:
-    """The newest finished run of the task; of own files that none has learnt from, the newest of others."""
-    task = None if looks_like_file(config.task) else get_task(config.task)
-    name = str(Path(config.task)) if task is None else task.learnt_as or task.name
-    own = [] if task else [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]
-    return newest_run(name, *own)
+def _latest_run(config: EvaluateConfig) -> RunFolder:
+    """The latest finished run of the task; of own files that none was trained on, the latest of others."""
+    if looks_like_file(config.task):
+        return run_of_task(str(Path(config.task)), *runs_of_own_files())
+    task = get_task(config.task)
+    return run_of_task(task.learnt_as or task.name)
 
 
-def _scored(task: Task, config: EvaluateConfig, model: str, read: Prepared, records: list[Record]) -> _Scored:
-    compared = compare(task, read, records)
+def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> _Scored:
+    from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
+
+    kind, compared = KINDS[task.kind], compare(task, split, predictions)
     metrics = measure(task, compared)
-    resampled = resampled_scores(metric_of(task).weighted(**compared), len(read))
+    resampled = resampled_scores(kind.metric(task).weighted(**compared), len(split))
     resampled = {name: resampled[name] for name in metrics if name in resampled}
-    labels, confusion = score_labels(task, records, compared)
+    labels, confusion = kind.label_scores(task, predictions, compared)
     evaluation = Evaluation(
         task.name,
-        config.split,
+        split.name,
         model,
-        len(read),
+        len(split),
         metrics,
-        task.paper_scores(config.split),
-        task.paper_splits(config.split),
+        task.paper_scores(split.name),
+        task.paper_splits(split.name),
         {name: confidence_interval(scores) for name, scores in resampled.items()},
         labels,
         confusion,
-        worst_mistakes(task, read, records, compared, config.mistakes),
+        _worst_mistakes(task, split, predictions, compared, mistakes),
     )
-    return _Scored(evaluation, read, resampled)
+    return _Scored(evaluation, split, resampled)
+
+
+def _worst_mistakes(
+    task: Task, split: Split, predictions: list[Prediction], compared: Compared, count: int
+) -> list[Prediction]:
+    """The `count` worst mistakes; without probabilities, equally wrong ones stay in the order of the split, which is said."""
+    if not count:
+        return []
+    kind = KINDS[task.kind]
+    found = list(kind.mistakes(task, split.examples, predictions, compared))
+    found.sort(key=lambda mistake: mistake[0], reverse=True)
+    has_scores = any("score" in each or "scores" in each for each in predictions)
+    if found and kind.has_probabilities and not has_scores:
+        say("no probabilities are given: mistakes that are equally wrong are in the order of the split")
+    return [mistake for _, mistake in found[:count]]
 
 
 def _compared(first: _Scored, *others: _Scored) -> Evaluation:
@@ -157,11 +179,13 @@ def _compared(first: _Scored, *others: _Scored) -> Evaluation:
 
 def _beside(first: _Scored, other: _Scored) -> Evaluation:
     """The other evaluation with its differences to the first; one is significant whose interval is without 0."""
-    if other.examples != first.examples:
+    if other.split != first.split:
         raise UserError(
             f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples.",
             "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir.",
         )
+    from bertcli.metrics.bootstrap import confidence_interval
+
     to_first = {}
     for name in [name for name in first.resampled if name in other.resampled]:
         low, high = confidence_interval(other.resampled[name] - first.resampled[name])

@@ -17,22 +17,20 @@ from bertcli.data.atomic import replacing
 from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.packing.text_features import TextFeatures, encode_texts
 from bertcli.data.text.tokenization import load_tokenizer
-from bertcli.kinds.architecture import load
-from bertcli.lifecycle.predictor import texts_of
-from bertcli.lifecycle.scoring import Record
+from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.layers import combine, layer_states, say_if_fewer
-from bertcli.models.loading import check_vocabulary
+from bertcli.models.loading import check_vocabulary, load_model
 from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 
 # L tokens of a text, D numbers of each
 
 States = NDArray[np.float32]
-Rows = list[tuple[list[str], States]]  # the tokens of each text, and what is read off them, [L, D] or [D]
+TextStates = list[tuple[list[str], States]]  # the tokens of each text, and what is read off them, [L, D] or [D]
 ROWS_AT_ONCE = 256  # 512 tokens each, of 3,072 numbers, are 1.6 GB
 
 
-def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfig) -> int:
+def write_hidden_states(model: str, rows: Iterator[dict[str, Any]], config: PredictConfig) -> int:
     """Write what the chosen layers say of each text or pair, in input order; return how many there are.
 
     A chunk is in memory at a time, but for .npz, which is written at the end.
@@ -44,13 +42,13 @@ def write_hidden_states(model: str, rows: Iterator[Record], config: PredictConfi
     return count
 
 
-def _chunks(name: str, rows: Iterator[Record], config: PredictConfig) -> Iterator[Rows]:
-    model, tokenizer = load(None, name).to(inference_device()).eval(), load_tokenizer(name)
+def _chunks(name: str, rows: Iterator[dict[str, Any]], config: PredictConfig) -> Iterator[TextStates]:
+    model, tokenizer = load_model(name).to(inference_device()).eval(), load_tokenizer(name)
     check_vocabulary(model, tokenizer, name)
     say_if_fewer(config.layers, model.config.num_hidden_layers)
     vocabulary, truncated = tokenizer.tokens, 0
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
-        features = encode_texts(texts_of(chunk), tokenizer, longest_input(model), None)
+        features = encode_texts(CLASSIFICATION.input_examples(chunk, tokenizer), tokenizer, longest_input(model), None)
         truncated += features.truncated
         ids = [features.input_ids.take(np.array([row]))[0] for row in range(len(chunk))]
         states = _states(model, features, config)
@@ -78,7 +76,7 @@ POOL: dict[str, Callable[[States], States]] = {
 }
 
 
-def _write_parquet(chunks: Iterator[Rows], file: IO[bytes]) -> int:
+def _write_parquet(chunks: Iterator[TextStates], file: IO[bytes]) -> int:
     """A row a text: `features`, and for each token its string in `tokens`."""
     from pyarrow.parquet import ParquetWriter
 
@@ -92,7 +90,7 @@ def _write_parquet(chunks: Iterator[Rows], file: IO[bytes]) -> int:
     return count
 
 
-def _table(rows: Rows) -> Any:
+def _table(rows: TextStates) -> Any:
     import pyarrow as pa
 
     flat = np.concatenate([states.ravel() for _, states in rows])
@@ -104,7 +102,7 @@ def _table(rows: Rows) -> Any:
     return pa.table({"tokens": tokens, "features": pa.ListArray.from_arrays(offsets, features)})
 
 
-def _write_npz(chunks: Iterator[Rows], file: IO[bytes]) -> int:
+def _write_npz(chunks: Iterator[TextStates], file: IO[bytes]) -> int:
     """`features` of all texts, [texts, D]; or of their tokens end to end, [tokens, D], where `lengths` cuts them."""
     rows = list(chain.from_iterable(chunks))
     states = [read for _, read in rows]
@@ -116,12 +114,12 @@ def _write_npz(chunks: Iterator[Rows], file: IO[bytes]) -> int:
     return len(rows)
 
 
-def _write_jsonl(chunks: Iterator[Rows], file: IO[bytes]) -> int:
+def _write_jsonl(chunks: Iterator[TextStates], file: IO[bytes]) -> int:
     """An object a text: `features`, and for each token its string in `tokens`; to six decimals."""
     count = 0
     for tokens, states in chain.from_iterable(chunks):
         count += 1
-        record: Record = {"tokens": tokens} if states.ndim == 2 else {}
+        record: dict[str, Any] = {"tokens": tokens} if states.ndim == 2 else {}
         record["features"] = states.astype(np.float64).round(6).tolist()
         file.write((json.dumps(record, ensure_ascii=False) + "\n").encode())
     return count

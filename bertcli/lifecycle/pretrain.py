@@ -20,6 +20,7 @@ from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kinds.architecture import build, load, with_loss
 from bertcli.lifecycle.start import begin, check_batch_size, enter
+from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.cooccurrence import start_from_neighbours
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.dropout import set_dropout
@@ -30,7 +31,7 @@ from bertcli.training.device import describe_device, disconnect, make_accelerato
 from bertcli.training.loop import Plan, Training
 from bertcli.training.processes import is_launched, launch
 from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import RunFolder, resolve_model
+from bertcli.training.run_folder import RunFolder
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
 EVALUATION_ROWS = 800  # of the training data, as run_pretraining.py's 100 batches of 8, where there is no held-out data
@@ -61,7 +62,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
     setup = _prepare(config)
     if config.processes > 1 and not is_launched() and not config.dry_run:
-        return launch("pretrain", config, folder.path)
+        return launch("pretrain", config.values(), config.processes, folder.path)
     accelerator = make_accelerator(
         config.precision, config.track, folder.path, unused=not setup.examples.has_next_sentence
     )

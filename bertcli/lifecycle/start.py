@@ -1,17 +1,22 @@
 """How a run begins: in a new folder, from a checkpoint, in one process or in several."""
 
+from __future__ import annotations
+
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-from accelerate import Accelerator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertcli import say
 from bertcli.config.options import default_of, flag
 from bertcli.config.training import TrainingConfig
 from bertcli.errors import UserError
+from bertcli.lifecycle.workspace import new_run, unfinished_run
 from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import RunFolder, find_runs, new_run
+from bertcli.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
 
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
@@ -53,7 +58,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     """
     if not config.resume:
         return config, RunFolder(Path(config.out)) if config.out else new_run(name)
-    folder = RunFolder(Path(config.out)) if config.out else _newest_unfinished(command)
+    folder = RunFolder(Path(config.out)) if config.out else unfinished_run(command)
     if not (folder.path / "config.yaml").exists():
         raise UserError(f"There is no run in `{folder.path}`.", "Start it without --resume.")
     saved = {key: value for key, value in folder.config.items() if key in config.values()}
@@ -97,15 +102,6 @@ def _ended_by(folder: RunFolder) -> str:
 def _has_parts(saved: dict[str, Any]) -> bool:
     """Whether a run is of several seeds, of a grid or of all choices of layers."""
     return saved.get("seeds", 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
-
-
-def _newest_unfinished(command: str) -> RunFolder:
-    runs = find_runs(command, finished=False)
-    if not runs:
-        raise UserError(
-            f"There is no unfinished run of `bert {command}` here.", f"Start one: bert {command}; or name it: --out RUN"
-        )
-    return runs[0]
 
 
 def enter(

@@ -13,12 +13,14 @@ from bertcli.data.atomic import replacing
 from bertcli.data.labelled.official_files import split_file
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
-from bertcli.lifecycle.scoring import Record, Scorer, load_scorer
-from bertcli.lifecycle.sources import Prepared, find_source, read_split
+from bertcli.kinds.kind import Prediction, Split
+from bertcli.lifecycle.sources import find_source
+from bertcli.lifecycle.task_model import TaskModel, load_task_model
+from bertcli.lifecycle.workspace import runs_of_tasks
 from bertcli.tasks import TASKS
 from bertcli.tasks.glue import GLUE
 from bertcli.tasks.task import Task
-from bertcli.training.run_folder import RunFolder, find_runs
+from bertcli.training.run_folder import RunFolder
 
 HEADER = "index\tprediction"
 
@@ -75,7 +77,7 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
     out = Path(config.out)
     if out.is_dir() or not out.parent.exists():
         raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
-    runs = _runs(config.runs or _newest())
+    runs = _runs(config.runs or runs_of_tasks(task.name for task in GLUE))
     read, files, filled = {}, [], 0
     for test in TEST_SETS:
         run = runs.get(test.learnt_as)
@@ -91,16 +93,6 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
     if not config.dry_run:
         _write(out, _predictions(runs, read))
     return Submission(str(out), files)
-
-
-def _newest() -> list[str]:
-    """The newest finished run of each task here."""
-    found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
-    newest = [found[task.name] for task in GLUE if task.name in found]
-    if not newest:
-        raise UserError("There is no finished run of a task of GLUE here.", "Make one: bert finetune glue/cola")
-    say(f"runs: {', '.join(newest)} (the newest of each task)")
-    return newest
 
 
 def _runs(names: list[str]) -> dict[str, RunFolder]:
@@ -119,10 +111,10 @@ def _runs(names: list[str]) -> dict[str, RunFolder]:
     return runs
 
 
-def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Prepared:
+def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Split:
     """Read a test set, and check that it is whole and in the order of its index."""
-    source = find_source(test.task, data_dir or run.config.get("data_dir"), {})
-    read = read_split(source, test.split)
+    source = find_source(test.task, data_dir or run.config.get("data_dir"))
+    read = source.read(test.split)
     origin = read.examples.origin
     if source.data_dir:
         _check_index(split_file(source.task, test.split, Path(source.data_dir)))
@@ -147,29 +139,29 @@ def _check_index(path: Path) -> None:
         )
 
 
-def _predictions(runs: dict[str, RunFolder], read: dict[str, Prepared]) -> dict[str, list[str]]:
+def _predictions(runs: dict[str, RunFolder], read: dict[str, Split]) -> dict[str, list[str]]:
     """The predictions of each file, in the leaderboard's spelling."""
     texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
     for name, run in runs.items():
-        scorer = load_scorer(TASKS[name], str(run.model), "auto")
+        model = load_task_model(TASKS[name], str(run.model), "auto")
         for test in TEST_SETS:
             if test.learnt_as == name:
-                texts[test.file] = _predict(scorer, test, read[test.file])
+                texts[test.file] = _predict(model, test, read[test.file])
     return texts
 
 
-def _predict(scorer: Scorer, test: TestSet, read: Prepared) -> list[str]:
+def _predict(model: TaskModel, test: TestSet, read: Split) -> list[str]:
     task = TASKS[test.task]
-    records = scorer.predict(read)
-    if task.kind == "regress":
-        return _in_range(records, test.file)
+    predictions = model.predict(read)
+    if not task.labels:
+        return _in_range(predictions, test.file)
     spelled = dict(zip(task.labels, task.file_labels, strict=False))
-    return [spelled.get(record["label"], str(record["label"])) for record in records]
+    return [spelled.get(each["label"], str(each["label"])) for each in predictions]
 
 
-def _in_range(records: list[Record], file: str) -> list[str]:
+def _in_range(predictions: list[Prediction], file: str) -> list[str]:
     """Similarities, clipped to 0 to 5."""
-    values = np.array([record["value"] for record in records])
+    values = np.array([each["value"] for each in predictions])
     beyond = int(((values < 0) | (values > 5)).sum())
     if beyond:
         say(f"{file}: {beyond:,} of {len(values):,} values were below 0 or above 5, clipped")
@@ -215,7 +207,7 @@ def check_zip(path: Path) -> None:
 
 
 def _is_valid(task: Task, prediction: str) -> bool:
-    if task.kind != "regress":
+    if task.labels:
         return prediction in (task.file_labels or task.labels)
     try:
         return 0 <= float(prediction) <= 5

@@ -1,13 +1,13 @@
 """Several runs of one request, in sub-folders of one run: seeds, the settings of a grid, or what a BiLSTM reads."""
 
+from __future__ import annotations
+
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from statistics import median, stdev
-from typing import Any
-
-from accelerate import Accelerator
+from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.training import FinetuneConfig
@@ -16,6 +16,9 @@ from bertcli.errors import Interrupted, UserError
 from bertcli.tasks.paper import FINETUNING_GRID, FROZEN_SCORES
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 Setting = dict[str, Any]  # the options in which the runs differ
 GRIDS = {"paper": FINETUNING_GRID}

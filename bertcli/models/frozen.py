@@ -65,6 +65,12 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         return layer_states(self, batch, self.config.frozen_layers)[batch.labels["word_positions"]]
 
 
+def saved_layers(saved: BertConfig | None) -> str | None:
+    """The layers that a saved BiLSTM reads; None where the head is another."""
+    is_frozen = saved is not None and FrozenBertForTokenClassification.__name__ in (saved.architectures or [])
+    return str(saved.frozen_layers) if saved is not None and is_frozen else None
+
+
 def _words_a_window(batch: PackedBatch) -> list[int]:
     ends = torch.cumsum(torch.tensor(batch.lengths), dim=0)
     before = torch.searchsorted(batch.labels["word_positions"].cpu(), ends)

@@ -1,23 +1,17 @@
-"""What each kind of task reads off the encoder, and the loss it trains on."""
-
-from collections.abc import Callable
+"""What heads read of the encoder, and losses that several kinds of task share."""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
+from bertcli.models.model_with_loss import Outputs
 
-# T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
-# E examples with choices, W words to tag, S the longest sequence
-
-Outputs = dict[str, Tensor]
-Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
-Losses = Callable[[Outputs, PackedBatch], Outputs]
+# N sequences of the batch, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest sequence
 
 
 def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
@@ -27,42 +21,6 @@ def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     masked, first = torch.split(hidden, [len(positions), len(batch.first_tokens)])
     pooled = model.base_model.pooler(first[:, None])  # [N, H]
     return {"masked_lm": model.cls.predictions(masked), "next_sentence": model.cls.seq_relationship(pooled)}
-
-
-def fill_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Vocabulary logits at the masked positions only, [M, V], of any family's masked-LM head."""
-    found = run_head(model, batch, batch.labels["masked_lm_positions"])
-    return {"masked_lm": found["prediction_logits" if "prediction_logits" in found else "logits"]}
-
-
-def classification_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Label logits, [N, C]."""
-    return {"logits": run_head(model, batch, batch.first_tokens, pooled=True)["logits"]}
-
-
-def choice_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Choice logits, [E, C]: a dot product of [CLS] with one learnt vector (BERT section 4.4)."""
-    logits = run_head(model, batch, batch.first_tokens, pooled=True)["logits"][:, 0]  # [N]
-    return {"logits": logits[batch.labels["choice_sequences"]]}
-
-
-def tag_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Tag logits of each word, read off its first piece, [W, C] (BERT section 5.3)."""
-    if isinstance(model, FrozenBertForTokenClassification):
-        return {"logits": model(batch)}
-    return {"logits": run_head(model, batch, batch.labels["word_positions"])["logits"]}
-
-
-def span_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Start and end logits of every token, a row a sequence, [N, S]; what lies beyond a sequence is -inf."""
-    found = run_head(model, batch)  # of [T]
-    return {side: _unpack(found[f"{side}_logits"].float(), batch) for side in ("start", "end")}
-
-
-def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:
-    rows = send(torch.repeat_interleave(torch.tensor(batch.lengths)), values.device)  # [T] which sequence each is of
-    padded = values.new_full((len(batch.lengths), max(batch.lengths)), -torch.inf)
-    return padded.index_put((rows, batch.position_ids), values)  # [N, S]
 
 
 def pretraining_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
@@ -79,42 +37,41 @@ def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
     return {"masked_lm": vocabulary_cross_entropy(outputs["masked_lm"], batch.labels["masked_lm_ids"])}
 
 
-def classification_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Summed cross entropy over sequences, examples with choices, or words; times the weight of the class where it has one.
+def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
+    """Vocabulary logits at the masked positions only, [M, V], of any family's masked-LM head."""
+    found = run_head(model, batch, batch.labels["masked_lm_positions"])
+    logits: Tensor = found["prediction_logits" if "prediction_logits" in found else "logits"]
+    return logits
+
+
+def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Logits of each sequence, [N, C]."""
+    return {"logits": run_head(model, batch, batch.first_tokens, pooled=True)["logits"]}
+
+
+def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Logits of each word, read off its first piece, [W, C]."""
+    if isinstance(model, FrozenBertForTokenClassification):
+        return {"logits": model(batch)}
+    return {"logits": run_head(model, batch, batch.labels["word_positions"])["logits"]}
+
+
+def span_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """Start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence."""
+    found = run_head(model, batch)  # [T] each
+    return {side: _unpack(found[f"{side}_logits"].float(), batch) for side in ("start", "end")}
+
+
+def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:
+    rows = send(torch.repeat_interleave(torch.tensor(batch.lengths)), values.device)  # [T] sequence of each token
+    padded = values.new_full((len(batch.lengths), max(batch.lengths)), -torch.inf)
+    return padded.index_put((rows, batch.position_ids), values)  # [N, S]
+
+
+def summed_cross_entropy(outputs: Outputs, batch: PackedBatch) -> Outputs:
+    """Cross entropy summed over rows of `logits`, each times the weight of its class where classes have one.
 
     The loop divides the sum by that of the weights over the whole global batch: torch's weighted mean of it.
     """
     losses = cross_entropy(outputs["logits"].float(), batch.labels["labels"], reduction="none")
     return {"loss": (losses * batch.labels.get("weights", 1)).sum()}
-
-
-def regression_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Summed squared error over sequences."""
-    return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
-
-
-def multilabel_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Binary cross entropy, the mean over labels summed over sequences."""
-    logits = outputs["logits"].float()
-    total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
-    return {"loss": total / logits.shape[1]}
-
-
-def span_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Half of the summed cross entropies of start and end (run_squad.py)."""
-    start = cross_entropy(outputs["start"], batch.labels["start_positions"], reduction="sum")
-    end = cross_entropy(outputs["end"], batch.labels["end_positions"], reduction="sum")
-    return {"loss": (start + end) / 2}
-
-
-HEADS: dict[str, tuple[Head, Losses]] = {
-    "pretrain": (pretraining_outputs, pretraining_losses),
-    "masked_lm": (pretraining_outputs, masked_lm_losses),
-    "fill": (fill_outputs, masked_lm_losses),
-    "classify": (classification_outputs, classification_losses),
-    "regress": (classification_outputs, regression_losses),
-    "multilabel": (classification_outputs, multilabel_losses),
-    "choose": (choice_outputs, classification_losses),
-    "tag": (tag_outputs, classification_losses),
-    "span": (span_outputs, span_losses),
-}

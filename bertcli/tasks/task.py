@@ -45,11 +45,6 @@ class Task:
     learnt_as: str = ""  # a task without training data is scored with models of this one
 
     @property
-    def names_outputs(self) -> bool:
-        """Whether the outputs of a model are the labels, so that it stores their names."""
-        return self.kind in ("classify", "multilabel", "tag")
-
-    @property
     def spellings(self) -> dict[str, str]:
         """Every spelling of a label in files -> the label; of two readings, that of the official files counts."""
         return {label: label for label in self.labels} | dict(zip(self.file_labels, self.labels, strict=False))

@@ -9,10 +9,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from bertcli.config.training import TrainingConfig
 from bertcli.errors import Interrupted, RunError
 from bertcli.training.interruption import Interruption
 from bertcli.training.result import TrainingResult
@@ -25,15 +25,15 @@ def is_launched() -> bool:
     return "LOCAL_RANK" in os.environ
 
 
-def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult:
-    """Run a training command in `config.processes` processes, wait for them and read the result.
+def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> TrainingResult:
+    """Run a training command in `count` processes, wait for them and read the result.
 
     Raises:
         Interrupted: after Ctrl-C; every process has finished its step, and the checkpoint is saved.
         RunError: if one of them failed; what it said stands above.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
-        yaml.safe_dump({**config.values(), "out": str(folder)}, recipe)
+        yaml.safe_dump({**options, "out": str(folder)}, recipe)
         recipe.flush()
         arguments = [sys.executable, "-m", "bertcli", command, "--recipe", recipe.name]
         if not logger.isEnabledFor(logging.INFO):
@@ -42,9 +42,9 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
         processes = [
             # Results are this process's to print, and Ctrl-C this one's to pass on.
             subprocess.Popen(
-                arguments, stdout=subprocess.DEVNULL, start_new_session=True, env=_environment(rank, config, port)
+                arguments, stdout=subprocess.DEVNULL, start_new_session=True, env=_environment(rank, count, port)
             )
-            for rank in range(config.processes)
+            for rank in range(count)
         ]
         with Interruption() as interruption:
             code = _wait(processes, interruption)
@@ -53,18 +53,18 @@ def launch(command: str, config: TrainingConfig, folder: Path) -> TrainingResult
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if code:
-        raise RunError(f"One of the {config.processes} processes failed (exit code {code}).", "See what it said above.")
+        raise RunError(f"One of the {count} processes failed (exit code {code}).", "See what it said above.")
     return TrainingResult.read(folder)
 
 
-def _environment(rank: int, config: TrainingConfig, port: int) -> dict[str, str]:
-    threads = max(1, (os.cpu_count() or 1) // config.processes)
+def _environment(rank: int, count: int, port: int) -> dict[str, str]:
+    threads = max(1, (os.cpu_count() or 1) // count)
     return {
         **os.environ,
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(config.processes),
-        "LOCAL_WORLD_SIZE": str(config.processes),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": str(threads),

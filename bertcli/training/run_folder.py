@@ -12,12 +12,10 @@ from typing import IO, Any
 
 import yaml
 
-from bertcli import __version__, say
+from bertcli import __version__
 from bertcli.data.atomic import replacing
-from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.errors import UserError
 
-RUNS = Path("runs")
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 
 
@@ -111,65 +109,6 @@ class RunFolder:
         """Drop the metrics of steps that a resumed run makes again."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         self.write("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
-
-
-def new_run(name: str) -> RunFolder:
-    """A folder for a new run: runs/NAME, or runs/NAME-2, -3 ... where that is taken."""
-    path, number = RUNS / name, 1
-    while path.exists():
-        number += 1
-        path = RUNS / f"{name}-{number}"
-    return RunFolder(path)
-
-
-def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
-    """The runs here, newest first: of a command, finished or not, with the given values in their configuration."""
-    wanted["command"] = command
-    runs = [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
-    fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
-    return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
-
-
-def newest_run(task: str, *others: RunFolder) -> RunFolder:
-    """The newest finished run of a task, or else the first of the others; which it is, is said.
-
-    Raises:
-        UserError: if there is none.
-    """
-    runs = [*find_runs("finetune", finished=True, task=task), *others]
-    if not runs:
-        raise UserError(
-            f"There is no finished run of {task} here.", f"Make one: bert finetune {task}; or name a --model."
-        )
-    say(f"model: {runs[0].path} (the newest run of {runs[0].config['task']})")
-    return runs[0]
-
-
-def saved_config(model: str) -> dict[str, Any]:
-    """The configuration of the run that a model folder is of; nothing for another model."""
-    run = RunFolder(Path(model).parent)
-    return run.config if (run.path / "config.yaml").exists() else {}
-
-
-def resolve_model(source: str) -> str:
-    """The model folder of a run, or the source as it is: a model folder, a Hub name or that of the model that ships.
-
-    Raises:
-        UserError: if it looks like a folder but holds no model.
-    """
-    path = Path(shipped_model() if source == SHIPPED else source)
-    if (path / "model" / "config.json").exists():
-        return str(path / "model")
-    if (path / "config.json").exists() or not path.exists():
-        if not path.exists() and (source.startswith((".", "/", "runs/")) or source.count("/") > 1):
-            raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
-        return str(path)
-    if (path / "config.yaml").exists():
-        raise UserError(
-            f"The run `{source}` has no model yet.",
-            f"Go on with it: bert {RunFolder(path).config['command']} --resume --out {source}",
-        )
-    raise UserError(f"`{source}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
 
 
 def environment() -> dict[str, Any]:

@@ -8,18 +8,19 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.shipped import SHIPPED, recipes_folder
 from bertcli.data.text.documents import open_binary
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.kinds.architecture import PROBLEM_TYPES, build
+from bertcli.kinds import KINDS
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.sources import find_source, read_split
+from bertcli.lifecycle.sources import find_source
 from bertcli.models.loading import save_model
 from bertcli.tasks import get_task
 from tests.benchmarks.cases import Case
+from tests.support import build
 
 VOCAB = Path(__file__).parents[1] / "goldens" / "vocab.txt"  # of bert-base-uncased: 30,522 tokens
 BESIDE = Path(__file__).parents[3] / "shared" / "data"
@@ -129,7 +130,7 @@ def model(case: Case, folder: Path) -> Path:
                     "num_labels": len(names),
                     "id2label": names,
                     "label2id": ids,
-                    "problem_type": PROBLEM_TYPES[kind],
+                    "problem_type": KINDS[kind].problem_type,
                 }
         built = build(kind, case.size, tokenizer, labels, seed=0)
         built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
@@ -141,7 +142,7 @@ def texts(case: Case, folder: Path) -> Path:
     """The texts of a dev set, a line each: all of SST-2's, some long ones of IMDB's."""
     made = folder / f"{case.name}.txt"
     source = find_source(case.task, str(official_data()), {})
-    read = read_split(source, "dev").examples
+    read = source.read("dev").examples
     assert isinstance(read, TextExamples)
     lines = [" ".join(text.split()) for text in read.texts]
     if case.task == "imdb":

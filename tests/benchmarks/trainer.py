@@ -29,12 +29,11 @@ from transformers import (
     set_seed,
 )
 
-from bertcli.data.labelled.conll import Sentences
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.examples import Sentences, TextExamples
 from bertcli.data.labelled.squad import Questions
 from bertcli.data.packing.keyed import rows_of_step
-from bertcli.data.packing.text_features import label_ids
-from bertcli.lifecycle.sources import Source, find_source, read_split
+from bertcli.kinds.text import label_ids
+from bertcli.lifecycle.sources import Source, find_source
 from bertcli.training.loop import UNTIMED_STEPS
 
 CUDA = torch.cuda.is_available()
@@ -55,16 +54,16 @@ class Clock(TrainerCallback):
 
 def texts(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Texts or pairs of GLUE, tokenized as run_glue.py does it."""
-    read = read_split(source, split, training=True).examples
+    read = source.read(split, training=True).examples
     assert isinstance(read, TextExamples)
     columns = [column for column in (read.texts, read.pairs) if column is not None]
     encoded = tokenizer(*columns, truncation=True, max_length=source.task.max_seq_length)
-    return Dataset.from_dict({**encoded, "labels": label_ids(read, source.task)})
+    return Dataset.from_dict({**encoded, "labels": label_ids(source.task, read)})
 
 
 def words(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Sentences of tagged words, as run_ner.py has them: the first piece of each word has its tag, the others none."""
-    read = read_split(source, split).examples
+    read = source.read(split).examples
     assert isinstance(read, Sentences)
     assert read.tags is not None
     encoded = tokenizer(read.words, is_split_into_words=True, truncation=True, max_length=source.task.max_seq_length)
@@ -80,7 +79,7 @@ def words(source: Source, split: str, tokenizer: Any) -> Dataset:
 
 def questions(source: Source, split: str, tokenizer: Any) -> Dataset:
     """Windows over the contexts of SQuAD, as run_qa.py makes them."""
-    examples = read_split(source, split, training=True).examples
+    examples = source.read(split, training=True).examples
     assert isinstance(examples, Questions)
     read = examples.asked
     contexts = [" ".join(example.words) for example in read]

@@ -12,11 +12,11 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClas
 
 from bertcli.data.packing.batches import pack
 from bertcli.errors import UserError
-from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.training.result import TrainingResult
+from tests.support import load, with_loss
 
 
 @pytest.fixture(scope="session")
@@ -190,7 +190,7 @@ def test_scratch_takes_a_size_and_the_newest_vocabulary(at_home: Path, reviews: 
 def test_a_fine_tuning_resumes_to_the_same_bits(
     at_home: Path, reviews: TrainingResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from test_training import assert_same_bits, stop_after
+    from tests.training.test_loop import assert_same_bits, stop_after
 
     options = {"epochs": 2, "batch_size": 16, "learning_rate": 1e-3}
     whole = finetune("reviews.csv", **options, out=str(tmp_path / "whole"))
@@ -204,11 +204,9 @@ def test_a_fine_tuning_resumes_to_the_same_bits(
 
 
 def test_a_limit_draws_examples_by_the_seed(at_home: Path, reviews: TrainingResult) -> None:
-    from bertcli.lifecycle.sources import find_source, read_split
+    from bertcli.lifecycle.sources import find_source
 
-    one, two, other = (
-        read_split(find_source("reviews.csv", None, {}, seed=seed), "train", limit=20) for seed in (1, 1, 2)
-    )
+    one, two, other = (find_source("reviews.csv", None, {}, seed=seed).read("train", limit=20) for seed in (1, 1, 2))
     assert one.examples.texts == two.examples.texts
     assert one.examples.texts != other.examples.texts
     assert len(one) == 20

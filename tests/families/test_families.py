@@ -11,24 +11,25 @@ import transformers
 from tokenizers import ByteLevelBPETokenizer, SentencePieceUnigramTokenizer
 from tokenizers.processors import RobertaProcessing, TemplateProcessing
 
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.squad import SpanExample
 from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.data.packing.span_answers import TextFinder
-from bertcli.data.packing.span_features import WindowRules, encode_spans
+from bertcli.data.packing.span_features import encode_spans
 from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import load_tokenizer, load_wordpiece
 from bertcli.errors import UserError
-from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.models.dropout import set_dropout
 from bertcli.models.encoder import NO_END, encode, encode_layers, longest_input
-from bertcli.models.heads import tag_outputs
+from bertcli.models.heads import word_logits
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from tests.models.test_packed import pad
+from tests.support import load, with_loss
 
 SIZES = {
     "vocab_size": 50,
@@ -155,7 +156,7 @@ def test_gradients_equal_those_of_the_familys_own_padded_model(family: str, tmp_
     if theirs.config.pad_token_id == 1:
         padded["input_ids"] = padded["input_ids"].masked_fill(~there, 1)
     given = torch.randn(len(words), 2)
-    (tag_outputs(with_loss(ours, "tag").model, batch)["logits"] * given).sum().backward()
+    (word_logits(with_loss(ours, "tag").model, batch)["logits"] * given).sum().backward()
     (theirs(**padded).logits[there][words] * given).sum().backward()
     wanted = dict(theirs.named_parameters())
     for name, weight in ours.named_parameters():

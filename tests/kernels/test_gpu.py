@@ -8,10 +8,10 @@ from transformers import BertConfig, BertForPreTraining
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.kernels import gpu, products
 from bertcli.kernels import layers as fused
-from bertcli.kinds.architecture import with_loss
 from bertcli.models import cross_entropy
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.packed import PACKED
+from tests.support import with_loss
 
 LogCapture = pytest.LogCaptureFixture
 VOCABULARY = 70  # which no power of two divides

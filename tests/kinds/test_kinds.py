@@ -20,19 +20,21 @@ from transformers import (
     BertForSequenceClassification,
 )
 
-from bertcli.data.labelled.conll import Sentences, read_conll
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.conll import read_conll
+from bertcli.data.labelled.examples import Sentences, TextExamples
+from bertcli.data.labelled.own_labels import split_labels
 from bertcli.data.packing.choice_features import encode_choices
-from bertcli.data.packing.span_features import WindowRules
 from bertcli.data.packing.tag_features import encode_sentences
-from bertcli.data.packing.text_features import encode_texts, label_ids, split_labels
+from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.kinds.text import label_ids
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.own_files import own_task
 from bertcli.lifecycle.predict import predict
-from bertcli.lifecycle.sources import find_source, read_split
+from bertcli.lifecycle.sources import find_source
 from bertcli.reports.evaluation import evaluation_tables
 from bertcli.reports.tables import score_table
 from bertcli.tasks import TASKS, get_task
@@ -76,7 +78,7 @@ def swag_run(home: Path) -> Path:
 
 
 def test_swags_choices_are_whole_sentences_after_the_first(home: Path, swag_run: Path) -> None:
-    examples = read_split(find_source("swag", str(home / "official"), {}), "dev").examples
+    examples = find_source("swag", str(home / "official")).read("dev").examples
     assert examples.texts[0] == "The cat sat."
     assert all(choice.startswith("It ") for choice in examples.choices[0])
     assert examples.choices[0][int(examples.labels[0])] == "It happily, green garden"
@@ -135,7 +137,7 @@ def test_choices_of_an_own_file_may_be_counted_in_several_ways(workspace: Path, 
     Path("mine.csv").write_text("\n".join(["prompt,choice_0,choice_1,choice_2,answer", *rows]))
     task, _ = own_task("mine.csv", {}, None)
     assert (task.kind, task.labels, task.file_labels[0]) == ("choose", ("0", "1", "2"), first)
-    assert read_split(find_source("mine.csv", None, {}), "train").examples.choices[0] == ["x", "y", "z"]
+    assert find_source("mine.csv", None, {}).read("train").examples.choices[0] == ["x", "y", "z"]
     Path("labels.csv").write_text("\n".join(["label", *labels.split()]))
     assert evaluate("mine.csv", predictions="labels.csv").metrics == {"accuracy": 100}
     numbers = [task.file_labels.index(label) for label in labels.split()]
@@ -209,7 +211,7 @@ def test_a_broken_conll_file_is_named_with_its_line(tmp_path: Path, text: str, m
 
 def test_conll2003_has_its_official_counts(shared: Path) -> None:
     source = find_source("CoNLL-2003", str(shared / "data"), {})
-    counts = [len(read_split(source, split)) for split in ("train", "dev", "test")]
+    counts = [len(source.read(split)) for split in ("train", "dev", "test")]
     assert counts == [14041, 3250, 3453]
 
 
@@ -424,7 +426,7 @@ def test_the_diagnostic_set_is_scored_with_the_mnli_model(at_home: Path, tmp_pat
     (diagnostic / "diagnostic.tsv").write_text("\n".join(unlabelled))
     with pytest.raises(UserError, match="no column `Label`"):
         evaluate("ax", data_dir=str(tmp_path), model=run.run)
-    assert len(read_split(find_source("ax", str(tmp_path), {}), "test")) == 24
+    assert len(find_source("ax", str(tmp_path)).read("test")) == 24
     head = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel"
     full = "\n".join([head, *("\t".join(("", "", "", "", "News", *pair)) for pair in pairs)])
     (diagnostic / "diagnostic-full.tsv").write_text(full)
@@ -475,11 +477,11 @@ def test_the_hub_gives_what_the_official_files_give(monkeypatch: pytest.MonkeyPa
     }
     monkeypatch.delenv("BERT_DATA", raising=False)
     monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, split: sets[name])
-    swag = read_split(find_source("swag", None, {}), "dev").examples
+    swag = find_source("swag", None, {}).read("dev").examples
     assert (swag.texts, swag.choices[0][2], swag.labels) == (["A."], "He goes 2.", ["2"])
     imdb = find_source("imdb", None, {})
-    assert label_ids(read_split(imdb, "dev").examples, imdb.task).tolist() == [1]
-    sentences = read_split(find_source("conll2003", None, {}), "dev").examples
+    assert label_ids(imdb.task, imdb.read("dev").examples).tolist() == [1]
+    sentences = find_source("conll2003", None, {}).read("dev").examples
     assert (sentences.words, sentences.tags) == ([["EU", "rejects"]], [["B-ORG", "O"]])
 
 

@@ -18,7 +18,6 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 from bertcli.cli.main import main
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.kinds.architecture import build
 from bertcli.lifecycle.add_words import add_words
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
@@ -26,6 +25,7 @@ from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.loading import save_model
+from tests.support import build
 
 EMBEDDING = "bert.embeddings.word_embeddings.weight"
 BIAS = "cls.predictions.bias"

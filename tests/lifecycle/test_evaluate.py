@@ -20,7 +20,7 @@ from bertcli.cli.main import main
 from bertcli.errors import UserError
 from bertcli.lifecycle.evaluate import Evaluation, evaluate
 from bertcli.lifecycle.finetune import finetune
-from bertcli.lifecycle.prediction_files import write_records
+from bertcli.lifecycle.prediction_files import write_predictions
 from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
 from bertcli.metrics.classification import Classification
 from bertcli.metrics.entities import Entities
@@ -162,7 +162,7 @@ def test_tags_and_answers_are_read_in_every_form_that_predict_writes(workspace: 
         path, data, _ = PREDICTED[name]
         Path(path).parent.mkdir()
         Path(path).write_text(data)
-        write_records(records, Path(f"p.{ending}"))
+        write_predictions(records, Path(f"p.{ending}"))
         if name == "conll2003":
             assert evaluate(name, data_dir=".", predictions=f"p.{ending}").metrics["f1"] == pytest.approx(200 / 3)
         elif ending != "json":  # which is the official form

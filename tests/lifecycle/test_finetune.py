@@ -12,20 +12,20 @@ from conftest import write_reviews
 from bertcli.config.recipes import read_recipe, recipe_names
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.packing.batches import longest_first
-from bertcli.data.packing.span_features import WindowRules
 from bertcli.data.packing.text_features import balanced_weights
+from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
-from bertcli.kinds.architecture import load, with_loss
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
-from bertcli.lifecycle.sources import encode_split, find_source, read_split
+from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.sweep import name_of, settings_of
 from bertcli.models.loading import save_model
 from bertcli.tasks import TASKS, get_task
 from bertcli.training.loop import Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+from tests.support import load, with_loss
 from tests.training.test_loop import assert_same_bits, logged, weights
 
 FAST = {"batch_size": 16, "learning_rate": 1e-3, "epochs": 2.0}
@@ -115,7 +115,7 @@ def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume_from_the_same_da
     with pytest.raises(UserError, match=r"The data of the run in `.*cut` have changed since it was begun"):
         finetune(task="", out=str(tmp_path / "cut"), resume=True)
     evaluate(reviews, model=whole.run)
-    warning = f"reviews.csv has changed since {whole.run} learnt from it: what is scored may hold what it learnt"
+    warning = f"reviews.csv has changed since {whole.run} was trained on it: what is scored may hold training examples"
     assert warning in said.text
     Path(reviews).write_text(rows)
     said.clear()
@@ -195,8 +195,7 @@ def test_a_sweep_resumes_within_the_run_that_was_stopped(
 
 def test_a_limit_draws_other_examples_by_another_seed(shared: Path) -> None:
     drawn = [
-        read_split(find_source("sst2", str(shared / "data"), {}, seed=seed), "train", limit=50).examples
-        for seed in (0, 0, 7)
+        find_source("sst2", str(shared / "data"), seed=seed).read("train", limit=50).examples for seed in (0, 0, 7)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
 
@@ -269,7 +268,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
 def test_weighted_classes_give_torchs_weighted_mean_however_the_batch_is_cut(reviews: str) -> None:
     tokenizer = load_tokenizer("runs/pretrain-tiny/model")
     source = find_source(reviews, None, {})
-    encoded = encode_split(source.task, read_split(source, "train"), tokenizer, WindowRules(128, 128, 0)).features
+    encoded = encode_split(source.task, source.read("train"), tokenizer, WindowRules(128, 128, 0)).features
     class_weights = np.array([0.25, 3], dtype=np.float32)
     features = replace(encoded, class_weights=class_weights)
     labels = {"num_labels": 2, "id2label": {0: "bad", 1: "good"}}

@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertcli.data.labelled.own_splits import run_name, stratified_split
-from bertcli.data.labelled.tables import read_rows
+from bertcli.data.labelled.tables import read_table
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
 from bertcli.lifecycle.evaluate import evaluate
@@ -85,25 +85,25 @@ def test_what_is_written_as_csv_is_read_with_its_lines(rows: list[tuple[str, str
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "mine.csv"
         path.write_bytes(buffer.getvalue().encode())
-        read = read_rows(path)
+        read = read_table(path)
     assert (read.column("one"), read.column("two")) == ([row[0] for row in rows], [row[1] for row in rows])
     assert read.numbers == lines
 
 
 def test_a_tsv_with_or_without_quoting_keeps_all_of_its_rows(workspace: Path, said: pytest.LogCaptureFixture) -> None:
-    plain = read_rows(Path(write("plain.tsv", 'text\tlabel\n"open\ta\nand closed"\tb\n"no" he said\ta\n')))
+    plain = read_table(Path(write("plain.tsv", 'text\tlabel\n"open\ta\nand closed"\tb\n"no" he said\ta\n')))
     assert plain.column("text") == ['"open', 'and closed"', '"no" he said']
     assert "plain.tsv: quotation marks are part of the text" in said.text
-    quoted = read_rows(Path(write("quoted.tsv", 'text\tlabel\n"two\nlines"\ta\n"say ""no"""\tb\n')))
+    quoted = read_table(Path(write("quoted.tsv", 'text\tlabel\n"two\nlines"\ta\n"say ""no"""\tb\n')))
     assert quoted.column("text") == ["two\nlines", 'say "no"']
     assert quoted.numbers == [2, 4]
 
 
 def test_columns_may_stand_apart_otherwise_than_the_name_says(workspace: Path, said: pytest.LogCaptureFixture) -> None:
-    assert read_rows(Path(write("a.csv", "text;label\na, b;x\n"))).column("text") == ["a, b"]
+    assert read_table(Path(write("a.csv", "text;label\na, b;x\n"))).column("text") == ["a, b"]
     assert "a.csv: its columns stand apart by `;`" in said.text
-    assert read_rows(Path(write("b.csv", "text\tlabel\na, b\tx\n"))).column("text") == ["a, b"]
-    assert read_rows(Path(write("c.csv", 'text, label\ra, "b, c"\r'))).column("label") == ["b, c"]
+    assert read_table(Path(write("b.csv", "text\tlabel\na, b\tx\n"))).column("text") == ["a, b"]
+    assert read_table(Path(write("c.csv", 'text, label\ra, "b, c"\r'))).column("label") == ["b, c"]
 
 
 # --- Columns, kind and labels
@@ -638,7 +638,7 @@ def test_questions_in_squads_form_are_recognised_and_learnt(
     scored = evaluate(str(file), model=run.run)
     assert scored.metrics == run.metrics
     _, parts = own_task(str(file), NONE, None)
-    train, dev = ({p["context"] for article in parts[split] for p in article["paragraphs"]} for split in parts)
+    train, dev = ({p["context"] for article in parts[split].articles for p in article["paragraphs"]} for split in parts)
     assert dev
     assert not train & dev
     assert predict(question="who", context="the cat sat", model=run.run).kind == "span"

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.squad import split_words
-from bertcli.data.labelled.tables import chunks_of, stream_rows
+from bertcli.data.labelled.tables import chunks_of, stream_table
 from bertcli.errors import UserError
 from bertcli.kernels import prepacked
 from bertcli.lifecycle import predict as prediction
@@ -136,9 +136,9 @@ def test_a_file_takes_as_much_memory_as_a_tenth_of_it(workspace: Path, form: str
     peaks = []
     for count in (2500, 25_000):
         FORMS[form](path := Path(f"{count}.{form}"), ['the "cat", and\tthe dog'] * count)
-        next(stream_rows(path)[1])  # what is imported and kept is not counted
+        next(stream_table(path)[1])  # what is imported and kept is not counted
         tracemalloc.start()
-        assert sum(1 for _ in stream_rows(path)[1]) == count
+        assert sum(1 for _ in stream_table(path)[1]) == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.5 * peaks[0]
@@ -314,7 +314,7 @@ def test_a_split_of_squad_is_predicted_into_its_official_files(
     start = str(home / "runs" / "pretrain-tiny")
     learnt = Path(finetune(task, data_dir="data", from_=start, epochs=1, limit=16, max_seq_length=128).run)
     result = predict(task=task)
-    assert f"model: {learnt} (the newest run of {task})" in said.text
+    assert f"model: {learnt} (latest run of {task})" in said.text
     assert result.to_json() == {
         "model": f"{learnt}/model",
         "kind": "span",

@@ -146,12 +146,12 @@ def test_tasks_without_a_run_are_filled_to_their_official_counts(glue: Path, wor
 
 
 def test_real_test_files_are_the_official_ones(shared: Path) -> None:
-    from bertcli.lifecycle.sources import find_source, read_split
+    from bertcli.lifecycle.sources import find_source
 
     for test in TEST_SETS:
         if test.task in ("glue/mnli", "glue/qqp", "glue/ax"):
             continue
-        assert len(read_split(find_source(test.task, str(shared / "data"), {}), "test")) == test.examples
+        assert len(find_source(test.task, str(shared / "data")).read("test")) == test.examples
         name = "STS-B" if test.file == "STS-B.tsv" else test.file[:-4]
         submission._check_index(shared / "data" / "glue" / name / "test.tsv")
 
@@ -181,7 +181,7 @@ def test_a_test_set_that_is_not_the_official_one_is_refused(
 @pytest.mark.usefixtures("small")
 def test_runs_that_do_not_belong_are_refused(glue: Path, home: Path, workspace: Path) -> None:
     cola = str(glue / "cola")
-    with pytest.raises(UserError, match="no finished run of a task of GLUE here"):
+    with pytest.raises(UserError, match="no finished run of a task of GLUE in this folder"):
         submit()
     with pytest.raises(UserError, match="are both of glue/cola"):
         submit(runs=[cola, cola])

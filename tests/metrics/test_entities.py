@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertcli.errors import UserError
-from bertcli.metrics.entities import Entities, entities
+from bertcli.metrics.entities import Entities
+from bertcli.metrics.tags import entities
 
 SCHEMES = {"default": "BIES", "IOB1": "BI", "IOB2": "BI", "IOBES": "BIES"}
 TYPES = ("", "-PER", "-LOC", "-MISC-OTHER")

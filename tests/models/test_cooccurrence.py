@@ -10,11 +10,11 @@ from torch import nn
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import UserError
-from bertcli.kinds.architecture import build
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.cooccurrence import DEVIATION, WINDOW, count_neighbours, factorize, start_from_neighbours
 from bertcli.models.dropout import set_dropout
+from tests.support import build
 
 V = 12
 

@@ -7,11 +7,11 @@ from torch import nn
 from transformers import BertConfig, BertForPreTraining
 
 from bertcli.data.packing.keyed import derive
-from bertcli.kinds.architecture import with_loss
 from bertcli.models.dropout import Dropout, dropout, seed_dropout
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from tests.models.test_packed import CONFIG, make_batch
+from tests.support import with_loss
 
 MASKS = {
     "masked_lm_positions": torch.tensor([1, 4, 20]),

@@ -9,12 +9,11 @@ from conftest import GOLDENS
 from transformers import BertConfig, BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
 
 from bertcli.data.packing.batches import PackedBatch, pack
-from bertcli.kinds.architecture import with_loss
 from bertcli.models.encoder import encode
 from bertcli.models.formats.tensorflow_names import to_parameters
-from bertcli.models.heads import HEADS
 from bertcli.models.loading import with_trained_padding
 from bertcli.models.packed import PACKED
+from tests.support import HEADS, with_loss
 
 CLASSES = {
     "pretraining": BertForPreTraining,

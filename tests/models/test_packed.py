@@ -22,13 +22,13 @@ from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import TextFeatures
 from bertcli.kernels import cpu as cpu_module
 from bertcli.kernels.prepacked import PrepackedLinear, prepack
-from bertcli.kinds.architecture import with_loss
 from bertcli.models import packed as packed_module
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.encoder import encode
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
+from tests.support import with_loss
 
 LENGTHS = np.array([17, 9, 9, 5, 2])
 CONFIG = {

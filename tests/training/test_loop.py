@@ -19,14 +19,13 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, Ber
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import RunError, UserError
-from bertcli.kinds.architecture import build, with_loss
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.models.heads import HEADS
 from bertcli.models.loading import save_model
 from bertcli.training.device import micro_batch_tokens
 from bertcli.training.interruption import Interruption
 from bertcli.training.loop import Training
 from bertcli.training.run_folder import RunFolder
+from tests.support import HEADS, build, with_loss
 
 SHORT = {"size": "tiny", "batch_size": 8, "learning_rate": 1e-3, "seed": 3}
 

@@ -9,13 +9,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
 from bertcli.data.packing.batches import pack
-from bertcli.kinds.architecture import build, load, with_loss
 from bertcli.models.loading import save_model
 from bertcli.training.throughput import peak_flops, training_flops
 from tests.benchmarks.__main__ import put_into
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
 from tests.benchmarks.materials import MAKERS, Materials, enlarge
 from tests.benchmarks.race import agreement_of
+from tests.support import build, load, with_loss
 
 CONFIG = {
     "vocab_size": 50,

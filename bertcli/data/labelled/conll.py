@@ -1,41 +1,30 @@
 """Sentences of tagged words, read from columns as CoNLL's files have them, or from lists."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from bertcli import say
-from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.tables import Rows, ending_of, place_of, read_rows
+from bertcli.data.labelled.examples import Sentences
+from bertcli.data.labelled.tables import Table, ending_of, place_of, read_table
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
 
+TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns
 LIST_ENDINGS = (".jsonl", ".json", ".parquet")
 WORD_LISTS, TAG_LISTS = ("tokens", "words"), ("tags", "ner_tags", "labels")
 DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
 
 
-@dataclass(frozen=True)
-class Sentences(Examples):
-    """The words of each sentence, with a tag each where they are known, as they stand in the file."""
-
-    unit: ClassVar[str] = "sentence"
-    words: list[list[str]]
-    tags: list[list[str]] | None = None
-
-
 def sentences_of_hub(rows: Any) -> Sentences:
-    """Rows of the Hub, whose tags are numbered."""
+    """Table of the Hub, whose tags are numbered."""
     names = rows.features["ner_tags"].feature.names
     tags = [[names[tag] for tag in row] for row in rows["ner_tags"]]
     return Sentences([list(row) for row in rows["tokens"]], tags, origin="the Hub")
 
 
-def list_columns(rows: Rows) -> tuple[str, str] | None:
+def list_columns(rows: Table) -> tuple[str, str] | None:
     """The columns of a table that hold lists of words and of their tags, where it has them."""
     lists = [name for name in rows.names if isinstance(rows.cells[0].get(name), list)]
     words, tags = (next((name for name in names if name in lists), None) for names in (WORD_LISTS, TAG_LISTS))
@@ -50,7 +39,7 @@ def read_sentences(path: Path) -> Sentences:
     """
     if ending_of(path) not in LIST_ENDINGS:
         return read_conll(path)
-    rows = read_rows(path)
+    rows = read_table(path)
     columns = list_columns(rows)
     if columns is None:
         raise UserError(

@@ -1,18 +1,21 @@
 """The examples of a split as they stand in their files: columns with an entry each."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
-    """What all forms of examples have; each adds its own columns, and one that a split has not is None."""
+    """What all forms of examples have; each adds its own columns, and a column that a split lacks is None."""
 
     unit: ClassVar[str] = "example"
     origin: str
-    places: list[str] | None = None  # where each begins in the user's own file
+    places: list[str] | None = None  # file and line of each, for the user's own files
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -21,6 +24,15 @@ class Examples:
     @property
     def _columns(self) -> dict[str, list[object]]:
         return {name: column for name, column in vars(self).items() if isinstance(column, list)}
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether the right answers are known."""
+        return True
+
+    def inputs(self) -> Iterable[Any]:
+        """What is equal for two examples with the same input."""
+        return ()
 
     def take(self, rows: list[int]) -> Self:
         """The chosen examples."""
@@ -32,6 +44,52 @@ class Examples:
 
     @cached_property
     def digest(self) -> str:
-        """Of what the examples say, wherever they stand: another one where the data have changed."""
-        said = [(name, column) for name, column in self._columns.items() if name != "places"]
-        return sha256(repr(said).encode("utf-8", "replace")).hexdigest()[:16]
+        """A digest of the contents, wherever they stand, by which changed data are known."""
+        contents = [(name, column) for name, column in self._columns.items() if name != "places"]
+        return sha256(repr(contents).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class TextExamples(Examples):
+    """Texts, or pairs of texts, with their labels as they stand in the file."""
+
+    texts: list[str]
+    pairs: list[str] | None = None
+    labels: list[str] | None = None
+    choices: list[list[str]] | None = None  # possible continuations of each text, for multiple choice
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether the right answers are known."""
+        return self.labels is not None
+
+    def inputs(self) -> Iterable[Any]:
+        """Text, second text and choices of each example."""
+        return zip(self.texts, self.pairs or self.texts, map(str, self.choices or self.texts), strict=True)
+
+
+@dataclass(frozen=True)
+class Sentences(Examples):
+    """The words of each sentence, with a tag each where they are known, as they stand in the file."""
+
+    unit: ClassVar[str] = "sentence"
+    words: list[list[str]]
+    tags: list[list[str]] | None = None
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether the tags are known."""
+        return self.tags is not None
+
+    def inputs(self) -> Iterable[Any]:
+        """The words of each sentence."""
+        return map(tuple, self.words)
+
+
+def text_examples(columns: dict[str, list[str]], origin: str) -> TextExamples:
+    """Put columns together; `choice_start` begins each of `choice0`, `choice1` ..."""
+    endings = [columns[key] for key in columns if key.removeprefix("choice").isdigit()]
+    starts = columns.get("choice_start", [""] * len(columns["text"]))
+    choices = [[f"{start} {ending}".strip() for ending in row] for start, *row in zip(starts, *endings, strict=True)]
+    texts, pairs, labels = columns["text"], columns.get("text_pair"), columns.get("label")
+    return TextExamples(texts, pairs, labels, choices if endings else None, origin=origin)

@@ -1,32 +1,18 @@
 """The data of a task: read from its official files, or from the Hub."""
 
-from __future__ import annotations
-
 import os
 import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from bertcli import say
-from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.tables import ending_of, read_rows
+from bertcli.data.labelled.examples import TextExamples, text_examples
+from bertcli.data.labelled.own_labels import NO_LABEL
+from bertcli.data.labelled.tables import ending_of, read_table
 from bertcli.data.text.documents import COMPRESSED, is_in_archive, read_text, reading, tar_of
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
-
-NO_LABEL = "-"  # MNLI's mark of an example without a gold label
-
-
-@dataclass(frozen=True)
-class TextExamples(Examples):
-    """Texts, or pairs of texts, with their labels as they stand in the file."""
-
-    texts: list[str]
-    pairs: list[str] | None = None
-    labels: list[str] | None = None
-    choices: list[list[str]] | None = None  # what may follow each text, for multiple choice
 
 
 def data_folder(data_dir: str | None) -> Path | None:
@@ -85,7 +71,7 @@ def read_official(task: Task, split: str, path: Path) -> TextExamples:
     is_test = split.startswith("test")
     columns = task.files.test_columns if is_test and task.files.test_columns else task.files.columns
     if ending_of(path) == ".csv":
-        return read_table(path, {key: str(value) for key, value in columns.items()})
+        return read_columns(path, {key: str(value) for key, value in columns.items()})
     return _read_glue(path, columns, task.files.header or is_test)
 
 
@@ -142,16 +128,6 @@ def _place(where: int | str, names: list[str]) -> int:
     return next((names.index(name) for name in where.split("|") if name in names), -1)
 
 
-def text_examples(read: dict[str, list[str]], origin: str) -> TextExamples:
-    """Put columns together; `choice_start` begins each of `choice0`, `choice1` ..."""
-    endings = [read[key] for key in read if key.removeprefix("choice").isdigit()]
-    starts = read.get("choice_start", [""] * len(read["text"]))
-    choices = [[f"{start} {ending}".strip() for ending in row] for start, *row in zip(starts, *endings, strict=True)]
-    return TextExamples(
-        read["text"], read.get("text_pair"), read.get("label"), choices if endings else None, origin=origin
-    )
-
-
 def _without_unlabelled(examples: TextExamples) -> TextExamples:
     if examples.labels is None or NO_LABEL not in examples.labels:
         return examples
@@ -161,7 +137,7 @@ def _without_unlabelled(examples: TextExamples) -> TextExamples:
 
 
 def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
-    """Rows of the Hub; those of a test split have no labels there."""
+    """Table of the Hub; those of a test split have no labels there."""
     columns = dict(zip(("text", "text_pair"), task.hub_columns, strict=False)) or task.files.columns
     read = {key: list(dataset[name]) for key, name in columns.items() if key != "label"}
     if "label" in dataset.column_names and not split.startswith("test"):
@@ -193,11 +169,10 @@ def load_from_hub(task: Task, split: str) -> Any:
         ) from error
 
 
-def read_table(path: Path, columns: dict[str, str]) -> TextExamples:
+def read_columns(path: Path, columns: dict[str, str]) -> TextExamples:
     """Read named columns of a CSV, TSV, JSONL or Parquet file.
 
-    Raises:
-        UserError: naming the file, and the line or column that is wrong.
+    Raises UserError naming the file, and the line or column that is wrong.
     """
-    rows = read_rows(path)
-    return text_examples({key: rows.column(name) for key, name in columns.items()}, str(path))
+    table = read_table(path)
+    return text_examples({key: table.column(name) for key, name in columns.items()}, str(path))

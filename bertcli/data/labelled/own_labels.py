@@ -1,21 +1,21 @@
-"""What the labels of own data say: how each is spelled, which are missing, their kind and their order."""
+"""Labels in the user's own files: how each is spelled, which are missing, which kind of task they are of."""
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 
-from bertcli import say
-from bertcli.data.labelled.official_files import NO_LABEL
 from bertcli.data.labelled.tables import are_numbers
-from bertcli.data.packing.text_features import split_labels
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
 CLASS_NAMES = ("label", "labels", "gold_label", "category", "class", "intent")  # whole numbers in them are names
 SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in the column
 LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a name in brackets
-MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are measured, not sorted
+BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
+MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are values, not names
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
+NO_LABEL = "-"  # SNLI's and MNLI's mark of an example without a gold label
 
 
 def spelled(label: str) -> str:
@@ -24,32 +24,32 @@ def spelled(label: str) -> str:
     return label.lower() if label in ("True", "False", "TRUE", "FALSE") else label
 
 
-def missing_labels(labels: list[str], kind: str | None) -> set[str]:
-    """How labels that are missing are spelled: of numbers NaN and the like, of inferences as SNLI does."""
+def missing_labels(labels: list[str]) -> set[str]:
+    """How missing labels are spelled: NaN and the like where most are numbers, `-` among inferences."""
     others = [label for label in labels if label.lower() not in NO_NUMBER]
-    if kind == "regress" or (others and sum(are_numbers([label]) for label in others) >= 0.9 * len(others)):
+    if others and sum(are_numbers([label]) for label in others) >= 0.9 * len(others):
         return NO_NUMBER
     return {NO_LABEL} if {"entailment", "contradiction"} <= set(labels) else set()
 
 
-def kind_of_labels(labels: list[str], column: str) -> tuple[str, str]:
-    """The kind that labels are of, and for numbers why: those with fractions, or of many values, are measured."""
+def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
+    """The kind of task that labels are of, and for numbers why."""
     alone = sum(not label.startswith("[") for label in labels)
     if labels and (not alone or any(map(LIST.fullmatch, labels))):
         mixed = f", {len(labels) - alone:,} lists and {alone:,} labels alone (--kind classify takes them for names)"
         return "multilabel", mixed if alone else ""
     if not are_numbers(labels):
-        return "classify", _no_number(labels)
+        return "classify", _why_names(labels)
     values = {float(label) for label in labels}
-    why = f"{len(values)} different numbers, "
+    why = f", as they are {len(values)} different numbers, "
     if any(value != int(value) for value in values):
-        return "regress", f", as they are {why}some with fractions (--kind classify takes them for names)"
+        return "regress", f"{why}some with fractions (--kind classify takes them for names)"
     if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
-        return "regress", f", as they are {why}more than {MANY_VALUES} (--kind classify takes them for names)"
+        return "regress", f"{why}more than {MANY_VALUES} (--kind classify takes them for names)"
     return "classify", ", as they are whole numbers (--kind regress measures them)"
 
 
-def _no_number(labels: list[str]) -> str:
+def _why_names(labels: list[str]) -> str:
     """Why labels are names, where most are numbers, or would be with a point for their comma."""
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
         return ", as numbers have a point, not a comma, before their fractions"
@@ -59,46 +59,37 @@ def _no_number(labels: list[str]) -> str:
     return f", as `{others[0]}` is no number, which {len(labels) - len(others):,} others are (--kind regress measures them)"
 
 
-def _with_distinct(task: Task, labels: list[str]) -> Task:
-    """Labels in an order that does not depend on that of the rows: numbers by their value, then names."""
-    return replace(task, labels=tuple(sorted(set(labels), key=_natural)))
+def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
+    """The labels of an example that may have several, or none: a list as JSON or Python writes it, or with separators.
+
+    Raises UserError with the `place` of the example if a list cannot be read.
+    """
+    if not cell.startswith("["):
+        parts = [part.strip() for part in (cell.split(separator) if separator else [cell])]
+        return [part for part in parts if part]
+    try:
+        labels = ast.literal_eval(BETWEEN_QUOTES.sub(r"\1, \2", cell))
+        if any(isinstance(label, list | dict) for label in labels):
+            raise ValueError
+        return [str(label) for label in labels if label is not None]
+    except (ValueError, SyntaxError, TypeError, RecursionError):
+        raise UserError(
+            f"{place} has the labels `{cell[:80]}`, which are no list.",
+            'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify',
+        ) from None
 
 
-def _with_several(task: Task, labels: list[str]) -> Task:
-    """Labels of examples that may have several: as lists, or with a separator."""
-    separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
-    if separator:
-        say(f"{task.name}: `{separator}` stands between several labels")
-    several = [label for cell in labels for label in split_labels(cell, separator)]
-    if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
-        what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
-        raise UserError(what, 'Write those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult')
-    return replace(_with_distinct(task, several), files=replace(task.files, label_separator=separator))
+def with_distinct(task: Task, labels: Iterable[str]) -> Task:
+    """The task with its labels in an order that does not depend on that of the rows: numbers by value, then names."""
+
+    def natural(label: str) -> tuple[int, float, str]:
+        return (0, float(label), label) if are_numbers([label]) else (1, 0.0, label)
+
+    return replace(task, labels=tuple(sorted(set(labels), key=natural)))
 
 
-def _with_choices(task: Task, labels: list[str]) -> Task:
-    """Right choices by number, from 0 or from 1, or by letter."""
-    count = sum(key.removeprefix("choice").isdigit() for key in task.files.columns)
-    numbers = tuple(str(number) for number in range(count + 1))
-    letters = tuple("ABCDEFGH"[:count])
-    for names in (numbers[:-1], numbers[1:], letters, tuple(letter.lower() for letter in letters)):
-        if set(labels) <= set(names):
-            say(f"{task.name}: the choices count from {names[0]}")
-            return replace(task, labels=numbers[:-1], file_labels=names)
-    strange = next(label for label in labels if label not in numbers[:-1])
-    raise UserError(
-        f"`{task.name}` has the label `{strange}`, which is none of {count} choices.",
-        f"Number them from 0 to {count - 1}, or give the column with --label.",
-    )
-
-
-WITH_LABELS: dict[str, Callable[[Task, list[str]], Task]] = {
-    "classify": _with_distinct,
-    "regress": lambda task, labels: task,
-    "multilabel": _with_several,
-    "choose": _with_choices,
-}
-
-
-def _natural(label: str) -> tuple[int, float, str]:
-    return (0, float(label), label) if are_numbers([label]) else (1, 0.0, label)
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """The first of the names after a colon, and how many more there are; nothing for none."""
+    shown = list(names)
+    more = f" and {len(shown) - most} more" if len(shown) > most else ""
+    return f": {', '.join(shown[:most])}{more}" if shown else ""

@@ -3,24 +3,21 @@
 import glob
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bertcli import say
-from bertcli.data.labelled.conll import Sentences
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.conll import TAG_ENDINGS
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.tables import TABLE_ENDINGS, check_file, ending_of
-from bertcli.data.packing.text_features import split_labels
 from bertcli.data.text.documents import COMPRESSED
 from bertcli.errors import UserError
 from bertcli.tasks import is_task
-from bertcli.tasks.task import Task
 
-TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns
 ENDINGS = (*TABLE_ENDINGS, *TAG_ENDINGS, ".txt")
 DEV_SHARE = 0.1  # of data that come without a dev set
 SPLIT_NAMES = {
@@ -36,7 +33,6 @@ SPLIT_NAMES = {
     "testing": "test",
     "testb": "test",
 }
-Part = TextExamples | Sentences | list[dict[str, Any]]  # a split: texts, tagged sentences, or articles with questions
 
 
 def looks_like_file(name: str) -> bool:
@@ -101,14 +97,7 @@ def split_of(path: Path) -> str:
     return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "")
 
 
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """The first of the names after a colon, and how many more there are; nothing for none."""
-    shown = list(names)
-    more = f" and {len(shown) - most} more" if len(shown) > most else ""
-    return f": {', '.join(shown[:most])}{more}" if shown else ""
-
-
-def cut_dev(name: str, part: Part, labels: list[str] | None, seed: int) -> dict[str, Part]:
+def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:
     """Cut a dev set off the training data, each label its share of it, and say so.
 
     Raises:
@@ -126,11 +115,7 @@ def cut_dev(name: str, part: Part, labels: list[str] | None, seed: int) -> dict[
     once = [label for label, count in Counter(labels or []).items() if count == 1]
     if once:
         say(f"{name}: seen once, so trained on and not scored{listed(f'`{label}`' for label in once)}")
-    return {"train": _take(part, train), "dev": _take(part, dev)}
-
-
-def _take(part: Part, rows: list[int]) -> Part:
-    return [part[row] for row in rows] if isinstance(part, list) else part.take(rows)
+    return {"train": part.take(train), "dev": part.take(dev)}
 
 
 def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
@@ -147,30 +132,18 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
     return [row for row in range(count) if row not in second], sorted(second)
 
 
-def say_overlap(task: Task, parts: dict[str, Part]) -> None:
+def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[str]]) -> None:
     """Say how many examples of the other splits are in the training data too, and which of their labels are not."""
-    trained, learnt = set(_keys(parts["train"])), set(_labels(task, parts["train"]))
+    trained, known = set(parts["train"].inputs()), set(labels["train"])
     for split, part in parts.items():
-        twice = sum(key in trained for key in _keys(part)) if split != "train" else 0
+        twice = sum(key in trained for key in part.inputs()) if split != "train" else 0
         if twice:
-            say(f"{task.name}: {twice:,} of {len(part):,} {split} examples are training examples too")
-        new = Counter(label for label in _labels(task, part) if label not in learnt)
-        if new:
+            say(f"{name}: {twice:,} of {len(part):,} {split} examples are training examples too")
+        if new := Counter(label for label in labels[split] if label not in known):
             shown = listed(f"`{label}` ({count:,})" for label, count in new.items())
-            say(f"{task.name}: {split} has labels that are not trained on; they count as errors{shown}")
+            say(f"{name}: {split} has labels that are not trained on; they count as errors{shown}")
 
 
-def _keys(part: Part) -> Iterable[Any]:
-    if isinstance(part, TextExamples):
-        return zip(part.texts, part.pairs or part.texts, map(str, part.choices or part.texts), strict=True)
-    return map(tuple, part.words) if isinstance(part, Sentences) else ()
-
-
-def _labels(task: Task, part: Part) -> Iterable[str]:
-    if isinstance(part, Sentences):
-        return chain.from_iterable(part.tags or ())
-    if not isinstance(part, TextExamples) or not task.names_outputs:
-        return ()
-    cells = part.labels or []
-    separator = task.files.label_separator
-    return cells if task.kind == "classify" else (label for cell in cells for label in split_labels(cell, separator))
+def sizes_of(parts: Mapping[str, Examples]) -> str:
+    """The number of examples of each split, in words."""
+    return ", ".join(f"{split} {len(part):,}" for split, part in parts.items())

@@ -32,6 +32,14 @@ class SpanExample:
 
 
 @dataclass(frozen=True)
+class Articles(Examples):
+    """Articles as SQuAD's JSON has them, from which questions are made for training or for scoring."""
+
+    unit: ClassVar[str] = "context"
+    articles: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
 class Questions(Examples):
     """Questions about contexts, and the true answers of each by its id."""
 

@@ -26,7 +26,7 @@ csv.field_size_limit(2**31 - 1)  # a field may be a whole book
 
 
 @dataclass(frozen=True)
-class Rows:
+class Table:
     """The rows of a file: cells by the names of their columns, and where each row begins."""
 
     path: Path
@@ -78,27 +78,27 @@ def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV
         raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
 
 
-def read_rows(path: Path) -> Rows:
+def read_table(path: Path) -> Table:
     """Read a file of rows by its ending, whole.
 
     Raises:
         UserError: naming the file and the line that is wrong, or what the file is instead.
     """
-    names, rows = stream_rows(path)
+    names, rows = stream_table(path)
     numbers, cells = zip(*rows, strict=True)
     every = dict.fromkeys(chain(names, *cells))  # JSON lines need not have the same names
-    return Rows(path, [name for name in every if name], list(cells), list(numbers))
+    return Table(path, [name for name in every if name], list(cells), list(numbers))
 
 
-Row = tuple[int, dict[str, Any]]  # its place, as in `Rows.numbers`, and its cells
-Read = tuple[list[str], Iterator[Row]]
+NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
+TableStream = tuple[list[str], Iterator[NumberedRow]]
 
 
-def stream_rows(path: Path) -> Read:
+def stream_table(path: Path) -> TableStream:
     """The names of a file's columns, and its rows, read as they are asked for; JSON lines are named by the first 1,000.
 
     Raises:
-        UserError: as `read_rows`, where the rows have come to the line that is wrong.
+        UserError: as `read_table`, where the rows have come to the line that is wrong.
     """
     check_file(path)
     ending = ending_of(path)
@@ -147,10 +147,10 @@ def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = 
         raise wrong
 
 
-def _parquet(path: Path) -> Read:
+def _parquet(path: Path) -> TableStream:
     file = _open_parquet(path)
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[NumberedRow]:
         with _parquet_errors(path):
             batches = (_timeless(batch).to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
             yield from enumerate(chain.from_iterable(batches), start=1)
@@ -190,18 +190,18 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         raise UserError(what, "Check the file, or write it again.") from None
 
 
-def json_rows(path: Path, lines: Iterable[str]) -> Read:
+def json_rows(path: Path, lines: Iterable[str]) -> TableStream:
     """The names and the rows of JSON lines.
 
     Raises:
-        UserError: as `stream_rows`.
+        UserError: as `stream_table`.
     """
     chunks = chunks_of(_json(path, lines), ROWS_AT_ONCE)
     first = next(chunks, [])
     return list(dict.fromkeys(name for _, row in first for name in row)), chain(first, chain.from_iterable(chunks))
 
 
-def _json(path: Path, lines: Iterable[str]) -> Iterator[Row]:
+def _json(path: Path, lines: Iterable[str]) -> Iterator[NumberedRow]:
     begun = False
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -246,7 +246,7 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     )
 
 
-def _delimited(path: Path, usual: str) -> Read:
+def _delimited(path: Path, usual: str) -> TableStream:
     """Read CSV or TSV; with the delimiter that its first line has, where that is another one than usual."""
     header = next((line for line in _lines(path) if line.strip("\r\n")), "")
     bare = re.sub(r'"[^"]*"', "", header)

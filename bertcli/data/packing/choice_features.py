@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.batches import PackedBatch, longest_first
 from bertcli.data.packing.text_features import TextFeatures, encode_texts
 from bertcli.data.text.tokenization import WordPiece

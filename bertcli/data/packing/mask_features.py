@@ -19,6 +19,7 @@ class MaskFeatures(TokenRows):
 
     input_ids: Ragged
     places: Ragged  # where in a text its masks stand
+    truncated: int = 0  # nothing is cut
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack the chosen texts; `rows` of the batch names the text of each mask."""
@@ -37,3 +38,10 @@ def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]
         places.append(len(ids))
         ids += [tokenizer.special("mask"), *part]
     return [*ids, tokenizer.special("sep")], places
+
+
+def encode_masked_texts(texts: list[str], tokenizer: WordPiece) -> MaskFeatures:
+    """Encode texts whose masks were checked."""
+    encoded = [encode_masks(text, tokenizer) for text in texts]
+    ids, places = map(Ragged.from_lists, zip(*encoded, strict=True))
+    return MaskFeatures(ids, places)

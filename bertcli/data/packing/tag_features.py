@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertcli.data.labelled.conll import Sentences
+from bertcli.data.labelled.examples import Sentences
 from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.data.packing.ragged import Ragged, TokenRows
-from bertcli.data.packing.span_features import WindowRules, max_context_windows, window_spans
+from bertcli.data.packing.windows import WindowRules, max_context_windows, window_spans
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 

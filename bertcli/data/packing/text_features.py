@@ -1,8 +1,5 @@
 """Texts and pairs as model inputs, cut as run_classifier.py cuts them."""
 
-import ast
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,16 +7,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertcli.data.labelled.official_files import TextExamples
-from bertcli.data.labelled.tables import are_numbers
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.data.packing.ragged import Ragged, TokenRows
 from bertcli.data.text.tokenization import WordPiece
-from bertcli.errors import UserError
-from bertcli.tasks.task import Task
 
-BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
-LARGEST = 1e15  # of the values that are learnt: their squares are added in float32
 Numbers = NDArray[np.float32] | NDArray[np.int64]
 
 
@@ -83,89 +75,3 @@ def cut_pair(length_a: int, length_b: int, longest: int) -> tuple[int, int]:
         else:
             length_b -= 1
     return length_a, length_b
-
-
-def label_ids(examples: TextExamples, task: Task) -> NDArray[np.int64] | None:
-    """The labels as numbers, in the order of the task.
-
-    Raises:
-        UserError: at the first label that the task does not have.
-    """
-    if examples.labels is None:
-        return None
-    index = {name: task.labels.index(label) for name, label in task.spellings.items()}
-    ids = np.empty(len(examples), dtype=np.int64)
-    for row, label in enumerate(examples.labels):
-        if label not in index:
-            raise _strange(examples, row, label, task.labels)
-        ids[row] = index[label]
-    return ids
-
-
-def _strange(examples: TextExamples, row: int, label: str, labels: tuple[str, ...]) -> UserError:
-    return UserError(
-        f"{examples.place(row)} has the label `{label}`, which the task has not.",
-        f"Its labels: {', '.join(labels[:20])}.",
-    )
-
-
-def label_sets(examples: TextExamples, task: Task) -> NDArray[np.float32] | None:
-    """Which labels each example has, 0 or 1, [examples, labels].
-
-    Raises:
-        UserError: at the first label that the task does not have.
-    """
-    if examples.labels is None:
-        return None
-    index = {name: number for number, name in enumerate(task.labels)}
-    sets = np.zeros((len(examples), len(task.labels)), dtype=np.float32)
-    for row, cell in enumerate(examples.labels):
-        for label in split_labels(cell, task.files.label_separator):
-            if label not in index:
-                raise _strange(examples, row, label, task.labels)
-            sets[row, index[label]] = 1
-    return sets
-
-
-def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
-    """The labels of an example that may have several, or none: a list as JSON or Python writes it, or text with separators.
-
-    Raises:
-        UserError: with the `place` of the example, if a list is none.
-    """
-    if cell.startswith("["):
-        try:
-            labels = ast.literal_eval(BETWEEN_QUOTES.sub(r"\1, \2", cell))
-            if any(isinstance(label, list | dict) for label in labels):
-                raise ValueError
-            return [str(label) for label in labels if label is not None]
-        except (ValueError, SyntaxError, TypeError, RecursionError):
-            raise UserError(
-                f"{place} has the labels `{cell[:80]}`, which are no list.",
-                'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify',
-            ) from None
-    parts = [part.strip() for part in (cell.split(separator) if separator else [cell])]
-    return [part for part in parts if part]
-
-
-def label_values(examples: TextExamples, task: Task) -> NDArray[np.float32] | None:
-    """The values of a regression.
-
-    Raises:
-        UserError: at the first that is not a finite number.
-    """
-    if examples.labels is None:
-        return None
-    for row, label in enumerate(examples.labels):
-        if not are_numbers([label]) or abs(float(label)) > LARGEST:
-            what = f"{examples.place(row)} has the label `{label}`, not a number up to {LARGEST:.0e}."
-            raise UserError(what, "Give --kind classify, or correct it.")
-    return np.array(examples.labels, dtype=np.float32)
-
-
-LABELS: dict[str, Callable[[TextExamples, Task], Numbers | None]] = {
-    "classify": label_ids,
-    "choose": label_ids,
-    "regress": label_values,
-    "multilabel": label_sets,
-}

@@ -11,7 +11,8 @@ from conftest import GOLDENS
 
 from bertcli.data.labelled.squad import SpanExample, read_squad, span_examples
 from bertcli.data.packing.span_answers import AnswerRules, TextFinder, choose_answers
-from bertcli.data.packing.span_features import WindowRules, encode_spans, max_context_windows, window_spans
+from bertcli.data.packing.span_features import encode_spans
+from bertcli.data.packing.windows import WindowRules, max_context_windows, window_spans
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 

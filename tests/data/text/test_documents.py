@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from conftest import GOLDENS
 
-from bertcli.data.labelled.official_files import TextExamples
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import cut_pair, encode_texts
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.lifecycle.sources import find_source, read_split
+from bertcli.lifecycle.sources import find_source
 from bertcli.tasks import TASKS, get_task
 
 
@@ -67,7 +67,7 @@ def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> N
     text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t1\t2\t"He said\tShe " said\r\n0\t3\t4\tone\ttwo\r\n'
     with lzma.open(folder / "train.tsv.xz", "wt", encoding="utf-8", newline="") as file:
         file.write(text)
-    examples = read_split(find_source("glue/mrpc", str(workspace), {}), "train").examples
+    examples = find_source("glue/mrpc", str(workspace)).read("train").examples
     assert examples.texts == ['"He said', "one"]
     assert examples.pairs == ['She " said', "two"]
     assert examples.labels == ["1", "0"]
@@ -79,15 +79,15 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
         archive.writestr("RTE/train.tsv", rows)
     with zipfile.ZipFile("conll2003.zip", "w") as archive:
         archive.writestr("train.txt", "Rome NNP B-NP B-LOC\n")
-    assert read_split(find_source("conll2003", ".", {}), "train").examples.words == [["Rome"]]
+    assert find_source("conll2003", ".", {}).read("train").examples.words == [["Rome"]]
     Path("WNLI").mkdir()
     Path("WNLI/train.tsv").write_text(rows.replace("entailment", "1"))
     for name in ("rte", "wnli"):  # an archive, and a folder that does not stand in `glue`
-        (text,) = read_split(find_source(name, ".", {}), "train").examples.texts
+        (text,) = find_source(name, ".", {}).read("train").examples.texts
         assert text == "The cat sat."
     Path("MRPC.zip").write_bytes(Path("RTE.zip").read_bytes()[:60])
     with pytest.raises(UserError, match=r"There is no `glue/MRPC/train.tsv`"):
-        read_split(find_source("mrpc", ".", {}), "train")
+        find_source("mrpc", ".", {}).read("train")
     for label in ("pos", "neg"):
         for split in ("train", "test"):
             Path("aclImdb", split, label).mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
         archive.add("aclImdb")
     for where in ("aclImdb", "aclImdb_v1.tar.gz"):
         for split, folder in (("train", "train"), ("dev", "test")):
-            read = read_split(find_source("imdb", ".", {}), split).examples
+            read = find_source("imdb", ".", {}).read(split).examples
             assert list(zip(read.texts, read.labels, strict=True)) == [
                 (f"{folder} neg", "neg"),
                 (f"{folder} pos", "pos"),
@@ -107,7 +107,7 @@ def test_official_files_are_read_as_they_are_distributed(workspace: Path) -> Non
             Path("before").rename("elsewhere")
     Path("aclImdb_v1.tar.gz").write_bytes(Path("before").read_bytes()[:200])
     with pytest.raises(UserError, match=r"aclImdb_v1.tar.gz` cannot be read"):
-        read_split(find_source("imdb", ".", {}), "train")
+        find_source("imdb", ".", {}).read("train")
     Path("aclImdb_v1.tar.gz").unlink()
     with pytest.raises(UserError, match=r"There is no `imdb/train.csv`"):
-        read_split(find_source("imdb", ".", {}), "train")
+        find_source("imdb", ".", {}).read("train")

@@ -1,0 +1,159 @@
+"""Files of predictions that were made before: tables with a row an example, or values by question."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from bertcli import say
+from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
+from bertcli.errors import UserError
+from bertcli.tasks.task import Task
+
+Value = TypeVar("Value")
+# In this order: beside one of the others, `label` is the right answer.
+PREDICTION_COLUMNS = ("prediction", "pred", "choice", "value", "labels", "label")
+NUMBERS = ("index", "idx", "id", "guid")  # columns that may say which example a prediction is of
+ROW_ENDINGS = (*DELIMITERS, ".jsonl", ".parquet")
+
+
+@dataclass(frozen=True)
+class PredictionTable:
+    """A table, and the column of it that holds predictions."""
+
+    path: Path
+    table: Table
+    column: str
+
+    @classmethod
+    def read(cls, path: Path, is_official: bool) -> Self:
+        """Read a table in the order of its examples. Raises UserError if it has no column of predictions."""
+        table = read_table(path)
+        columns = [name for name in PREDICTION_COLUMNS if name in table.names]
+        if not columns:
+            shown = f"Its columns: {', '.join(table.names[:20])}."
+            raise UserError(f"`{path}` has no column `label`, `prediction` or `value`.", shown)
+        if len(columns) > 1:
+            say(f"{path}: the column `{columns[0]}` is scored, not `{'`, `'.join(columns[1:])}`")
+        return cls(path, _in_order(table, is_official), columns[0])
+
+    @property
+    def values(self) -> list[str]:
+        """The predictions as text."""
+        return self.table.column(self.column)
+
+    def labels(self, task: Task) -> list[str]:
+        """The predictions as labels of the task. Raises UserError at the first that is none."""
+        known = self.spellings(task, self.values)
+        return [self.label(value, known, task, row) for row, value in enumerate(self.values)]
+
+    def spellings(self, task: Task, names: Iterable[str]) -> dict[str, str]:
+        """The labels of the task by the ways in which a file may spell them: in another case too."""
+        known = task.spellings
+        return known | {name: known[label] for name, label in in_other_case(names, known, self.path).items()}
+
+    def label(self, name: str, known: dict[str, str], task: Task, row: int) -> str:
+        """A label as the task has it. Raises UserError if it is none of the task."""
+        if name not in known:
+            what = f"{self.table.place(row)} has the label `{name}`, which {task.name} has not."
+            raise UserError(what, f"Its labels: {', '.join(task.labels[:20])}.")
+        return known[name]
+
+    def numbers(self, values: Iterable[Any], row: int | None = None) -> list[float]:
+        """The values of all rows, or of one, as numbers. Raises UserError at the first that is none."""
+        numbers = []
+        for place, value in enumerate(values):
+            try:
+                numbers.append(finite(value))
+            except (TypeError, ValueError):
+                where = self.table.place(place if row is None else row)
+                raise UserError(f"{where} has `{value}`, which is no number.", "Give a number a row.") from None
+        return numbers
+
+    def with_score(self, predictions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The predictions with their probabilities, where the table has them."""
+        if "score" not in self.table.names:
+            return predictions
+        scores = self.numbers(self.table.column("score"))
+        return [{**each, "score": score} for each, score in zip(predictions, scores, strict=True)]
+
+    def scores(self, row: int, labels: tuple[str, ...]) -> dict[str, dict[str, float]]:
+        """The probabilities of all labels: an object, or a column a label, as `bert predict` writes them."""
+        cells = self.table.cells[row]
+        given = cells.get("scores") or {name: cells.get(f"score {name}") for name in labels}
+        if not isinstance(given, dict) or any(given.get(name) is None for name in labels):
+            return {}
+        return {"scores": dict(zip(labels, self.numbers((given[name] for name in labels), row), strict=True))}
+
+
+def has_lists_of_labels(path: Path) -> bool:
+    """Whether a file of predictions has a column of lists of labels, as of examples that may have several."""
+    table = read_table(path) if ending_of(path) in ROW_ENDINGS else None
+    cells = table.column("labels") if table and "labels" in table.names else []
+    return any(cell.startswith("[") for cell in cells)
+
+
+def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, column: str) -> dict[str, Value]:
+    """Read a JSON object of question ids and values, or rows with an `id` and a column of values.
+
+    Raises UserError if the file is neither.
+    """
+    try:
+        if ending_of(path) in ROW_ENDINGS:
+            table = read_table(path)
+            pairs: Any = tuple(zip(table.column("id"), table.column(column), strict=True))
+        else:
+            pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
+        if not isinstance(pairs, tuple):
+            raise TypeError
+        values = {key: convert(value) for key, value in pairs}
+        if len(values) < len(pairs):
+            say(f"{path}: {len(pairs) - len(values)} questions stand in it again; the last {form} counts")
+        return values
+    except (ValueError, TypeError):
+        what = f"`{path}` is not a JSON object of question ids and {form}s."
+        raise UserError(what, f"Give the official form: {{id: {form}}}.") from None
+
+
+def finite(value: Any) -> float:
+    """A finite number. Raises ValueError or TypeError for anything else."""
+    if not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _in_order(table: Table, is_official: bool) -> Table:
+    """The rows in the order of their `index`, which the official files number them by, or of another number."""
+    name = next((name for name in NUMBERS if name in table.names), None)
+    if name is None:
+        return table
+    index = table.column(name)
+    if (name != "index" or not is_official) and sorted(index) != sorted(map(str, range(len(table)))):
+        say(f"{table.path}: its column `{name}` does not count from 0; the rows are taken as they stand")
+        return table
+    strange = next((row for row, number in enumerate(index) if not number.isdecimal()), None)
+    if strange is not None:
+        raise UserError(f"{table.place(strange)} has the index `{index[strange]}`.", "Number the examples from 0.")
+    order = sorted(range(len(table)), key=lambda row: int(index[row]))
+    for number, row in enumerate(order):
+        if int(index[row]) != number:
+            what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
+            raise UserError(f"{table.place(row)} has the index {index[row]} {what}.", "Give one prediction an example.")
+    if order != sorted(order):
+        say(f"{table.path}: its rows are taken in the order of `{name}`")
+    return replace(table, cells=[table.cells[row] for row in order], numbers=[table.numbers[row] for row in order])
+
+
+def in_other_case(names: Iterable[str], labels: Collection[str], origin: object) -> dict[str, str]:
+    """The label of each name that differs from it in case only; none where case tells two names or labels apart."""
+    given, lower = {*names}, {label.lower(): label for label in labels}
+    found = {name: lower[name.lower()] for name in sorted(given - {*labels}) if name.lower() in lower}
+    if not found or any(len({name.lower() for name in each}) < len(each) for each in (given, {*labels})):
+        return {}
+    shown = ", ".join(f"`{name}` for `{label}`" for name, label in found.items())
+    say(f"{origin}: labels are taken in spite of their case: {shown}")
+    return found

@@ -1,0 +1,94 @@
+"""Filling in `[MASK]`: what a pre-trained model does, for `bert predict` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.tables import place_of
+from bertcli.errors import UserError
+from bertcli.kinds.kind import Encoder, Features, Kind, ModelOutputs, Prediction, Split
+from bertcli.tasks.task import Task
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from bertcli.data.packing.batches import PackedBatch
+    from bertcli.data.text.tokenization import WordPiece
+    from bertcli.models.model_with_loss import Outputs
+
+MASK_TOKEN = "[MASK]"  # as a person writes it, whatever the model's own mask is called
+
+
+@dataclass(frozen=True)
+class MaskedTexts(Examples):
+    """Texts with `[MASK]` in them."""
+
+    texts: list[str]
+
+
+class Mask(Kind):
+    """The most probable tokens for each mask, by the masked-LM head."""
+
+    name: ClassVar[str] = "fill"
+    architectures: ClassVar[tuple[str, ...]] = ("MaskedLM", "PreTraining")
+    inputs: ClassVar[tuple[str, ...]] = ("mask",)
+    needs: ClassVar[str] = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
+    is_task: ClassVar[bool] = False
+    tokens_at_once: ClassVar[int] = 2048  # each mask has a number for every token of the vocabulary
+
+    def __init__(self, top_k: int = 5, vocab_size: int | None = None) -> None:
+        self.top_k, self.vocab_size = top_k, vocab_size
+
+    def for_prediction(self, top_k: int, vocab_size: int) -> Mask:
+        return Mask(min(top_k, vocab_size), vocab_size)
+
+    def model_class(self, saved: Any, config: dict[str, Any] | None) -> None:
+        """The class that was saved."""
+
+    def check_input(self, row: dict[str, Any], tokenizer: WordPiece, longest: int, file: str | None) -> None:
+        """Check that a text has a mask and is short enough. Raises UserError, naming its line, if not."""
+        from bertcli.data.packing.mask_features import encode_masks
+
+        ids, places = encode_masks(row["text"], tokenizer)
+        if len(ids) > longest or not places:
+            where = place_of(Path(str(file)), row["line"]) if "line" in row else "The text"
+            what = f"has {len(ids)} tokens; the model takes {longest}." if places else f"has no {MASK_TOKEN} in it."
+            hint = "Shorten it." if places else f"Put {MASK_TOKEN} where a word is to be filled in."
+            raise UserError(f"{where} {what}", hint)
+
+    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> MaskedTexts:
+        return MaskedTexts([row["text"] for row in rows], origin="the input")
+
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
+        from bertcli.data.packing.mask_features import encode_masked_texts
+
+        return encode_masked_texts(cast(MaskedTexts, examples).texts, encoder.tokenizer)
+
+    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+        """The probabilities of the best tokens for each mask, and their ids, [M, top_k] each."""
+        from bertcli.models.heads import masked_lm_logits
+
+        shares, ids = masked_lm_logits(model, batch).float().softmax(-1)[:, : self.vocab_size].topk(self.top_k)
+        return {"shares": shares, "ids": ids}
+
+    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
+        names, masks = tokenizer.tokens, zip(outputs["ids"], outputs["shares"], strict=True)
+        predictions = []
+        for count in cast(Any, split.features).places.lengths:
+            fills = []
+            for mask in range(count):
+                ids, shares = next(masks)
+                number = {"mask": mask} if count > 1 else {}
+                fills += [
+                    {"token": names[int(id_)], "score": round(float(share), 6), **number}
+                    for id_, share in zip(ids, shares, strict=True)
+                ]
+            predictions.append({"fills": fills})
+        return predictions
+
+
+MASK = Mask()

@@ -1,0 +1,135 @@
+"""Any number of labels for a text or a pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from bertcli import say
+from bertcli.data.labelled.examples import Examples, TextExamples
+from bertcli.data.labelled.own_labels import SEPARATORS, listed, split_labels, with_distinct
+from bertcli.data.labelled.prediction_table import PredictionTable
+from bertcli.errors import UserError
+from bertcli.kinds.classification import label_names
+from bertcli.kinds.kind import Compared, LabelScores, Prediction, Wrong
+from bertcli.kinds.text import TextKind, rounded, unknown_label
+from bertcli.tasks.task import Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bertcli.data.packing.batches import PackedBatch
+    from bertcli.models.model_with_loss import Outputs
+
+THRESHOLD = 0.5  # of the probability from which on a label is given
+
+
+class Multilabel(TextKind):
+    """A sigmoid for each label, binary cross entropy; scored by F1 over all decisions."""
+
+    name: ClassVar[str] = "multilabel"
+    problem_type: ClassVar[str] = "multi_label_classification"
+    metrics: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "subset_accuracy")
+    metric_class: ClassVar[str] = "multilabel.MultiLabel"
+    says: ClassVar[str] = "labels"
+    names_outputs: ClassVar[bool] = True
+
+    def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
+        cells = cast(TextExamples, examples).labels or []
+        return chain.from_iterable(split_labels(cell, task.files.label_separator) for cell in cells)
+
+    def lacks_label(self, label: str) -> bool:
+        return False
+
+    def check_labels(self, examples: TextExamples) -> None:
+        """Say how many rows have no label. Raises UserError at a list that cannot be read."""
+        cells = enumerate(examples.labels or ())
+        if without := sum(not split_labels(cell, "", examples.place(row)) for row, cell in cells):
+            say(f"{examples.origin}: {without:,} rows have no label, so none fits")
+
+    def learn_labels(self, task: Task, labels: list[str]) -> Task:
+        separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
+        if separator:
+            say(f"{task.name}: `{separator}` stands between several labels")
+        several = [label for cell in labels for label in split_labels(cell, separator)]
+        if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
+            what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
+            raise UserError(
+                what, 'Write those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult'
+            )
+        return replace(with_distinct(task, several), files=replace(task.files, label_separator=separator))
+
+    def described(self, task: Task) -> str:
+        return f", {len(task.labels)} labels{listed(task.labels)}"
+
+    def targets(self, task: Task, examples: TextExamples) -> NDArray[np.float32] | None:
+        """Which labels each example has, 0 or 1, [examples, labels].
+
+        Raises UserError at the first label that the task does not have.
+        """
+        import numpy as np
+
+        if examples.labels is None:
+            return None
+        index = {name: number for number, name in enumerate(task.labels)}
+        sets = np.zeros((len(examples), len(task.labels)), dtype=np.float32)
+        for row, cell in enumerate(examples.labels):
+            for label in split_labels(cell, task.files.label_separator):
+                if label not in index:
+                    raise unknown_label(examples.place(row), label, task.labels)
+                sets[row, index[label]] = 1
+        return sets
+
+    def has_made(self, saved: Any) -> bool:
+        return super().has_made(saved) and saved.problem_type == self.problem_type
+
+    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        logits = outputs["logits"].float()
+        total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
+        return {"loss": total / logits.shape[1]}
+
+    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
+        """The labels that are more probable than not, with the probabilities of all."""
+        from scipy.special import expit
+
+        shares = expit(logits)
+        given = [name for name, share in zip(labels, shares, strict=True) if share >= THRESHOLD]
+        return {"labels": given, "scores": dict(zip(labels, rounded(shares), strict=True))}
+
+    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
+        """Several labels a row, with the probabilities of all where they are given."""
+        separator, place = task.files.label_separator, f"`{table.path}`"
+        several = [split_labels(value, separator, place) for value in table.values]
+        known = table.spellings(task, chain.from_iterable(several))
+        return [
+            {"labels": [table.label(label, known, task, row) for label in labels], **table.scores(row, task.labels)}
+            for row, labels in enumerate(several)
+        ]
+
+    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+        names = label_names(task, predictions)
+        true = self.targets(task, cast(TextExamples, examples))
+        return {
+            "predictions": [[int(name in each["labels"]) for name in names] for each in predictions],
+            "references": [[*row, *[0] * (len(names) - len(row))] for row in true],  # type: ignore[union-attr]
+        }
+
+    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
+        from bertcli.metrics.counts import label_scores
+
+        return label_scores(self.metric(task).counts(**compared), label_names(task, predictions)), []
+
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
+        gold = [name for name, has in zip(task.labels, true, strict=False) if has]
+        scores, wrong = prediction.get("scores"), set(gold) ^ set(prediction["labels"])
+        sure = max(abs((name in gold) - scores.get(name, 0.0)) for name in wrong) if scores and wrong else None
+        shown = {"gold": gold, "predicted": prediction["labels"], "probability": sure}
+        return (sure if scores else len(wrong)) if wrong else None, shown
+
+
+MULTILABEL = Multilabel()

@@ -1,0 +1,179 @@
+"""What the kinds of task over texts, pairs and choices share: columns, inputs, and rows of predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from bertcli.data.labelled.examples import Examples, TextExamples
+from bertcli.data.labelled.official_files import read_official, texts_of_hub
+from bertcli.data.labelled.own_labels import missing_labels
+from bertcli.data.labelled.prediction_table import PredictionTable
+from bertcli.errors import UserError
+from bertcli.kinds.kind import (
+    Compared,
+    Encoder,
+    Features,
+    Kind,
+    Mistakes,
+    ModelOutputs,
+    OwnData,
+    Prediction,
+    Split,
+    Wrong,
+)
+from bertcli.tasks.task import Task
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from transformers import PreTrainedModel
+
+    from bertcli.data.packing.batches import PackedBatch
+    from bertcli.data.packing.text_features import Numbers
+    from bertcli.data.text.tokenization import WordPiece
+    from bertcli.models.model_with_loss import Outputs
+
+LABELS_SHOWN = 20
+
+
+class TextKind(Kind):
+    """A kind whose examples are rows of texts with a label in a column."""
+
+    architectures: ClassVar[tuple[str, ...]] = ("SequenceClassification",)
+    inputs: ClassVar[tuple[str, ...]] = ("text", "pair", "mask")
+
+    def read(self, task: Task, split: str, path: Path) -> TextExamples:
+        """Read an official file."""
+        return read_official(task, split, path)
+
+    def read_hub(self, task: Task, split: str, dataset: Any) -> TextExamples:
+        """Take the rows of a data set of the Hub."""
+        return texts_of_hub(task, split, dataset)
+
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+        """Read tables of this kind."""
+        from bertcli.kinds.own_tables import read_tables
+
+        return read_tables(name, files, columns, self)
+
+    def missing_labels(self, labels: list[str]) -> set[str]:
+        """How missing labels are spelled in the user's own files."""
+        return missing_labels(labels)
+
+    def lacks_label(self, label: str) -> bool:
+        """Whether a row with such a cell for a label is left out."""
+        return not label
+
+    def check_labels(self, examples: TextExamples) -> None:
+        """Check the labels of the user's own rows, and say what is odd about them."""
+
+    def learn_labels(self, task: Task, labels: list[str]) -> Task:
+        """The task of the user's own files with what their labels say."""
+        return task
+
+    def described(self, task: Task) -> str:
+        """The labels of a task of the user's own, in words."""
+        return ""
+
+    def targets(self, task: Task, examples: TextExamples) -> Numbers | None:
+        """The labels as numbers.
+
+        Raises UserError at the first label that is not of the task.
+        """
+        raise NotImplementedError
+
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
+        """Encode texts, or pairs of texts, cut to `max_seq_length`."""
+        from bertcli.data.packing.text_features import encode_texts
+
+        texts = cast(TextExamples, examples)
+        return encode_texts(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
+
+    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+        """Logits of each sequence, [N, C]."""
+        from bertcli.models.heads import sequence_logits
+
+        return sequence_logits(model, batch)
+
+    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
+        """One prediction a row of logits."""
+        return [self.predict(task.labels, row.astype("float64")) for row in outputs.get("logits", [])]
+
+    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
+        """The prediction of an example, of its logits, [C]."""
+        raise NotImplementedError
+
+    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> TextExamples:
+        """Texts, pairs, or texts with choices, by what the first row has."""
+        pairs, choices = ([row[key] for row in rows] if key in rows[0] else None for key in ("text_pair", "choices"))
+        return TextExamples([row["text"] for row in rows], pairs, choices=choices, origin="the input")
+
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
+        """Read a column of predictions, a row an example."""
+        table = PredictionTable.read(path, is_official=bool(task.hub[0]))
+        predictions = self.parse(task, table)
+        check_count(task, split, path, predictions)
+        return predictions
+
+    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
+        """The predictions of a table, with their probabilities where it has them."""
+        raise NotImplementedError
+
+    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+        """Predictions and right answers as numbers."""
+        true = self.targets(task, cast(TextExamples, examples))
+        assert true is not None
+        return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
+
+    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
+        """Wrong predictions by the number of the example, from 1; in the user's own file also by line."""
+        texts = cast(TextExamples, examples)
+        for row, (prediction, true) in enumerate(zip(predictions, compared["references"], strict=True)):
+            badness, shown = self.mistake(task, (texts.choices or [[]] * len(texts))[row], prediction, true)
+            if badness is not None:
+                place = {"place": texts.places[row]} if texts.places is not None else {}
+                pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
+                yield badness, {"example": row + 1, **place, "text": texts.texts[row], **pair, **shown}
+
+    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
+        """How wrong a prediction is, None if it is right, and what is shown of it."""
+        raise NotImplementedError
+
+
+def check_count(task: Task, split: Split, path: Path, predictions: list[Prediction]) -> None:
+    """Check that there is one prediction an example. Raises UserError if not."""
+    if len(predictions) != len(split):
+        raise UserError(
+            f"`{path}` has {len(predictions)} predictions, the {split.name} split of {task.name} {len(split)} examples.",
+            "Give one prediction an example, in the order of the split"
+            + ("." if task.hub[0] else "; those of the part that a run held out: add --model RUN."),
+        )
+
+
+def unknown_label(place: str, label: str, labels: Iterable[str]) -> UserError:
+    """The error for a label that is not of the task."""
+    hint = f"Its labels: {', '.join(list(labels)[:LABELS_SHOWN])}."
+    return UserError(f"{place} has the label `{label}`, which the task has not.", hint)
+
+
+def label_ids(task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
+    """The labels as numbers, [examples], in the order of the task.
+
+    Raises UserError at the first label that the task does not have.
+    """
+    import numpy as np
+
+    if examples.labels is None:
+        return None
+    index = {name: task.labels.index(label) for name, label in task.spellings.items()}
+    for row, label in enumerate(examples.labels):
+        if label not in index:
+            raise unknown_label(examples.place(row), label, task.labels)
+    return np.array([index[label] for label in examples.labels], dtype=np.int64)
+
+
+def rounded(shares: NDArray[np.float64]) -> list[float]:
+    """Probabilities to six decimals."""
+    return [round(share, 6) for share in shares.tolist()]

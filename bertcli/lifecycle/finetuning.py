@@ -1,0 +1,302 @@
+"""A fine-tuning from its examples to the best checkpoint."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
+
+from accelerate import Accelerator
+from transformers import PreTrainedModel
+
+from bertcli import say
+from bertcli.config.training import FinetuneConfig
+from bertcli.data.atomic import replacing
+from bertcli.data.labelled.own_labels import listed
+from bertcli.data.packing.windows import WindowRules
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.kinds.kind import Kind, Prediction, Split
+from bertcli.lifecycle.finetune import FROZEN_LAYERS
+from bertcli.lifecycle.scoring import is_collapsed, score
+from bertcli.lifecycle.sources import Source, encode_split
+from bertcli.lifecycle.start import enter
+from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
+from bertcli.lifecycle.task_model import TaskModel
+from bertcli.lifecycle.workspace import latest_vocabulary, resolve_tokenizer
+from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
+from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
+from bertcli.models.packed import is_packed
+from bertcli.reports.model_card import write_reports
+from bertcli.tasks.conll2003 import CONLL2003
+from bertcli.tasks.paper import FROZEN_SCORES
+from bertcli.tasks.task import Task
+from bertcli.training.device import (
+    describe_device,
+    disconnect,
+    make_accelerator,
+    micro_batch_tokens,
+    resolve_precision,
+    training_precision,
+)
+from bertcli.training.loop import Plan, Training
+from bertcli.training.processes import is_launched, launch
+from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder
+
+LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}  # of models with at most so many hidden units
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """Everything that a fine-tuning needs, checked before its folder is made."""
+
+    config: FinetuneConfig
+    source: Source
+    start: str
+    train: Split
+    dev: list[Split]
+    tokenizer: WordPiece
+    model: PreTrainedModel
+    rules: WindowRules
+
+    @classmethod
+    def prepare(cls, config: FinetuneConfig, source: Source, start: str, splits: list[Split]) -> Self:
+        """Load the model and encode the splits, that to train on first. Raises UserError if they do not fit."""
+        task, kind = source.task, source.kind
+        if start != "scratch":
+            open_config(start)  # before its tokenizer, which is less to the point where there is neither
+        named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
+        tokenizer = load_tokenizer(resolve_tokenizer(named))
+        longest = config.max_seq_length or task.max_seq_length
+        rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
+        model = _load(start, config, source, tokenizer)
+        check_vocabulary(model, tokenizer, start)
+        check_length(model, rules.max_seq_length)
+        train, *dev = splits
+        train = encode_split(task, train, tokenizer, rules, training=True)
+        if config.class_weights:
+            train = replace(train, features=kind.with_class_weights(task, train.features))
+        dev = [encode_split(task, split, tokenizer, rules) for split in dev]
+        return cls(config, source, start, train, dev, tokenizer, model, rules)
+
+    @property
+    def task(self) -> Task:
+        """The task that is learnt."""
+        return self.source.task
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the task."""
+        return self.source.kind
+
+    @property
+    def data_digests(self) -> dict[str, str]:
+        """By which changed data are known, by split."""
+        return {split.name: split.examples.digest for split in (self.train, *self.dev)}
+
+    @property
+    def precision(self) -> str:
+        """The precision that is trained in."""
+        if self.config.frozen:
+            return resolve_precision(self.config.precision)
+        return training_precision(self.config.precision, self.model.config.hidden_size)
+
+    @property
+    def label_counts(self) -> list[str]:
+        """The number of training examples of each label, in words."""
+        return self.kind.label_counts(self.task, self.train.features)
+
+    @property
+    def frozen_words(self) -> str:
+        """What a BiLSTM reads, and the paper's score of it."""
+        layers = str(self.config.frozen_layers)
+        paper = FROZEN_SCORES.get(layers) if self.task.name == CONLL2003.name else None
+        beside = f"; the paper's base model: dev F1 {paper}" if paper else ""
+        return f"frozen: a two-layer BiLSTM reads {layers}{beside}"
+
+    def run(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
+        """Train once, or once for each setting; in several processes where that is asked for."""
+        config = self.config
+        if config.resume and folder.config.get("data_digests", self.data_digests) != self.data_digests:
+            what = f"The data of the run in `{folder.path}` have changed since it was begun."
+            raise UserError(what, "Put them back, or start a new run.")
+        if config.processes > 1 and not is_launched() and not config.dry_run:
+            return launch("finetune", config.values(), config.processes, folder.path)
+        result = self._sweep(settings, folder) if settings else self._run_once(folder)
+        disconnect()
+        return result
+
+    def _run_once(self, folder: RunFolder) -> TrainingResult:
+        config = self.config
+        unused = not is_packed(self.model)  # weights of attention that is not ours may not all be read
+        accelerator = make_accelerator(self.precision, config.track, folder.path, unused)
+        plan = self._plan()
+        self._show(plan, accelerator)
+        if config.dry_run:
+            return TrainingResult(task=self.task.name, seed=config.seed)
+        return self._train(plan, accelerator, folder)
+
+    def _sweep(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
+        """Train a run for each setting, on the same examples."""
+        config, metric = self.config, self.task.metrics[0]
+        say(f"{len(settings)} runs, the best by dev {metric} is kept: {', '.join(map(name_of, settings))}")
+        if config.dry_run:
+            return replace(self, config=replace(config, **settings[0]))._run_once(folder)
+        accelerator = make_accelerator(self.precision, None, folder.path)
+        enter(folder, "finetune", config, self._resolved(), accelerator)
+
+        def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
+            accelerator.free_memory()  # of the run before
+            model = _load(self.start, own, self.source, self.tokenizer)
+            return replace(self, config=own, model=model)._run_once(part)
+
+        result = run_sweep(config, folder, settings, metric, accelerator, train)
+        self._finish(result, folder, accelerator)
+        return result
+
+    def _plan(self) -> Plan:
+        """Steps as the original counts them: from examples, not windows, rounded down."""
+        config, task = self.config, self.task
+        batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
+        steps = max(1, int(len(self.train) / batch_size * epochs))
+        return Plan(
+            config,
+            steps=steps,
+            batch_size=batch_size,
+            learning_rate=config.learning_rate if config.learning_rate is not None else self._learning_rate(),
+            warmup_steps=int(steps * config.warmup_proportion),
+            eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
+            patience=config.patience,
+        )
+
+    def _learning_rate(self) -> float:
+        """The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more."""
+        if self.config.frozen:
+            return self.task.learning_rate
+        hidden = self.model.config.hidden_size
+        return next((rate for size, rate in LEARNING_RATES.items() if hidden <= size), self.task.learning_rate)
+
+    def _show(self, plan: Plan, accelerator: Accelerator) -> None:
+        size, device = self.model.num_parameters() / 1e6, describe_device(accelerator, self.precision)
+        say(f"{self.task.name} from {self.start}, {size:.1f} M parameters on {device}")
+        if self.config.frozen:
+            say(self.frozen_words)
+        if counts := self.label_counts:
+            say(f"labels{listed(counts, 6)}")
+        say(plan.words(len(self.train)))
+
+    def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
+        """The same with the hidden states that do not change."""
+        model = cast(FrozenBertForTokenClassification, self.model.to(accelerator.device))
+        dtype, tokens = resolve_precision(self.config.precision), micro_batch_tokens(self.config.micro_batch_tokens)
+
+        def keep(split: Split) -> Split:
+            features = cast(Any, split.features)
+            return replace(split, features=with_states(model, features, accelerator.device, tokens, dtype))
+
+        return replace(self, train=keep(self.train), dev=[keep(split) for split in self.dev])
+
+    def _train(self, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
+        config, task = self.config, self.task
+        setup = self._with_frozen_states(accelerator) if config.frozen else self
+        epochs = config.epochs or task.epochs
+        trained_as = {"batch_size": plan.batch_size, "learning_rate": plan.learning_rate, "epochs": epochs}
+        enter(folder, "finetune", config, {**self._resolved(), **trained_as}, accelerator)
+        features = cast(Any, setup.train.features)
+        training = Training(self.kind.with_loss(self.model), features, plan, folder, accelerator, self.precision)
+        if config.resume:
+            training.resume()
+        dtype = resolve_precision(config.precision)
+        model = TaskModel(task, self.kind, training.model, self.tokenizer, self.rules, accelerator.device, dtype)
+
+        def evaluate() -> dict[str, float]:
+            found = [(split, model.predict(split)) for split in setup.dev]
+            metrics: dict[str, float] = {}
+            for split, predictions in found:
+                prefix = "" if split is setup.dev[0] else f"{split.name}_"
+                metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+            self._keep_best(training, metrics, found[0][1])
+            return metrics
+
+        training.run(evaluate)
+        result = training.finish(task.name, split="dev")
+        if result.stopped_early:
+            say(f"stopped early, at step {result.steps} of {plan.steps}: --patience {config.patience} ran out")
+        self._finish(result, folder, accelerator)
+        return result
+
+    def _keep_best(self, training: Training, metrics: dict[str, float], predictions: list[Prediction]) -> None:
+        """Save the model and its predictions if no earlier checkpoint scored as much; count how long none was better."""
+        name, history = self.task.metrics[0], training.history
+        if history.best and metrics[name] <= history.best["metrics"][name]:
+            history.evaluations_since_best += 1
+            return
+        collapsed = is_collapsed(self.task, predictions)
+        history.best = {"step": history.steps, "metrics": metrics, "collapsed": collapsed}
+        history.evaluations_since_best = 0
+        with replacing(training.folder.model) as part:
+            save_model(training.model.model, self.tokenizer, part)
+        for file, text in self.kind.files(self.task, predictions).items():
+            training.folder.write(file, text)
+
+    def _finish(self, result: TrainingResult, folder: RunFolder, accelerator: Accelerator) -> None:
+        if accelerator.is_main_process:
+            write_reports(folder, result, self._notes(result))
+            folder.unlock()
+
+    def _notes(self, result: TrainingResult) -> list[str]:
+        """What the model card says below the scores."""
+        notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
+        if result.runs:
+            metric = self.task.metrics[0]
+            notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
+        if self.config.frozen:
+            notes.append(
+                f"{self.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
+                " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
+            )
+        if result.stopped_early:
+            notes.append(f"Stopped early: `--patience {self.config.patience}` ran out.")
+        if result.collapsed:
+            notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
+        if counts := self.label_counts:
+            notes.append(f"Training examples of each label: {', '.join(counts)}.")
+        return [*notes, *([self.task.warning] if self.task.warning else [])]
+
+    def _resolved(self) -> dict[str, Any]:
+        """What was filled in of task, data and start, for config.yaml."""
+        task, is_own = self.task, self.source.own is not None
+        return {
+            "task": task.name,
+            "from": self.start,
+            "tokenizer": self.tokenizer.source,
+            "data_dir": self.source.data_dir,
+            **({key: str(value) for key, value in task.files.columns.items()} if is_own else {}),
+            "kind": task.kind,
+            **({"with_impossible": task.with_impossible} if self.kind.max_query_length else {}),
+            "max_seq_length": self.rules.max_seq_length,
+            "best_by": task.metrics[0],
+            "data_digests": self.data_digests,
+        }
+
+
+def _vocabulary() -> str:
+    """The vocabulary of new weights: the latest in this folder, else that of the model in the package."""
+    from bertcli.data.shipped import SHIPPED
+
+    name = latest_vocabulary(SHIPPED)
+    say(
+        f"vocabulary: {name} ({'in the package, as none is in this folder' if name == SHIPPED else 'latest in this folder'})"
+    )
+    return name
+
+
+def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
+    labels = source.kind.model_config(source.task)
+    if config.frozen:
+        labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
+    if start == "scratch":
+        model_class = source.kind.model_class(None, labels)
+        return build_model(model_class, str(config.size), tokenizer, labels, config.seed)
+    return source.kind.load_model(start, labels, config.seed)

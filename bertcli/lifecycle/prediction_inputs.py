@@ -1,0 +1,166 @@
+"""What `bert predict` is given: a text, a pair, choices, a question, or the rows of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from bertcli import say
+from bertcli.config.use import PredictConfig
+from bertcli.data.labelled.conll import TAG_ENDINGS
+from bertcli.data.labelled.examples import text_examples
+from bertcli.data.labelled.tables import (
+    TABLE_ENDINGS,
+    NumberedRow,
+    as_text,
+    check_file,
+    ending_of,
+    json_rows,
+    json_value,
+    place_of,
+    stream_table,
+)
+from bertcli.data.text.documents import lines_of
+from bertcli.errors import UserError
+from bertcli.kinds.choice import CHOICE
+from bertcli.kinds.mask import MASK_TOKEN
+from bertcli.kinds.own_tables import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
+from bertcli.lifecycle.workspace import resolve_model, run_with_columns, saved_config, takes_pairs
+from bertcli.training.run_folder import RunFolder
+
+InputRow = dict[str, Any]  # text, text_pair, choices, question, context; and the line in a file
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Rows to predict for, as they are asked for."""
+
+    rows: Iterator[InputRow]
+    form: str  # text, pair, mask, choices or question, by the first row
+    run: RunFolder | None = None  # whose columns a table has
+
+
+def read_inputs(config: PredictConfig) -> Inputs:
+    """The rows that options or a file give. Raises UserError if the options do not go together, or a file has no texts."""
+    given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
+    if len(given) != 1:
+        what = "Nothing to predict for." if not given else f"--{given[0]} and --{given[1]} do not go together."
+        raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
+    if config.text_pair is not None and config.text is None:
+        raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
+    if config.choice and (config.text is None or config.text_pair is not None or len(config.choice) < 2):
+        what = "--choice goes with --text alone, and there are two at least."
+        raise UserError(what, 'Give all: --text "..." --choice "..." --choice "..."')
+    if (config.question is None) != (config.context is None):
+        what = "A question needs its context, and a context a question."
+        raise UserError(what, 'Give both: --question "..." --context "..."')
+    if config.file is not None:
+        return _of_file(config.file, config.model)
+    parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
+    row: InputRow = {key: part for key, part in parts.items() if part is not None}
+    row |= {"choices": config.choice} if config.choice else {}
+    return Inputs(iter([row]), _form(row))
+
+
+def _form(row: InputRow) -> str:
+    """What is given: a question, choices, a pair, a text with a mask or without."""
+    for key, form in {"question": "question", "choices": "choices", "text_pair": "pair"}.items():
+        if key in row:
+            return form
+    return "mask" if MASK_TOKEN in row["text"] else "text"
+
+
+def _of_file(name: str, model: str | None) -> Inputs:
+    """The rows of a file; one that is not called a table has a text a line, unless its first line is a JSON object."""
+    path = Path(name)
+    if ending_of(path) in TAG_ENDINGS:
+        hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
+        raise UserError(f"`{name}` has words with tags in columns.", hint)
+    if name != "-":
+        check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
+    if ending_of(path) == ".json" and '"paragraphs"' in "".join(islice(lines_of(path), 9)):
+        hint = 'To predict SQuAD: bert predict squad; or write lines such as {"question": "...", "context": "..."}.'
+        raise UserError(f"`{name}` is in the form of SQuAD.", hint)
+    if ending_of(path) in TABLE_ENDINGS:
+        names, cells = stream_table(path)
+    else:
+        lines = lines_of(path)
+        first_line = next(lines, None)
+        if first_line is None:
+            raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
+        lines = chain([first_line], lines)
+        if not isinstance(json_value(first_line), dict):
+            texts = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
+            return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
+        names, cells = json_rows(path, lines)
+    begin = next(cells)
+    run = None if model else run_with_columns(spread_choices(path, names, (), begin[1])[0])
+    learnt = saved_config(resolve_model(model)) if model else run.config if run else {}
+    rows = _rows_of_table(path, names, begin, cells, learnt)
+    first = next(rows)
+    what, *_ = first
+    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", name), _form(first), run)
+
+
+def _is_empty(row: InputRow) -> bool:
+    what, *_ = row
+    return not row[what].strip()
+
+
+def counted(
+    rows: Iterator[InputRow], is_odd: Callable[[InputRow], bool], words: str, file: str | None
+) -> Iterator[InputRow]:
+    """The same rows; how many are odd, and the first of a file's, is said at the end."""
+    count, first = 0, 0
+    for row in rows:
+        if is_odd(row):
+            count, first = count + 1, first or row.get("line", 0)
+        yield row
+    if count and file:
+        say(f"{file}: {count:,} rows {words}; the first is {place_of(Path(file), first)}")
+    elif count:
+        say(f"{count:,} inputs {words}")
+
+
+def _rows_of_table(
+    path: Path, names: list[str], first: NumberedRow, rows: Iterator[NumberedRow], learnt: dict[str, Any]
+) -> Iterator[InputRow]:
+    """The columns of a table that are the input: those that a run was trained on, or by their names."""
+    rows = chain([first], rows)
+    saved = learnt if learnt.get("text") in names else {}
+    if may_choose := saved.get("kind", CHOICE.name) == CHOICE.name:
+        names, rows = spread_choices(path, names, rows, first[1])
+    columns = _input_columns(names, saved, may_choose)
+    if not columns or not set(columns.values()) <= set(names):
+        raise _without_columns(path, names, learnt)
+    say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
+    for number, cells in rows:
+        row: InputRow = {key: as_text(cells.get(name)) for key, name in columns.items()}
+        if "choice0" in columns:
+            examples = text_examples({key: [cell] for key, cell in row.items()}, "")
+            row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}
+        yield {**row, "line": number}
+
+
+def _input_columns(names: list[str], saved: dict[str, Any], may_choose: bool) -> dict[str, str]:
+    alone = names[0] if len(names) == 1 and names[0].count(" ") < MOST_SPACES else None  # and no text itself
+    text = saved.get("text") or named(TEXT_NAMES, names) or alone
+    pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
+    choices = choice_columns(names, saved.get("text")) if may_choose else {}
+    if {"question", "context"} <= set(names) and not saved:
+        return {"question": "question", "context": "context"}
+    return choices or {key: name for key, name in (("text", text), ("text_pair", pair)) if text and name}
+
+
+def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> UserError:
+    """What a table lacks of the columns that a run was trained on."""
+    pair = [learnt.get("text_pair") or "text_pair"] if takes_pairs(learnt) else []
+    wanted = [learnt.get("text") or "text", *pair]
+    lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
+    hint = f"Rename its columns, which are {', '.join(names)}; needed: {', '.join(wanted)}."
+    if any(name.count(" ") >= MOST_SPACES for name in names):
+        hint = f"Put a line of names before it, {' and '.join(wanted)} among them."
+    return UserError(f"`{path}` has no column {lacking}.", hint)

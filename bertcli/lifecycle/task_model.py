@@ -1,0 +1,107 @@
+"""A fine-tuned model, ready to be run on the examples of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from bertcli import say
+from bertcli.data.labelled.prediction_table import in_other_case
+from bertcli.data.packing.windows import WindowRules
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.kernels.prepacked import prepack
+from bertcli.kinds import KINDS
+from bertcli.kinds.kind import Kind, Prediction, Split
+from bertcli.lifecycle.sources import encode_split
+from bertcli.lifecycle.workspace import saved_config
+from bertcli.models.encoder import longest_input
+from bertcli.models.inference import run_model
+from bertcli.models.loading import check_length, check_vocabulary
+from bertcli.models.model_with_loss import ModelWithLoss
+from bertcli.models.packed import is_packed
+from bertcli.models.working_copy import cast_weights
+from bertcli.tasks.task import Task
+from bertcli.training.device import inference_device, inference_tokens, resolve_precision, training_precision
+from bertcli.training.memory import keep_freed_memory
+
+
+@dataclass(frozen=True)
+class TaskModel:
+    """A model with what it takes to run it on examples of its task."""
+
+    task: Task
+    kind: Kind
+    model: ModelWithLoss
+    tokenizer: WordPiece
+    rules: WindowRules
+    device: torch.device
+    dtype: str = "float32"
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest input that the model takes."""
+        return longest_input(self.model.model)
+
+    def predict(self, split: Split) -> list[Prediction]:
+        """One prediction an example, in input order; a split that is not encoded is."""
+        if split.features is None:
+            split = encode_split(self.task, split, self.tokenizer, self.rules)
+        assert split.features is not None
+        tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
+        outputs = run_model(self.model, split.features, self.device, tokens, self.dtype)
+        return self.kind.decode(self.task, split, outputs, self.tokenizer)
+
+
+def load_task_model(task: Task, source: str, precision: str, fast: bool = False, top_k: int | None = None) -> TaskModel:
+    """Load a fine-tuned model for a task; its labels, by name and order, are the model's, its lengths those of its run.
+
+    Where it is to be `fast`, a CPU multiplies prepacked weights, in bfloat16 where it can: labels hardly change, scores do
+    a bit. Raises UserError if the model is of another kind, or has other labels.
+    """
+    keep_freed_memory()
+    kind = KINDS[task.kind]
+    model = kind.load_model(source)
+    if not kind.has_made(model.config):
+        raise UserError(
+            f"The model `{source}` ({', '.join(model.config.architectures or [])}) is not of the kind `{kind.name}`.",
+            f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
+        )
+    if kind.names_outputs:
+        task = replace(task, labels=_model_labels(model.config.id2label, task, source))
+    tokenizer, saved = load_tokenizer(source), saved_config(source)
+    rules = WindowRules(
+        saved.get("max_seq_length") or min(task.max_seq_length, longest_input(model)),
+        saved.get("doc_stride") or 128,
+        kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length),
+    )
+    check_vocabulary(model, tokenizer, source)
+    check_length(model, rules.max_seq_length)
+    device = inference_device()
+    dtype = training_precision(precision, model.config.hidden_size) if fast else resolve_precision(precision)
+    kind = kind.for_prediction(top_k, tokenizer.size) if top_k else kind
+    with_loss = kind.with_loss(model).to(device)
+    if dtype == "bfloat16" and device.type == "cpu":
+        cast_weights(with_loss, torch.bfloat16)  # once, not in each product
+    if fast and device.type == "cpu" and is_packed(model):
+        prepack(model)
+    return TaskModel(task, kind, with_loss, tokenizer, rules, device, dtype)
+
+
+def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str, ...]:
+    """The model's label names in its own order, in the task's case; LABEL_0 ..., which say nothing, are in the task's order."""
+    given = [id2label[index] for index in range(len(id2label))]
+    spelled = in_other_case(given, task.labels, source)
+    names = tuple(spelled.get(name, name) for name in given)
+    if not task.labels or set(names) == set(task.labels):
+        return names
+    if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
+        say(f"the labels of {source} have no names; taken in the order {', '.join(task.labels)}")
+        return task.labels
+    if set(task.labels) <= set(names) or (not task.hub[0] and set(task.labels) & set(names)):
+        return names  # where an own file has another label, its line is named when it is encoded
+    raise UserError(
+        f"The model `{source}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
+        f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
+    )

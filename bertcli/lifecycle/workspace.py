@@ -1,0 +1,192 @@
+"""Which run, model, vocabulary or data a command takes: the only place that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertcli import say
+from bertcli.data.shipped import SHIPPED, shipped_model
+from bertcli.errors import UserError
+from bertcli.kinds import KINDS
+from bertcli.kinds.own_tables import choice_columns
+from bertcli.tasks import get_task, is_task
+from bertcli.training.run_folder import RunFolder
+
+RUNS = Path("runs")
+HOW_TO_MAKE = {
+    "text": "bert finetune glue/sst2",
+    "pair": "bert finetune glue/mnli",
+    "choices": "bert finetune swag",
+    "question": "bert finetune squad",
+}
+
+
+def new_run(name: str) -> RunFolder:
+    """A folder for a new run: runs/NAME, or runs/NAME-2, -3 ... where that is taken."""
+    path, number = RUNS / name, 1
+    while path.exists():
+        number += 1
+        path = RUNS / f"{name}-{number}"
+    return RunFolder(path)
+
+
+def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
+    """The runs in this folder, latest first: of a command, finished or not, with the given values in their configuration."""
+    wanted["command"] = command
+    runs = [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
+    fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
+    return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
+
+
+def unfinished_run(command: str) -> RunFolder:
+    """The latest unfinished run of a command. Raises UserError if there is none."""
+    runs = find_runs(command, finished=False)
+    if not runs:
+        what = f"There is no unfinished run of `bert {command}` in this folder."
+        raise UserError(what, f"Start one: bert {command}; or name it: --out RUN")
+    return runs[0]
+
+
+def run_of_task(task: str, *others: RunFolder) -> RunFolder:
+    """The latest finished run of a task, or else the first of the others. Raises UserError if there is none."""
+    runs = [*find_runs("finetune", finished=True, task=task), *others]
+    if not runs:
+        what = f"There is no finished run of {task} in this folder."
+        raise UserError(what, f"Make one: bert finetune {task}; or name a --model.")
+    say(f"model: {runs[0].path} (latest run of {runs[0].config['task']})")
+    return runs[0]
+
+
+def runs_of_own_files() -> list[RunFolder]:
+    """The finished runs of the user's own files, latest first."""
+    return [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]
+
+
+def runs_of_tasks(names: Iterable[str]) -> list[str]:
+    """The latest finished run of each of some tasks. Raises UserError if there is none of any."""
+    found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
+    latest = [found[name] for name in names if name in found]
+    if not latest:
+        what = "There is no finished run of a task of GLUE in this folder."
+        raise UserError(what, "Make one: bert finetune glue/cola")
+    say(f"runs: {', '.join(latest)} (latest of each task)")
+    return latest
+
+
+def run_with_columns(names: list[str]) -> RunFolder | None:
+    """The latest run that was fine-tuned on columns that a table has, choices among them where it has some."""
+    for run in find_runs("finetune", finished=True):
+        text, pair, kind = (run.config.get(key) for key in ("text", "text_pair", "kind"))
+        form = "choices" if choice_columns(names, text) else "text"
+        if kind in KINDS and form in KINDS[kind].inputs and text in names and pair in (None, *names):
+            return run
+    return None
+
+
+def model_for(form: str) -> str:
+    """The model of the latest run that takes a form of input; for masks and features a pre-trained one.
+
+    Raises UserError if there is none.
+    """
+    is_pretraining = form in ("mask", "features")
+    runs = find_runs("pretrain" if is_pretraining else "finetune", finished=True)
+    if not is_pretraining:
+        runs = [run for run in runs if form in KINDS[run.config["kind"]].inputs]
+        runs.sort(key=lambda run: takes_pairs(run.config) is (form != "pair"))  # those of as many texts come first
+    if not runs and is_pretraining:
+        say(
+            f"model: {SHIPPED}, the small model in the package, as no run in this folder is pre-trained (--model names another)"
+        )
+        return shipped_model()
+    if not runs:
+        what = "There is no run in this folder that fits this input."
+        raise UserError(what, f"Make one: {HOW_TO_MAKE[form]}; or name a --model.")
+    say(f"model: {runs[0].path} (latest run that fits)")
+    return str(runs[0].model)
+
+
+def takes_pairs(saved: dict[str, Any]) -> bool | None:
+    """Whether a run was trained on pairs; None where nothing is known of it, or its kind has none."""
+    kind = KINDS.get(saved.get("kind", ""))
+    if kind is None or "pair" not in kind.inputs:
+        return None
+    return "text_pair" in get_task(saved["task"]).files.columns if is_task(saved["task"]) else bool(saved["text_pair"])
+
+
+def model_to_start_from(name: str | None, size: str | None) -> str:
+    """The model that a fine-tuning starts from: as given, else the latest pre-trained run, else the one in the package.
+
+    Raises UserError if there is no such model, or a size is given where weights are not new.
+    """
+    if name == "scratch":
+        if not size:
+            raise UserError("--from scratch needs a size.", "Give one: --size tiny")
+        return name
+    if size:
+        what = f"--size {size} is of new weights, and these are not."
+        raise UserError(what, f"Leave it out, or give both: --from scratch --size {size}")
+    if name:
+        return resolve_model(name)
+    runs = find_runs("pretrain", finished=True)
+    if not runs:
+        say(
+            f"starting from {SHIPPED}, the small model in the package, as no run in this folder is pre-trained (--from names another)"
+        )
+        return shipped_model()
+    say(f"starting from {runs[0].path} (latest pre-trained run)")
+    return str(runs[0].model)
+
+
+def resolve_model(source: str) -> str:
+    """The model folder of a run, or the source as it is: a model folder, a Hub name or that of the model in the package.
+
+    Raises UserError if it looks like a folder but holds no model.
+    """
+    path = Path(shipped_model() if source == SHIPPED else source)
+    if (path / "model" / "config.json").exists():
+        return str(path / "model")
+    if (path / "config.json").exists() or not path.exists():
+        if not path.exists() and (source.startswith((".", "/", "runs/")) or source.count("/") > 1):
+            raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
+        return str(path)
+    if (path / "config.yaml").exists():
+        hint = f"Go on with it: bert {RunFolder(path).config['command']} --resume --out {source}"
+        raise UserError(f"The run `{source}` has no model yet.", hint)
+    raise UserError(f"`{source}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
+
+
+def saved_config(model: str) -> dict[str, Any]:
+    """The configuration of the run that a model folder is of; nothing for another model."""
+    run = RunFolder(Path(model).parent)
+    return run.config if (run.path / "config.yaml").exists() else {}
+
+
+def resolve_tokenizer(name: str) -> str:
+    """The folder of a tokenizer: that of the model in the package by its name, else as given."""
+    return shipped_model() if name == SHIPPED else name
+
+
+def latest_vocabulary(otherwise: str | None = None) -> str:
+    """The vocabulary folder that was written last in this folder, else `otherwise`. Raises UserError if there is neither."""
+    found = _latest("*/vocab.txt")
+    if found is None and otherwise is None:
+        what = "There is no vocabulary in this folder yet."
+        raise UserError(what, "Make one: bert build-vocab TEXT, or give --tokenizer.")
+    return found or str(otherwise)
+
+
+def latest_pretraining_data() -> str:
+    """The pre-training data that were written last in this folder. Raises UserError if there are none."""
+    found = _latest("*/manifest.json")
+    if found is None:
+        what = "There is no pre-training data in this folder yet."
+        raise UserError(what, "Make some: bert make-pretraining-data TEXT")
+    return found
+
+
+def _latest(pattern: str) -> str | None:
+    """The folder of the file of a pattern that was written last."""
+    found: Sequence[Path] = sorted(Path().glob(pattern), key=lambda path: path.stat().st_mtime)
+    return str(found[-1].parent) if found else None

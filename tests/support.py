@@ -1,0 +1,33 @@
+"""Models of each kind of task, and of pre-training, as the tests build and load them by name."""
+
+from typing import Any
+
+from transformers import AutoModelForPreTraining, PreTrainedModel
+
+from bertcli.data.text.tokenization import WordPiece
+from bertcli.kinds import KINDS
+from bertcli.models import heads, loading
+from bertcli.models.model_with_loss import ModelWithLoss
+
+HEADS = {name: (kind.outputs, kind.losses) for name, kind in KINDS.items()}
+HEADS["pretrain"] = (heads.pretraining_outputs, heads.pretraining_losses)
+PRETRAINING = {"pretrain": heads.pretraining_losses, "masked_lm": heads.masked_lm_losses}
+
+
+def with_loss(model: PreTrainedModel, kind: str) -> ModelWithLoss:
+    if kind in PRETRAINING:
+        return ModelWithLoss(model, heads.pretraining_outputs, PRETRAINING[kind])
+    return KINDS[kind].with_loss(model)
+
+
+def build(
+    kind: str, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int, deviation: float = 0.02
+) -> PreTrainedModel:
+    model_class = AutoModelForPreTraining if kind in PRETRAINING else KINDS[kind].model_class(None, labels)
+    return loading.build_model(model_class, size, tokenizer, labels, seed, deviation)
+
+
+def load(kind: str | None, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
+    if kind is None or kind in PRETRAINING:
+        return loading.load_model(source, AutoModelForPreTraining if kind else None, labels, seed=seed)
+    return KINDS[kind].load_model(source, labels, seed)
