@@ -23,7 +23,7 @@ from bertcli.data.packing.span_features import SpanFeatures, WindowRules
 from bertcli.data.packing.text_features import LABELS
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.kernels.prepacked import prepack
+from bertcli.kernels import prepack
 from bertcli.lifecycle.sources import Prepared, encode_split
 from bertcli.metrics.counts import label_scores
 from bertcli.models.encoder import longest_input

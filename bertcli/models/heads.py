@@ -8,10 +8,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
-from bertcli.kernels.layers import fuse
 from bertcli.models.cross_entropy import vocabulary_cross_entropy
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
+from bertcli.models.packed import prepare_layers
 
 # T tokens of the batch, N sequences, M masked tokens, H hidden, V vocabulary, C labels or choices,
 # E examples with choices, W words to tag, S the longest sequence
@@ -128,7 +128,7 @@ class Objective(nn.Module):
         super().__init__()
         self.model = model
         self.kind = kind
-        fuse(model)
+        prepare_layers(model)
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""
