@@ -10,7 +10,8 @@ import numpy as np
 from numba import prange
 
 from bertcli.kernels.compiled import kernel, row_loop, scalar
-from bertcli.kernels.elements import F, draw, exp, fetch, load, new_factors, new_row, rounded, times
+from bertcli.kernels.elements import F, fetch, load, rounded
+from bertcli.kernels.rows import draw, exp, new_factors, new_row, times
 
 # T rows (tokens), H columns (hidden); a mask is as next_mask gives it
 

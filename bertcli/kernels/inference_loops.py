@@ -5,21 +5,9 @@ from numba import prange
 
 from bertcli.kernels import tiles
 from bertcli.kernels.compiled import kernel, row_loop
-from bertcli.kernels.elements import (
-    F,
-    S,
-    U,
-    bits_of,
-    copy,
-    fetch,
-    float_of,
-    in_order,
-    load,
-    new_factors,
-    new_row,
-    rounded,
-)
+from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, load, rounded
 from bertcli.kernels.elementwise_loops import ROWS, gelu_of, norm_row, sum_row
+from bertcli.kernels.rows import copy, in_order, new_factors, new_row
 
 # T rows (tokens), H columns (hidden), A heads, D size per head, N sequences
 
