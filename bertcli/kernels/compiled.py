@@ -59,12 +59,8 @@ folder = make_folder(
 numba.config.CACHE_DIR = str(folder or "")
 # Sums may be reordered, or there would be no vectors of them; NaN stays NaN. A loop that sums must not write to an array:
 # LLVM makes it twice, and takes vectors only where the arrays lie far enough apart, which differs from run to run.
-OPTIONS = {
-    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
-    "error_model": "numpy",
-    "cache": folder is not None,
-    "nogil": True,
-}
+FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
+OPTIONS = {"fastmath": FAST_MATH, "error_model": "numpy", "cache": folder is not None, "nogil": True}
 
 # What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors. It becomes part of each
 # kernel, or the process that compiles would call another copy, which may add up in another order, than those that load.

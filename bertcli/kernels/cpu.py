@@ -79,7 +79,7 @@ def rows(states: Tensor) -> Tensor:
 
 
 def drop(values: Tensor, mask: Any) -> Any:
-    """Dropout by a mask, which is drawn again on the way back."""
+    """Dropout by a mask, which is drawn again in the backward pass."""
     return _Drop.apply(values, mask) if fits(values) else NotImplemented  # type: ignore[no-untyped-call]
 
 
@@ -205,13 +205,10 @@ def gradient_norm(gradients: list[Tensor]) -> Any:
     """The norm of all gradients, from sums of squares in float32."""
     if not all(fits(gradient) for gradient in gradients):
         return NotImplemented
-    return torch.cat([_square_sums(gradient) for gradient in gradients]).sum().sqrt()
-
-
-def _square_sums(gradient: Tensor) -> Tensor:
-    sums = torch.empty(-(-gradient.numel() // loops("elementwise").ELEMENTS))
-    loops("elementwise").square_sums(gradient.reshape(-1), sums)
-    return sums
+    sums = [torch.empty(-(-gradient.numel() // loops("elementwise").ELEMENTS)) for gradient in gradients]
+    for gradient, of_blocks in zip(gradients, sums, strict=True):
+        loops("elementwise").square_sums(gradient.reshape(-1), of_blocks)
+    return torch.cat(sums).sum().sqrt()
 
 
 def adam_step(optimizer: Any) -> Any:

@@ -109,7 +109,7 @@ def norm_row(total, weight, shift, epsilon, y):
 
 @kernel
 def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, mask):
-    """Write LayerNorm(dropout(x + bias) + residual), [T, H]; for the way back what it read, its mean and inverse deviation."""
+    """Write LayerNorm(dropout(x + bias) + residual), [T, H]; for the backward pass its input, mean and inverse deviation."""
     for block in prange(-(-len(x) // ROWS)):
         kept = new_factors(x.shape[1])
         for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):

@@ -24,11 +24,11 @@ def fuse_layers(model: nn.Module, attend: Callable[..., Tensor]) -> None:
     """Give the layers of a packed model these forward passes."""
     module: Any
     for module in list(model.modules()):
-        for ending, part in PARTS.items():
+        for part in PARTS:
             names = set(part.__annotations__)
             is_such = all(hasattr(module, name) for name in names) and names.issuperset(dict(module.named_children()))
-            if type(module).__name__.endswith(ending) and is_such and not isinstance(module, part):
-                module.__class__ = type(ending, (part, type(module)), {"attend": staticmethod(attend)})
+            if type(module).__name__.endswith(part.__name__) and is_such and not isinstance(module, part):
+                module.__class__ = type(part.__name__, (part, type(module)), {"attend": staticmethod(attend)})
 
 
 def prepack_layers(model: nn.Module) -> None:
@@ -69,7 +69,7 @@ class SelfAttention(nn.Module):
         return self.attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
 
     def may_attend_alone(self, tokens: Tensor) -> bool:
-        """Whether first tokens may, where nothing else is read: on a CPU that only predicts, and of many, [T]."""
+        """Whether first tokens may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""
         only_predicts = tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled())
         return only_predicts and are_many(len(tokens))
 
@@ -83,8 +83,8 @@ class SelfAttention(nn.Module):
     def _of_first_tokens(self, hidden_states: Tensor, first_tokens: Tensor, sequences: Sequences) -> Tensor:
         """[T, H] to the context of the first token of each sequence, [N, H], without keys, values or dropout.
 
-        A query times a key, W h + b, is (query times W) times h, and a number that softmax takes off again; a mean of values
-        is the value of the mean of hidden states.
+        A query times a key, W h + b, is (query times W) times h, plus a constant that softmax cancels; a mean of values is the
+        value of the mean of hidden states.
         """
         weight, bias = self.joined()
         weight = weight.to_dense() if weight.is_mkldnn else weight
@@ -97,9 +97,8 @@ class SelfAttention(nn.Module):
         for wanted, (group, tokens) in zip(torch.split(towards, counts), sequences.groups_with_rows(), strict=True):
             states = group.padded(hidden_states[tokens, None].float())  # [n, 1, S, H]
             means.append(scaled_dot_product_attention(wanted, states, states, group.mask, scale=self.scaling)[:, 0])
-        context = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
-        found: Tensor = context.flatten(1).to(hidden_states.dtype)
-        return found
+        context: Tensor = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
+        return context.flatten(1).to(hidden_states.dtype)
 
 
 class Intermediate(nn.Module):
@@ -166,17 +165,11 @@ class LMPredictionHead(nn.Module):
         return logits[..., : len(weight)]
 
 
-# By how the families' classes end.
-PARTS = {
-    "SelfAttention": SelfAttention,
-    "Intermediate": Intermediate,
-    "Output": Output,
-    "LMPredictionHead": LMPredictionHead,
-}
+PARTS = (SelfAttention, Intermediate, Output, LMPredictionHead)  # the families' classes end so
 
 
 class _Gelu(torch.autograd.Function):
-    """GELU of a product and a bias; the product's memory is given to the slope, which is all that the way back reads."""
+    """GELU of a product and a bias; the slope, which is all that the backward pass reads, takes the product's memory."""
 
     @staticmethod
     def forward(ctx: Any, product: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
