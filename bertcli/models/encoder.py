@@ -11,9 +11,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
 from bertcli.errors import UserError
-from bertcli.kernels.layers import SelfAttention
-from bertcli.models.packed import LENGTH_STEP, Sequences, is_packed
+from bertcli.kernels import attends_alone
+from bertcli.models.packed import is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
@@ -127,8 +128,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     hooks = [base.register_forward_hook(read)]
     if is_early:
         attention = last.attention
-        is_fused = isinstance(attention.self, SelfAttention)
-        is_first = pooled and is_fused and attention.self.may_attend_alone(batch.input_ids)
+        is_first = pooled and attends_alone(attention.self, batch.input_ids)
         if is_first:
             told = {"first_tokens": rows}
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | told), with_kwargs=True))
