@@ -62,8 +62,8 @@ def bert(*arguments: str) -> str:
     return out.getvalue()
 
 
-def close(values: Any, tolerance: float = 1e-4) -> Any:
-    """The same values, numbers to a tolerance, however deep they stand; nothing may be missing or new."""
+def close(values: Any, tolerance: float = 1.1e-4) -> Any:
+    """The same values, numbers to a tolerance (scores may be rounded to 1e-4), however deep they stand."""
     if isinstance(values, dict):
         return {key: close(value, tolerance) for key, value in values.items()}
     if isinstance(values, list):
