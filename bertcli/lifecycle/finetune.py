@@ -9,7 +9,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.recipes import SHIPPED, shipped_model
+from bertcli.config.recipes import SHIPPED, shipped, shipped_model
 from bertcli.config.training import FinetuneConfig, FrozenLayers
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.own_splits import listed, looks_like_file, run_name
@@ -177,7 +177,8 @@ def _prepare(config: FinetuneConfig) -> _Setup:
     start = _start(config)
     if start != "scratch":
         open_config(start)  # before its tokenizer, which is less to the point where there is neither
-    tokenizer = load_tokenizer(config.tokenizer or (_vocabulary() if start == "scratch" else start))
+    name = config.tokenizer or (_vocabulary() if start == "scratch" else start)
+    tokenizer = replace(load_tokenizer(shipped(name)), source=name)
     rules = WindowRules(
         config.max_seq_length or task.max_seq_length,
         config.doc_stride,

@@ -28,7 +28,7 @@ from bertcli.kinds.architecture import kind_of, load, with_loss
 from bertcli.lifecycle.sources import Prepared, encode_split
 from bertcli.metrics.counts import label_scores
 from bertcli.models.encoder import longest_input
-from bertcli.models.inference import Rows, run_model
+from bertcli.models.inference import RowOutputs, run_model
 from bertcli.models.loading import check_length, check_vocabulary
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
@@ -117,7 +117,7 @@ def _model_labels(id2label: dict[int, str], task: Task, model: str) -> tuple[str
     )
 
 
-def decode(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+def decode(task: Task, prepared: Prepared, outputs: RowOutputs, tokenizer: WordPiece) -> list[Record]:
     """A record an example of what a model gave for all rows."""
     if task.kind == "span":
         return _answers(task, prepared, outputs, tokenizer)
@@ -170,7 +170,7 @@ def _rounded(shares: NDArray[np.float64]) -> list[float]:
     return [round(share, 6) for share in shares.tolist()]
 
 
-def _answers(task: Task, prepared: Prepared, outputs: Rows, tokenizer: WordPiece) -> list[Record]:
+def _answers(task: Task, prepared: Prepared, outputs: RowOutputs, tokenizer: WordPiece) -> list[Record]:
     assert isinstance(prepared.features, SpanFeatures)
     assert isinstance(prepared.examples, Questions)
     windows = prepared.features.windows

@@ -87,7 +87,7 @@ def test_each_choice_of_layers_is_trained_and_stands_beside_the_papers(
     whole = {**tagging, "epochs": 0.2, "frozen_layers": "all"}
     with caplog.at_level("INFO", logger="bertcli"):
         result = finetune(**whole, out=str(tmp_path / "all"))
-    assert "concat-last-four: the model has 2 layers, and all of them are taken" in caplog.text
+    assert "concat-last-four: the model has only 2 layers; all are used" in caplog.text
     table = result_tables(result)[1]
     assert [(row[0], row[table.columns.index("paper base f1")]) for row in table.rows] == [
         ("embeddings", 91.0),
