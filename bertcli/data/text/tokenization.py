@@ -18,10 +18,9 @@ MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own d
 
 @dataclass(frozen=True)
 class WordPiece:
-    """A WordPiece vocabulary with its rules.
+    """A WordPiece vocabulary with its rules. Raises UserError if a special token is missing.
 
-    `backend` takes plain text: "[MASK]" in it is text, as in the original, never a special token. Raises UserError if a
-    special token is missing.
+    `backend` takes plain text: "[MASK]" in it is text, as in the original, never a special token.
     """
 
     vocab: dict[str, int]
@@ -34,7 +33,8 @@ class WordPiece:
     pair_separators: ClassVar[int] = 1  # number of tokens between two texts
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", self._plain_backend())
+        backend = plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
+        object.__setattr__(self, "backend", backend)
         missing = [token for token in SPECIAL_TOKENS if token not in self.vocab]
         if missing:
             what = f"The vocabulary `{self.source}` lacks {', '.join(missing)}."
@@ -68,7 +68,7 @@ class WordPiece:
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize plain texts into ids only, which is faster."""
-        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def encode_words(self, words: Sequence[str]) -> list[Encoding]:
         """Tokenize words as in the middle of a text."""
@@ -81,14 +81,12 @@ class WordPiece:
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
         folder.mkdir(parents=True, exist_ok=True)
-        backend = self._plain_backend()
+        backend = Tokenizer.from_str(self.backend.to_str())
         backend.add_special_tokens(list(SPECIAL_TOKENS))
         backend.decoder = decoders.WordPiece()
-        backend.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]",
-            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[(token, self.vocab[token]) for token in ("[CLS]", "[SEP]")],
-        )
+        ends = [(token, self.vocab[token]) for token in ("[CLS]", "[SEP]")]
+        single, pair = "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"
+        backend.post_processor = processors.TemplateProcessing(single, pair, special_tokens=ends)
         backend.save(str(folder / "tokenizer.json"))
         config = {
             "tokenizer_class": "BertTokenizer",
@@ -100,9 +98,6 @@ class WordPiece:
         }
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
-
-    def _plain_backend(self) -> Tokenizer:
-        return plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
 
 
 @dataclass(frozen=True)
@@ -149,23 +144,16 @@ def plain_backend(
     vocab: dict[str, int], cased: bool, strip_accents: bool | None = None, tokenize_chinese_chars: bool = True
 ) -> Tokenizer:
     """The original's BasicTokenizer and WordpieceTokenizer in Rust, without special tokens."""
-    model = models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
-    backend = Tokenizer(model)
-    backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=tokenize_chinese_chars,
-        lowercase=not cased,
-        strip_accents=not cased if strip_accents is None else strip_accents,
-    )
+    longest = MAX_CHARACTERS_PER_WORD
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=longest))
+    strip_accents = not cased if strip_accents is None else strip_accents
+    backend.normalizer = normalizers.BertNormalizer(True, tokenize_chinese_chars, strip_accents, lowercase=not cased)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend
 
 
 def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
-    """Load a tokenizer from a folder, a vocab.txt (uncased unless `cased`) or the Hub.
-
-    Raises UserError if there is none, or it is not one that the toolkit can use.
-    """
+    """Load a tokenizer from a folder, a vocab.txt (uncased unless `cased`) or the Hub. Raises UserError if it cannot."""
     path = Path(source)
     if path.is_file():
         return WordPiece(_read_vocab(path), cased, str(source))
@@ -193,10 +181,9 @@ def _read_vocab(path: Path) -> dict[str, int]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
-        raise UserError(
-            f"The vocabulary `{path}` is not UTF-8 text.", "Give a vocab.txt: one token per line."
-        ) from None
-    if lines and lines[-1] == "":
+        what = f"The vocabulary `{path}` is not UTF-8 text."
+        raise UserError(what, "Give a vocab.txt: one token per line.") from None
+    if lines[-1] == "":
         lines.pop()
     if not lines:
         raise UserError(f"The vocabulary `{path}` is empty.", "Make one: bert build-vocab TEXT --out vocab")
@@ -204,16 +191,15 @@ def _read_vocab(path: Path) -> dict[str, int]:
 
 
 def _load_from_transformers(source: str) -> WordPiece:
-    """Load a tokenizer.json, or a tokenizer from the Hub."""
+    """Load a tokenizer from a folder with tokenizer.json, or from the Hub."""
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"There is no tokenizer `{source}` here or on the Hub ({str(error).splitlines()[0]}).",
-            "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one.",
-        ) from None
+        what = f"There is no tokenizer `{source}` here or on the Hub ({str(error).splitlines()[0]})."
+        hint = "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one."
+        raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if state["model"].get("type") != "WordPiece":
         return Subwords(tokenizer.get_vocab(), True, source, fast=tokenizer)
