@@ -41,17 +41,19 @@ def list_tasks(json: AsJson = False) -> None:
 @app.command("sizes")
 def list_sizes(json: AsJson = False) -> None:
     """List the model sizes."""
-    from bertcli.families.sizes import SIZES
+    from bertcli.families.bert import BERT
 
     if json:
         Output().emit(
             {
                 name: {"layers": s.layers, "hidden": s.hidden, "heads": s.heads, "parameters": s.parameters()}
-                for name, s in SIZES.items()
+                for name, s in BERT.sizes.items()
             }
         )
         return
-    rows = [[name, s.layers, s.hidden, s.heads, f"{s.parameters() / 1e6:.1f} M", s.source] for name, s in SIZES.items()]
+    rows = [
+        [name, s.layers, s.hidden, s.heads, f"{s.parameters() / 1e6:.1f} M", s.source] for name, s in BERT.sizes.items()
+    ]
     Output().table(["size", "layers", "hidden", "heads", "parameters", "source"], rows)
 
 

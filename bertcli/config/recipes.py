@@ -39,8 +39,13 @@ def recipes_folder() -> Path:
 
 
 def shipped_model() -> str:
-    """The folder of the small BERT that ships, for who has no run."""
+    """The folder of the small BERT that ships with the package."""
     return str(recipes_folder() / SHIPPED)
+
+
+def shipped(name: str) -> str:
+    """The folder of the model that ships, if that is what a name means; else the name."""
+    return shipped_model() if name == SHIPPED else name
 
 
 def recipe_names() -> list[str]:

@@ -163,11 +163,6 @@ def saved_config(model: str) -> dict[str, Any]:
     return run.config if (run.path / "config.yaml").exists() else {}
 
 
-def resolve_tokenizer(name: str) -> str:
-    """The folder of a tokenizer: that of the model in the package by its name, else as given."""
-    return shipped_model() if name == SHIPPED else name
-
-
 def latest_vocabulary(otherwise: str | None = None) -> str:
     """The vocabulary folder that was written last in this folder, else `otherwise`. Raises UserError if there is neither."""
     found = _latest("*/vocab.txt")

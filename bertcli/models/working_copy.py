@@ -62,10 +62,6 @@ def cast_weights(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """Cast the weights alone: buffers, such as the frequencies of rotary positions, keep their precision."""
     for weight in model.parameters():
         weight.data = weight.data.to(dtype)
-    for module in model.modules():
-        if type(module).__name__ == "FNetBasicFourierTransform":  # which torch has in float32 only
-            module.register_forward_pre_hook(lambda _, states: tuple(state.float() for state in states))
-            module.register_forward_hook(lambda _, __, outputs: tuple(output.to(dtype) for output in outputs))
     return model
 
 
