@@ -5,6 +5,7 @@ from typing import Any
 from transformers import AutoModelForPreTraining, PreTrainedModel
 
 from bertcli.data.text.tokenization import WordPiece
+from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.models import heads, loading
 from bertcli.models.model_with_loss import ModelWithLoss
@@ -24,7 +25,8 @@ def build(
     kind: str, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int, deviation: float = 0.02
 ) -> PreTrainedModel:
     model_class = AutoModelForPreTraining if kind in PRETRAINING else KINDS[kind].model_class(None, labels)
-    return loading.build_model(model_class, size, tokenizer, labels, seed, deviation)
+    config = {**labels, "initializer_range": deviation}
+    return loading.build_model(model_class, BERT, size, tokenizer, config, seed)
 
 
 def load(kind: str | None, source: str, labels: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:

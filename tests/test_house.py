@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bertcli.config.recipes import recipe_names
+from bertcli.config.recipes import recipe_names, recipes_folder
 from bertcli.config.training import FinetuneConfig, PretrainConfig
-from bertcli.data.shipped import recipes_folder
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "bertcli"

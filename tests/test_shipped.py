@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
-from bertcli.data.shipped import SHIPPED, shipped_model
+from bertcli.config.recipes import SHIPPED, shipped_model
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
@@ -38,7 +38,7 @@ def test_new_weights_take_its_vocabulary_where_there_is_none(workspace: Path, sa
     Path("nouns.tsv").write_text("text\tlabel\n" + "\n".join(NAMES * 10) + "\n")
     run = finetune("nouns.tsv", from_="scratch", size="tiny", epochs=1).run
     assert f"vocabulary: {SHIPPED} (that ships, as none is here)" in said.text
-    assert load_tokenizer(f"{run}/model").digest == load_tokenizer(SHIPPED).digest
+    assert load_tokenizer(f"{run}/model").digest == load_tokenizer(shipped_model()).digest
     Path("king.txt").write_text("the king rode out\n\na ship at sea\n")
     make_pretraining_data("king.txt", tokenizer=SHIPPED, max_seq_length=16, out="more")
     assert pretrain(from_=SHIPPED, data="more", steps=1).steps == 1

@@ -10,7 +10,7 @@ from bertcli.cli.console import Output
 from bertcli.cli.options import AsJson
 from bertcli.config.recipes import recipe_names, recipe_path
 from bertcli.errors import UserError
-from bertcli.families.sizes import SIZES
+from bertcli.families.bert import BERT
 from bertcli.tasks import TASKS
 
 recipes = typer.Typer(help="List, show or copy the recipes that ship with bert.", invoke_without_command=True)
@@ -37,12 +37,12 @@ def tasks(json: AsJson = False) -> None:
 def sizes(json: AsJson = False) -> None:
     """List the model sizes."""
     names = ("layers", "hidden", "heads")
-    shapes = {name: {key: getattr(size, key) for key in names} for name, size in SIZES.items()}
+    shapes = {name: {key: getattr(size, key) for key in names} for name, size in BERT.sizes.items()}
     if json:
-        Output().emit({name: shape | {"parameters": SIZES[name].parameters()} for name, shape in shapes.items()})
+        Output().emit({name: shape | {"parameters": BERT.sizes[name].parameters()} for name, shape in shapes.items()})
         return
     rows = [
-        [name, *shape.values(), f"{SIZES[name].parameters() / 1e6:.1f} M", SIZES[name].source]
+        [name, *shape.values(), f"{BERT.sizes[name].parameters() / 1e6:.1f} M", BERT.sizes[name].source]
         for name, shape in shapes.items()
     ]
     Output().table(["size", *names, "parameters", "source"], rows)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from bertcli.data.shipped import recipes_folder
 from bertcli.errors import UserError, unknown
 
+SHIPPED = "bert-books"  # the small BERT in the package
 FORM = "See `bert recipes show pretrain/base` for an example."
 
 
@@ -23,6 +23,22 @@ def read_recipe(name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"The recipe `{path}` is not a list of `option: value` lines.", FORM)
     return {str(key): value for key, value in values.items()}
+
+
+def recipes_folder() -> Path:
+    """Folder of the recipes and of the small BERT: beside the package in a clone, inside it in a wheel."""
+    inside = Path(__file__).parent.parent / "_recipes"
+    return inside if inside.exists() else Path(__file__).parents[2] / "recipes"
+
+
+def shipped_model() -> str:
+    """Folder of the small BERT in the package."""
+    return str(recipes_folder() / SHIPPED)
+
+
+def shipped(name: str) -> str:
+    """The folder of the small BERT in the package, if the name is its name; else the name."""
+    return shipped_model() if name == SHIPPED else name
 
 
 def recipe_names() -> list[str]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bertcli.config.options import Config, argument, option
-from bertcli.families.sizes import SIZES
+from bertcli.families.bert import BERT
 from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -48,7 +48,7 @@ class TrainingConfig(Config):
 class PretrainConfig(TrainingConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
-    size: str = option("base", "Model size: {choices}.", choices=SIZES)
+    size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
     data: str | None = option(None, "Pre-training data; default: the latest in this folder.")
     eval_data: str | None = option(
         None, "Held-out pre-training data for evaluation; default: instances of --data, as in the original."
@@ -88,7 +88,7 @@ class OwnDataConfig(Config):
 class FinetuneConfig(TrainingConfig, OwnDataConfig):
     """Options of `bert finetune`; defaults that are None come from the task."""
 
-    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=SIZES)
+    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     epochs: float | None = option(
         None, "Number of passes over the training data; default: the task's, 10 with --frozen.", minimum=0.001

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bertcli.config.options import Config, argument, option
 from bertcli.config.training import PRECISIONS, OwnDataConfig
-from bertcli.families.sizes import SIZES
+from bertcli.families.bert import BERT
 
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
@@ -95,7 +95,7 @@ class DemoConfig(Config):
     """Options of `bert demo`."""
 
     out: str = option("demo-output", "Output folder; replaced if an earlier demonstration wrote it.")
-    size: str = option("tiny", "Model size: {choices}.", choices=SIZES)
+    size: str = option("tiny", "Model size: {choices}.", choices=BERT.sizes)
     vocab_size: int = option(4000, "Vocabulary size.", minimum=10)
     steps: int = option(1300, "Number of pre-training steps.", minimum=1)
     batch_size: int = option(32, "Pre-training instances per step.", minimum=1)

@@ -1,1 +1,20 @@
 """One file a family of models: what is known of it."""
+
+from bertcli.families.albert import ALBERT
+from bertcli.families.bert import BERT
+from bertcli.families.big_bird import BIG_BIRD
+from bertcli.families.distilbert import DISTILBERT
+from bertcli.families.electra import ELECTRA
+from bertcli.families.ernie import ERNIE
+from bertcli.families.family import Family
+from bertcli.families.fnet import FNET
+from bertcli.families.other import OTHER
+from bertcli.families.roberta import ROBERTA
+from bertcli.families.xmod import XMOD
+
+FAMILIES = (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE, XMOD, FNET, BIG_BIRD)
+
+
+def family_of(model_type: str) -> Family:
+    """The family of a model by the `model_type` in its config.json; OTHER for one that has no file here."""
+    return next((family for family in FAMILIES if model_type in family.model_types), OTHER)

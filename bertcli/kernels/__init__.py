@@ -1,1 +1,85 @@
-"""Faster ways to do what models/ does plainly."""
+"""The one door to the kernels: faster ways to do what models/ and the optimizer do plainly.
+
+With BERT_KERNELS=off, without numba, or on another device the plain functions run: the same numbers, more slowly.
+"""
+
+import os
+from collections.abc import Callable
+from functools import cache, wraps
+from importlib import import_module
+from typing import Any, ParamSpec, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def are_on() -> bool:
+    """Whether kernels run: unless BERT_KERNELS=off."""
+    return os.environ.get("BERT_KERNELS", "on").lower() != "off"
+
+
+def faster(plain: Callable[P, R]) -> Callable[P, R]:
+    """Have the kernel of the same name in cpu.py or gpu.py do what a plain function does, where it suits the arguments.
+
+    A kernel returns NotImplemented where it does not; `__wrapped__` is the plain function.
+    """
+
+    @wraps(plain)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for kernel in _kernels(plain.__name__) if are_on() else ():
+            found: Any = kernel(*args, **kwargs)
+            if found is not NotImplemented:
+                return cast(R, found)
+        return plain(*args, **kwargs)
+
+    return call
+
+
+@cache
+def _kernels(name: str) -> list[Callable[..., Any]]:
+    modules = [import_module(f"bertcli.kernels.{device}") for device in ("cpu", "gpu")]
+    return [getattr(module, name) for module in modules if hasattr(module, name)]
+
+
+def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:
+    """Have the layers of a packed model pass over their arrays once; its weights and their names stay.
+
+    Args:
+        model: with dropout of models/dropout.py.
+        attend: the attention of packed batches (models/packed.py).
+    """
+    if are_on():
+        from bertcli.kernels.layers import fuse_layers
+
+        fuse_layers(model, attend)
+
+
+def attends_alone(attention: nn.Module, tokens: Tensor) -> bool:
+    """Whether the first tokens of sequences may attend alone, given as `first_tokens`, where only they are read.
+
+    Args:
+        attention: the self-attention of a layer.
+        tokens: of the batch, [T].
+    """
+    return getattr(attention, "may_attend_alone", lambda _: False)(tokens) is True
+
+
+def prepack(model: nn.Module) -> None:
+    """Put the weights of a packed model that only predicts in the order that a CPU multiplies them in.
+
+    A CPU without AVX-512 keeps what it has: there oneDNN, which reads this order, is the slower library in float32.
+    """
+    if are_on() and multiplies_bfloat16():
+        from bertcli.kernels.layers import prepack_layers
+
+        prepack_layers(model)
+
+
+@cache
+def multiplies_bfloat16() -> bool:
+    """Whether oneDNN is there and multiplies in bfloat16, for which an x86 CPU needs AVX-512 or the like."""
+    has_library: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return has_library and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())

@@ -1,14 +1,27 @@
-"""What a CPU does by kernels of our own (models/kernels.py), which are imported when the first tensors fit them."""
+"""What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them.
 
+Numba is imported when the first tensors do.
+"""
+
+from collections.abc import Iterator
 from functools import cache
-from importlib.util import find_spec
-from types import ModuleType
+from importlib import import_module
+from itertools import chain
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from bertcli import say
+from bertcli.data.packing.sequences import SHORT, Group, Sequences
+
+# T tokens of the batch, A heads, D size per head; of a group: t tokens, P parts, n sequences, S the longest
+# M masked tokens, V vocabulary
+
 PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
+LONG = 64  # tokens of a sequence: beyond, torch's own attention in bfloat16 is the slower one
 
 
 def are_many(tokens: int) -> bool:
@@ -39,20 +52,13 @@ def fits_tiles(states: Tensor) -> bool:
 
 
 @cache
-def has_bfloat16_library() -> bool:
-    """Whether oneDNN is there and multiplies in bfloat16, for which an x86 CPU needs AVX-512 or the like."""
-    has_library: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return has_library and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
-def rows(states: Tensor) -> Tensor:
-    """[..., H] to [T, H], as kernels take it; what is contiguous is not copied."""
-    return states.reshape(-1, states.shape[-1])
-
-
-@cache
 def _has_compiler() -> bool:
-    return find_spec("numba") is not None
+    try:
+        import_module("bertcli.kernels.compiled")
+    except (ImportError, OSError) as error:  # OSError: a library of it is broken
+        say(f"a CPU is faster with numba: pip install numba ({str(error).partition(chr(10))[0]})")
+        return False
+    return True
 
 
 @cache
@@ -62,16 +68,161 @@ def _has_tiles() -> bool:
 
 
 @cache
-def kernels() -> ModuleType:
-    """The module of the kernels."""
-    from bertcli.kernels import loops
-
-    return loops
+def loops(of: str) -> Any:
+    """The module of compiled loops for `elementwise` functions, `attention`, or `inference`."""
+    return import_module(f"bertcli.kernels.{of}_loops")
 
 
-@cache
-def inference_kernels() -> ModuleType:
-    """Those of a pass without a gradient."""
-    from bertcli.kernels import inference_loops
+def rows(states: Tensor) -> Tensor:
+    """[..., H] to [T, H], as kernels take it; what is contiguous is not copied."""
+    return states.reshape(-1, states.shape[-1])
 
-    return inference_loops
+
+def drop(values: Tensor, mask: Any) -> Any:
+    """Dropout by a mask, which is drawn again in the backward pass."""
+    return _Drop.apply(values, mask) if fits(values) else NotImplemented  # type: ignore[no-untyped-call]
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, mask: Any) -> Tensor:
+        ctx.mask = mask
+        return _masked(values, mask)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _masked(gradient, ctx.mask), None
+
+
+def _masked(values: Tensor, mask: Any) -> Tensor:
+    masked = torch.empty_like(values, memory_format=torch.contiguous_format)
+    loops("elementwise").drop(rows(values), rows(masked), mask)
+    return masked
+
+
+def attention(sequences: Sequences, dropout: float, masks: Iterator[Any], scaling: float, *states: Tensor) -> Any:
+    """Attention where torch's own is slower: to a gradient, or in bfloat16 over long sequences or by matrix units."""
+    has_gradient = torch.is_grad_enabled()
+    if not (dropout or has_gradient) and fits_tiles(states[0]):
+        return _in_tiles(torch.cat(states, 1) if len(states) > 1 else states[0], sequences, scaling)
+    is_long = states[0].dtype == torch.bfloat16 and sequences.longest > LONG
+    if not ((has_gradient or is_long) and fits_many(states[0][:, 0, 0])):
+        return NotImplemented
+    return _Attention.apply(sequences, masks, scaling, *states)  # type: ignore[no-untyped-call]
+
+
+def _in_tiles(states: Tensor, sequences: Sequences, scaling: float) -> Tensor:
+    """Attend by a CPU's matrix units, a head at a time; [T, 3, A, D] to [T, A, D]."""
+    context = _new_rows(states[:, 0], sequences)
+    boundaries = sequences.boundaries[: len(sequences.lengths) + 1]
+    loops("inference").attention(states.contiguous(), boundaries, scaling, context)
+    return context
+
+
+class _Attention(torch.autograd.Function):
+    """Products of sequences of similar length are one; softmax and dropout between them pass once."""
+
+    @staticmethod
+    def forward(ctx: Any, sequences: Sequences, masks: Iterator[Any], scaling: float, *states: Tensor) -> Tensor:
+        context, saved, ctx.masks = _new_rows(states[0][:, :1], sequences), [], []
+        for group, rows in sequences.groups_with_rows():
+            dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
+            q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
+            weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
+            mask = next(masks)
+            read = torch.empty_like(weights) if mask[1] else weights
+            loops("attention").softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
+            loops("attention").by_tokens(_product(read, v, group)[None], group.lengths, context[rows])
+            saved += [q, k, v, weights]
+            ctx.masks.append(mask)
+        ctx.save_for_backward(*saved)
+        ctx.sequences, ctx.scaling, ctx.parts = sequences, scaling, len(states)
+        return context[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        gradient, saved = gradient[:, None].contiguous(), iter(ctx.saved_tensors)
+        given = [_new_rows(gradient.expand(-1, 3 // ctx.parts, -1, -1), ctx.sequences) for _ in range(ctx.parts)]
+        for (group, rows), mask in zip(ctx.sequences.groups_with_rows(), ctx.masks, strict=True):
+            q, k, v, weights = (next(saved) for _ in range(4))
+            (of_context,) = _by_heads(gradient[rows], group, v.dtype)
+            of_scores = _product(of_context, v.transpose(-1, -2), group)
+            read = torch.empty_like(weights) if mask[1] else weights
+            gradients, shares, again = (each.flatten(0, 1) for each in (of_scores, weights, read))
+            loops("attention").softmax_backward(gradients, shares, group.lengths, again, ctx.scaling, mask)
+            of_states = q.new_empty(3, *q.shape)
+            _product(of_scores, k, group, of_states[0])
+            _product(of_scores.transpose(-1, -2), q, group, of_states[1])
+            _product(read.transpose(-1, -2), of_context, group, of_states[2])
+            for whole, parts in zip(given, of_states.chunk(ctx.parts), strict=True):
+                loops("attention").by_tokens(parts, group.lengths, whole[rows])
+        return None, None, None, *given
+
+
+def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
+    """[t, P, A, D] to [P, n, A, S, D], as products read them, padded with zeros."""
+    (count, longest), (parts, heads, size) = group.shape, rows.shape[1:]
+    states = rows.new_empty(parts, count, heads, longest, size, dtype=dtype)
+    loops("attention").by_heads(rows, group.lengths, states)
+    return states
+
+
+def _new_rows(like: Tensor, sequences: Sequences) -> Tensor:
+    """[T, ...], zeros for idle tokens, without values yet for the others."""
+    rows = torch.empty_like(like, memory_format=torch.contiguous_format)
+    rows[len(rows) - sequences.idle :] = 0
+    return rows
+
+
+def _product(left: Tensor, right: Tensor, group: Group, product: Tensor | None = None) -> Tensor:
+    """The products of n times A matrices."""
+    if product is None:
+        product = left.new_empty(*left.shape[:-1], right.shape[-1])
+    for a, b, out in zip(*(torch.split(each, group.cuts) for each in (left, right, product)), strict=True):
+        torch.bmm(a.flatten(0, 1), b.flatten(0, 1), out=out.flatten(0, 1))
+    return product
+
+
+def log_sums(logits: Tensor) -> Any:
+    """Logarithms of the sums of exponentials: [M, V] to [M]."""
+    if not fits(logits):
+        return NotImplemented
+    sums = torch.empty(len(logits))
+    loops("attention").log_sums(logits, sums)
+    return sums
+
+
+def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Any:
+    """The gradient of the logits, [M, V]."""
+    if not fits(logits):
+        return NotImplemented
+    given = torch.empty_like(logits)
+    loops("attention").cross_entropy_backward(logits, labels, sums, float(factor), given)
+    return given
+
+
+def gradient_norm(gradients: list[Tensor]) -> Any:
+    """The norm of all gradients, from sums of squares in float32."""
+    if not all(fits(gradient) for gradient in gradients):
+        return NotImplemented
+    sums = [torch.empty(-(-gradient.numel() // loops("elementwise").ELEMENTS)) for gradient in gradients]
+    for gradient, of_blocks in zip(gradients, sums, strict=True):
+        loops("elementwise").square_sums(gradient.reshape(-1), of_blocks)
+    return torch.cat(sums).sum().sqrt()
+
+
+def adam_step(optimizer: Any) -> Any:
+    """The update of each weight, its moments and its copy in one pass."""
+    if not fits(*(parameter for parameter, _, _ in optimizer.given())):
+        return NotImplemented
+    factor = 1 / float(optimizer.grad_scale)
+    for parameter, gradient, group in optimizer.given():
+        state, rate, (beta1, beta2) = optimizer.state[parameter], group["lr"], group["betas"]
+        state["step"] += 1
+        step = float(state["step"])
+        of_gradient = (factor, beta1, 1 - beta1, beta2, 1 - beta2)
+        of_step = (rate / (1 - beta1**step), (1 - beta2**step) ** -0.5, group["eps"], rate * group["weight_decay"])
+        copy = optimizer.working_copy.of(parameter)
+        arrays = (each.view(-1) for each in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], copy))
+        loops("elementwise").adam(*arrays, tuple(map(np.float32, of_gradient + of_step)))
+    return None

@@ -1,20 +1,26 @@
-"""Functions that a GPU runs by kernels that torch compiles of them, which pass once over arrays."""
+"""What a GPU does by kernels that torch compiles or brings, each function named like its plain twin."""
 
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import gelu, layer_norm, linear
 
 from bertcli import say
+from bertcli.data.packing.sequences import Sequences
+
+# T tokens, H what a layer is wide, A heads, D size per head, M masked tokens, V vocabulary
 
 BACKEND: Any = "inductor"  # of torch.compile
+HALVES = (torch.bfloat16, torch.float16)
 
 
 def is_on_gpu(states: Tensor) -> bool:
@@ -38,21 +44,67 @@ def _has_compiler() -> bool:
     return has
 
 
-def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def compiled(function: Callable[..., Tensor]) -> Callable[..., Any]:
     """Have a function compiled where states are on a GPU that can: once for any number of rows of all its tensors.
 
-    Weights, which always have as many, come in tuples.
+    Weights, which always have as many, come in tuples. Elsewhere it returns NotImplemented.
     """
     by = cache(lambda backend: torch.compile(function, dynamic=False, backend=backend))
 
     @wraps(function)
-    def call(states: Tensor, *others: Any) -> Tensor:
+    def call(states: Tensor, *others: Any) -> Any:
         if not compiles(states):
-            return function(states, *others)
+            return NotImplemented
         for each in (states, *others):
             if isinstance(each, Tensor) and each.dim():
                 torch._dynamo.maybe_mark_dynamic(each, 0)
-        found: Tensor = by(BACKEND)(states, *others)
-        return found
+        return by(BACKEND)(states, *others)
 
     return call
+
+
+@compiled
+def linear_gelu(states: Tensor, weights: tuple[Tensor, Tensor], is_tanh: bool) -> Tensor:
+    """[T, H] of a layer to [T, H] of its middle."""
+    return gelu(linear(states, *weights), approximate="tanh" if is_tanh else "none")
+
+
+@compiled
+def linear_add_and_norm(
+    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], rate: float, epsilon: float
+) -> Tensor:
+    """[T, H] of the middle, and of the residual, to [T, H]."""
+    weight, bias, scale, shift = weights
+    return layer_norm(
+        nn.functional.dropout(linear(states, weight, bias), rate) + residual, scale.shape, scale, shift, epsilon
+    )
+
+
+@compiled
+def log_sums(logits: Tensor) -> Tensor:
+    """Logarithms of the sums of exponentials: [M, V] to [M]."""
+    return logits.float().logsumexp(1)
+
+
+@compiled
+def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Tensor:
+    """The gradient of the logits, [M, V]."""
+    shares = (logits.float() - sums[:, None]).exp()
+    is_label = labels[:, None] == torch.arange(logits.shape[1], device=logits.device)
+    return ((shares - is_label.float()) * factor).to(logits.dtype)
+
+
+def attention(sequences: Sequences, dropout: float, masks: Iterator[Any], scaling: float, *states: Tensor) -> Any:
+    """Flash attention, given the sequence boundaries; torch has no public function for it that drops weights."""
+    if not is_half_on_gpu(states[0]):
+        return NotImplemented
+    ends, longest = sequences.boundaries, sequences.longest
+    query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
+    return torch.ops.aten._flash_attention_forward(
+        query, key, value, ends, ends, longest, longest, dropout, False, False, scale=scaling
+    )[0]
+
+
+def is_half_on_gpu(states: Tensor) -> bool:
+    """Whether states are what flash attention takes."""
+    return states.is_cuda and states.dtype in HALVES

@@ -1,11 +1,13 @@
-"""Kernels of a pass without a gradient (see models/kernels.py): nothing is kept, so they write where they read."""
+"""Loops of a pass without a gradient: nothing is kept, so they write where they read."""
 
 import numpy as np
 from numba import prange
 
 from bertcli.kernels import tiles
-from bertcli.kernels.compiled import F, S, U, bits_of, fetch, float_of, kernel, load, rounded, row_loop
-from bertcli.kernels.loops import ROWS, _copy, _gelu_of, _norm, _nothing_dropped, _row, _sum, in_order
+from bertcli.kernels.compiled import kernel, row_loop
+from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, load, rounded
+from bertcli.kernels.elementwise_loops import ROWS, gelu_of, norm_row, sum_row
+from bertcli.kernels.rows import copy, in_order, new_factors, new_row
 
 # T rows (tokens), H columns (hidden), A heads, D size per head, N sequences
 
@@ -14,7 +16,7 @@ from bertcli.kernels.loops import ROWS, _copy, _gelu_of, _norm, _nothing_dropped
 def _gelu_in_place(x, is_tanh):
     for j in range(x.size):
         value = load(x, j)
-        x[j] = rounded(value * _gelu_of(value, is_tanh)[0], x)
+        x[j] = rounded(value * gelu_of(value, is_tanh)[0], x)
 
 
 @kernel
@@ -29,10 +31,10 @@ def gelu_in_place(x, is_tanh):
 def add_and_norm_in_place(x, bias, residual, weight, shift, epsilon):
     """Write LayerNorm(x + bias + residual), [T, H], to `x`."""
     for block in prange(-(-len(x) // ROWS)):
-        kept, total = _nothing_dropped(x.shape[1]), _row(x.shape[1])
+        kept, total = new_factors(x.shape[1]), new_row(x.shape[1])
         for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
-            _sum(x[t], bias, kept, residual[t], total)
-            _norm(total, weight, shift, epsilon, x[t])
+            sum_row(x[t], bias, kept, residual[t], total)
+            norm_row(total, weight, shift, epsilon, x[t])
 
 
 @row_loop
@@ -125,11 +127,14 @@ def attention(states, boundaries, scaling, context):
         part, n = task // count, task % count
         start, length = boundaries[n], boundaries[n + 1] - boundaries[n]
         padded = -(-length // 32) * 32
-        keys = _row(padded * size // 2).view(U).reshape(padded // 16, size // 2, 16)
-        values = _row(padded * size // 2).view(U).reshape(size // 16, padded // 2, 16)
-        queries = _row(16 * size).view(np.uint16).reshape(32, size)
-        scores, weights = _row(32 * padded).reshape(32, padded), _row(16 * padded).view(np.uint16).reshape(32, padded)
-        totals, means = np.empty(32, F), _row(32 * size).reshape(32, size)
+        keys = new_row(padded * size // 2).view(U).reshape(padded // 16, size // 2, 16)
+        values = new_row(padded * size // 2).view(U).reshape(size // 16, padded // 2, 16)
+        queries = new_row(16 * size).view(np.uint16).reshape(32, size)
+        scores, weights = (
+            new_row(32 * padded).reshape(32, padded),
+            new_row(16 * padded).view(np.uint16).reshape(32, padded),
+        )
+        totals, means = np.empty(32, F), new_row(32 * size).reshape(32, size)
         tiles.take()
         for a in range(part * heads // parts, (part + 1) * heads // parts):
             for j in range(0, padded, 16):
@@ -150,7 +155,7 @@ def attention(states, boundaries, scaling, context):
                 for i in range(there):
                     scores[i, length:] = F(-np.inf)  # whose weights, of next to nothing, meet values of 0
                     totals[i] = _exponentials(scores[i], F(scaling * 1.44269504))
-                _copy(scores[:there].reshape(-1), weights.reshape(-1))
+                copy(scores[:there].reshape(-1), weights.reshape(-1))
                 _multiply(weights, values, means)
                 for i in range(there):
                     _divided(means[i], totals[i], context[first + i, a])

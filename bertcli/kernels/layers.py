@@ -1,18 +1,17 @@
-"""The parts of a BERT layer that pass over arrays several times, made to pass once on a CPU, and on a GPU."""
+"""The layers of BERT with fewer passes over their arrays, on a CPU and on a GPU; transformers' own are the plain twins."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
-from transformers import PreTrainedModel
+from torch.nn.functional import linear, pad, scaled_dot_product_attention
 from transformers.activations import ACT2FN
 
-from bertcli.kernels.cpu import are_many, fits_many, inference_kernels, kernels, rows
-from bertcli.kernels.gpu import compiled, compiles, is_on_gpu
-from bertcli.kernels.products import product
-from bertcli.models.dropout import Dropout, Mask, next_mask
-from bertcli.models.packed import Sequences, attend, is_packed, spread, with_rows
+from bertcli.data.packing.sequences import Sequences
+from bertcli.kernels import gpu
+from bertcli.kernels.cpu import are_many, fits_many, loops, rows
+from bertcli.kernels.products import PrepackedLinear, product, reordered
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
 
@@ -21,17 +20,27 @@ GELUS = {type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, t
 VOCABULARY_STEP = 64
 
 
-def fuse(model: PreTrainedModel) -> None:
-    """Give a model our dropout, and the layers of a packed family such parts; its weights and their names stay."""
+def fuse_layers(model: nn.Module, attend: Callable[..., Tensor]) -> None:
+    """Give the layers of a packed model these forward passes."""
+    module: Any
     for module in list(model.modules()):
-        for name, child in module.named_children():
-            if type(child) is nn.Dropout:
-                setattr(module, name, Dropout(child.p).train(child.training))
-        for ending, part in PARTS.items():
+        for part in PARTS:
             names = set(part.__annotations__)
             is_such = all(hasattr(module, name) for name in names) and names.issuperset(dict(module.named_children()))
-            if is_packed(model) and type(module).__name__.endswith(ending) and is_such and not isinstance(module, part):
-                module.__class__ = type(ending, (part, type(module)), {})
+            if type(module).__name__.endswith(part.__name__) and is_such and not isinstance(module, part):
+                module.__class__ = type(part.__name__, (part, type(module)), {"attend": staticmethod(attend)})
+
+
+def prepack_layers(model: nn.Module) -> None:
+    """Put prepacked layers in the place of every nn.Linear; query, key and value become one product."""
+    for parent in model.modules():
+        if isinstance(parent, SelfAttention) and parent.prepacked is None:
+            weight, bias = parent.joined()
+            parent.prepacked = (reordered(weight), bias.detach())
+            del parent.query, parent.key, parent.value
+        for name, child in parent.named_children():
+            if type(child) is nn.Linear:
+                setattr(parent, name, PrepackedLinear(child))
 
 
 class SelfAttention(nn.Module):
@@ -43,6 +52,7 @@ class SelfAttention(nn.Module):
     dropout: nn.Dropout
     attention_head_size: int
     scaling: float
+    attend = cast(Callable[..., Tensor], None)  # of packed batches, set by fuse_layers
     prepacked = cast("tuple[Tensor, Tensor] | None", None)  # weight and bias of all three, where they only predict
 
     def forward(
@@ -51,15 +61,15 @@ class SelfAttention(nn.Module):
         """[1, T, H] to the context, [1, T, H], or [1, N, H] of the first tokens alone; and no weights."""
         if first_tokens is not None:
             return self._of_first_tokens(hidden_states[0], first_tokens, kwargs["sequences"])[None], None
-        is_one = self.prepacked is not None or is_on_gpu(hidden_states)
+        is_one = self.prepacked is not None or gpu.is_on_gpu(hidden_states)
         if not (is_one or fits_many(hidden_states, self.query.weight)):
             return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
         dropout = self.dropout.p if self.training else 0.0
-        return attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+        return self.attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
 
     def may_attend_alone(self, tokens: Tensor) -> bool:
-        """Whether first tokens may, where nothing else is read: on a CPU that only predicts, and of many, [T]."""
+        """Whether first tokens may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""
         only_predicts = tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled())
         return only_predicts and are_many(len(tokens))
 
@@ -73,8 +83,8 @@ class SelfAttention(nn.Module):
     def _of_first_tokens(self, hidden_states: Tensor, first_tokens: Tensor, sequences: Sequences) -> Tensor:
         """[T, H] to the context of the first token of each sequence, [N, H], without keys, values or dropout.
 
-        A query times a key, W h + b, is (query times W) times h, and a number that softmax takes off again; a mean of values
-        is the value of the mean of hidden states.
+        A query times a key, W h + b, is (query times W) times h, plus a constant that softmax cancels; a mean of values is the
+        value of the mean of hidden states.
         """
         weight, bias = self.joined()
         weight = weight.to_dense() if weight.is_mkldnn else weight
@@ -84,12 +94,11 @@ class SelfAttention(nn.Module):
         towards = torch.einsum("nad,adh->nah", query, of_key)[:, None]  # [N, 1, A, H]
         counts = [group.shape[0] for group in sequences.groups]
         means = []
-        for wanted, (group, tokens) in zip(torch.split(towards, counts), with_rows(sequences), strict=True):
-            states = spread(hidden_states[tokens, None].float(), group)  # [n, 1, S, H]
+        for wanted, (group, tokens) in zip(torch.split(towards, counts), sequences.groups_with_rows(), strict=True):
+            states = group.padded(hidden_states[tokens, None].float())  # [n, 1, S, H]
             means.append(scaled_dot_product_attention(wanted, states, states, group.mask, scale=self.scaling)[:, 0])
-        context = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
-        found: Tensor = context.flatten(1).to(hidden_states.dtype)
-        return found
+        context: Tensor = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
+        return context.flatten(1).to(hidden_states.dtype)
 
 
 class Intermediate(nn.Module):
@@ -101,17 +110,16 @@ class Intermediate(nn.Module):
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
         is_tanh = GELUS.get(type(self.intermediate_act_fn))
-        if is_tanh is not None and torch.is_grad_enabled() and compiles(hidden_states):
-            middle = _linear_gelu(rows(hidden_states), (self.dense.weight, self.dense.bias), is_tanh)
+        if is_tanh is not None and torch.is_grad_enabled() and gpu.compiles(hidden_states):
+            middle: Tensor = gpu.linear_gelu(rows(hidden_states), (self.dense.weight, self.dense.bias), is_tanh)
             return middle.view(*hidden_states.shape[:-1], -1)
         if is_tanh is None or not fits_many(hidden_states, self.dense.weight):
             return cast(Tensor, super().forward(hidden_states))
         if not torch.is_grad_enabled():
             activated = product(hidden_states, self.dense.weight, self.dense.bias)
-            inference_kernels().gelu_in_place(rows(activated), is_tanh)
+            loops("inference").gelu_in_place(rows(activated), is_tanh)
             return activated
-        middle = product(hidden_states, self.dense.weight)
-        found: Tensor = _Gelu.apply(middle, self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
+        found: Tensor = _Gelu.apply(product(hidden_states, self.dense.weight), self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
         return found
 
 
@@ -119,23 +127,23 @@ class Output(nn.Module):
     """A product with dropout, added to what went into the layer, and LayerNorm of the sum."""
 
     dense: nn.Linear
-    dropout: nn.Dropout
+    dropout: Any  # of models/dropout.py
     LayerNorm: nn.LayerNorm
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
         norm, rate = self.LayerNorm, self.dropout.p if self.training else 0.0
-        if torch.is_grad_enabled() and compiles(hidden_states):
+        if torch.is_grad_enabled() and gpu.compiles(hidden_states):
             weights = (self.dense.weight, self.dense.bias, norm.weight, norm.bias)
-            normed = _linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, rate, norm.eps)
+            normed: Tensor = gpu.linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, rate, norm.eps)
             return normed.view(input_tensor.shape)
         if not fits_many(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))
         added = product(hidden_states, self.dense.weight)
-        mask = next_mask(rate)
+        mask = self.dropout.next_mask()
         states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
         if not (torch.is_grad_enabled() or mask[1]):
-            inference_kernels().add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
+            loops("inference").add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
             return added
         found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
         return found
@@ -149,7 +157,7 @@ class LMPredictionHead(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] to logits, [..., V]."""
-        if not is_on_gpu(hidden_states):
+        if not gpu.is_on_gpu(hidden_states):
             return cast(Tensor, super().forward(hidden_states))
         weight, bias = self.decoder.weight, self.decoder.bias
         missing = -len(weight) % VOCABULARY_STEP
@@ -157,38 +165,16 @@ class LMPredictionHead(nn.Module):
         return logits[..., : len(weight)]
 
 
-# By how the families' classes end.
-PARTS = {
-    "SelfAttention": SelfAttention,
-    "Intermediate": Intermediate,
-    "Output": Output,
-    "LMPredictionHead": LMPredictionHead,
-}
-
-
-@compiled
-def _linear_gelu(states: Tensor, weights: tuple[Tensor, Tensor], is_tanh: bool) -> Tensor:
-    """[T, H] of a layer to [T, H] of its middle."""
-    return nn.functional.gelu(linear(states, *weights), approximate="tanh" if is_tanh else "none")
-
-
-@compiled
-def _linear_add_and_norm(
-    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], rate: float, epsilon: float
-) -> Tensor:
-    """[T, H] of the middle, and of the residual, to [T, H]."""
-    weight, bias, scale, shift = weights
-    total = nn.functional.dropout(linear(states, weight, bias), rate) + residual
-    return layer_norm(total, scale.shape, scale, shift, epsilon)
+PARTS = (SelfAttention, Intermediate, Output, LMPredictionHead)  # the families' classes end so
 
 
 class _Gelu(torch.autograd.Function):
-    """GELU of a product and a bias; the product's memory is given to the slope, which is all that the way back reads."""
+    """GELU of a product and a bias; the slope, which is all that the backward pass reads, takes the product's memory."""
 
     @staticmethod
     def forward(ctx: Any, product: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
         activated = torch.empty_like(product)
-        kernels().gelu(rows(product), bias, rows(activated), is_tanh)
+        loops("elementwise").gelu(rows(product), bias, rows(activated), is_tanh)
         ctx.save_for_backward(product, bias)
         return activated
 
@@ -196,7 +182,7 @@ class _Gelu(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         slope, bias = ctx.saved_tensors
         of_product, of_bias = torch.empty_like(slope), _sums(slope, 1)
-        kernels().gelu_backward(rows(gradient), rows(slope), rows(of_product), of_bias[:, 0])
+        loops("elementwise").gelu_backward(rows(gradient), rows(slope), rows(of_product), of_bias[:, 0])
         return of_product, of_bias.sum((0, 1)).to(bias.dtype), None
 
 
@@ -204,11 +190,11 @@ class _AddAndNorm(torch.autograd.Function):
     """LayerNorm(dropout(product + bias) + residual)."""
 
     @staticmethod
-    def forward(ctx: Any, mask: Mask, epsilon: float, *states: Tensor) -> Tensor:
+    def forward(ctx: Any, mask: Any, epsilon: float, *states: Tensor) -> Tensor:
         product, bias, residual, weight, shift = states
         total, normed = torch.empty_like(product), torch.empty_like(product)
         moments = torch.empty(product.numel() // product.shape[-1], 2)
-        kernels().add_and_norm(
+        loops("elementwise").add_and_norm(
             rows(product), bias, rows(residual), weight, shift, rows(total), rows(normed), moments, epsilon, mask
         )
         ctx.save_for_backward(total, moments, weight)
@@ -219,7 +205,7 @@ class _AddAndNorm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         total, moments, weight = ctx.saved_tensors
         of_product, of_residual, sums = torch.empty_like(total), torch.empty_like(total), _sums(total, 3)
-        kernels().add_and_norm_backward(
+        loops("elementwise").add_and_norm_backward(
             rows(gradient), rows(total), moments, weight, rows(of_product), rows(of_residual), sums, ctx.mask
         )
         of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
@@ -228,5 +214,5 @@ class _AddAndNorm(torch.autograd.Function):
 
 def _sums(states: Tensor, count: int) -> Tensor:
     """Room for sums over blocks of rows, [blocks, count, H]."""
-    blocks = -(-len(rows(states)) // kernels().ROWS)
+    blocks = -(-len(rows(states)) // loops("elementwise").ROWS)
     return torch.zeros(blocks, count, states.shape[-1])

@@ -7,6 +7,8 @@ from transformers import PretrainedConfig, PreTrainedModel
 
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.families import family_of
+from bertcli.families.bert import BERT
 from bertcli.models import heads
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.loading import build_model, load_model, open_config
@@ -44,7 +46,7 @@ def load(kind: str | None, source: str, labels: dict[str, Any] | None = None, se
     layers = _saved_layers(saved) if labels is None else labels.get("frozen_layers")
     model_class = auto_class(kind) if kind else None
     if layers and kind in (None, "tag"):
-        if saved.model_type != "bert":
+        if not family_of(saved.model_type).is_original:
             raise UserError(
                 f"The model `{source}` is a {saved.model_type}, not a BERT.", "Give --frozen a BERT, or leave it out."
             )
@@ -77,4 +79,4 @@ def build(
 ) -> Any:
     """Build a model of a kind with new weights."""
     model_class = FrozenBertForTokenClassification if labels.get("frozen_layers") else auto_class(kind)
-    return build_model(model_class, size, tokenizer, labels, seed, deviation)
+    return build_model(model_class, BERT, size, tokenizer, {**labels, "initializer_range": deviation}, seed)

@@ -26,6 +26,7 @@ from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, read_table
 from bertcli.data.text.documents import lines_of, read_text
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.kinds.kind import (
     Compared,
     Encoder,
@@ -109,7 +110,7 @@ class Tagging(Kind):
         layers = saved_layers(saved) if config is None else config.get("frozen_layers")
         if layers is None:
             return super().model_class(saved, config)
-        if saved is not None and saved.model_type != FrozenBertForTokenClassification.config_class.model_type:
+        if saved is not None and not family_of(saved.model_type).is_original:
             what = f"The model `{saved.name_or_path}` is a {saved.model_type}, not a BERT."
             raise UserError(what, "Give --frozen a BERT, or leave it out.")
         return FrozenBertForTokenClassification

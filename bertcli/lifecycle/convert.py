@@ -17,6 +17,7 @@ from bertcli import say
 from bertcli.config.use import ConvertConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
+from bertcli.families import family_of
 from bertcli.kinds.architecture import auto_class, kind_of, load
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.formats.tensor_bundle import read_bundle, write_bundle
@@ -145,8 +146,9 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
         )
     saved = open_config(source)
     kind = kind_of(saved)
-    if saved.model_type != "bert" or kind not in HEADS:
-        what = f"of the kind `{kind}`" if saved.model_type == "bert" else f"a {saved.model_type}"
+    is_original = family_of(saved.model_type).is_original
+    if not is_original or kind not in HEADS:
+        what = f"of the kind `{kind}`" if is_original else f"a {saved.model_type}"
         raise UserError(
             f"`{config.source}` is {what}, which the original has not.",
             "Give a pre-trained BERT, or one that classifies or answers questions.",

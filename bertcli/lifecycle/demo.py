@@ -13,7 +13,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.use import DemoConfig
 from bertcli.data.labelled.official_files import read_columns
-from bertcli.data.shipped import recipes_folder, shipped_model
+from bertcli.config.recipes import recipes_folder, shipped_model
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.evaluate import evaluate

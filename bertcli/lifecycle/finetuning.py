@@ -10,12 +10,14 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
+from bertcli.config.recipes import SHIPPED, shipped
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
+from bertcli.families.bert import BERT
 from bertcli.kinds.kind import Kind, Prediction, Split
 from bertcli.lifecycle.finetune import FROZEN_LAYERS
 from bertcli.lifecycle.scoring import is_collapsed, score
@@ -23,7 +25,7 @@ from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start import enter
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.lifecycle.workspace import latest_vocabulary, resolve_tokenizer
+from bertcli.lifecycle.workspace import latest_vocabulary
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
 from bertcli.models.packed import is_packed
@@ -67,7 +69,7 @@ class Finetuning:
         if start != "scratch":
             open_config(start)  # before its tokenizer, which is less to the point where there is neither
         named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
-        tokenizer = load_tokenizer(resolve_tokenizer(named))
+        tokenizer = replace(load_tokenizer(shipped(named)), source=named)
         longest = config.max_seq_length or task.max_seq_length
         rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
         model = _load(start, config, source, tokenizer)
@@ -283,8 +285,6 @@ class Finetuning:
 
 def _vocabulary() -> str:
     """The vocabulary of new weights: the latest in this folder, else that of the model in the package."""
-    from bertcli.data.shipped import SHIPPED
-
     name = latest_vocabulary(SHIPPED)
     say(
         f"vocabulary: {name} ({'in the package, as none is in this folder' if name == SHIPPED else 'latest in this folder'})"
@@ -298,5 +298,5 @@ def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPie
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":
         model_class = source.kind.model_class(None, labels)
-        return build_model(model_class, str(config.size), tokenizer, labels, config.seed)
+        return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
     return source.kind.load_model(start, labels, config.seed)

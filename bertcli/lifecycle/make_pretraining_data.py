@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bertcli import say
 from bertcli.config.data import MakePretrainingDataConfig
+from bertcli.config.recipes import shipped
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.instances import Instances, Rows
 from bertcli.data.pretraining.masking import MaskingRules
@@ -56,8 +57,9 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
     files = find_text_files(config.text)
-    tokenizer = load_wordpiece(config.tokenizer or newest_vocabulary(), config.cased)
-    say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{'' if config.tokenizer else ' (the newest here)'}")
+    name = config.tokenizer or newest_vocabulary()
+    tokenizer = load_wordpiece(shipped(name), config.cased)
+    say(f"vocabulary: {name}, {tokenizer.size:,} tokens{'' if config.tokenizer else ' (the newest here)'}")
     out = Path(config.out)
     request = _request(config, files, tokenizer)
     if _is_complete(out, request, config.overwrite):

@@ -12,12 +12,14 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from bertcli import say
+from bertcli.config.recipes import shipped
 from bertcli.config.training import PretrainConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.kinds.architecture import build, load, with_loss
 from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import resolve_model
@@ -78,7 +80,7 @@ def _prepare(config: PretrainConfig) -> _Setup:
     examples = load_pretraining_examples(folder, config.seed)
     say(f"data: {folder}{'' if config.data else ' (the newest here)'}")
     tokenizer = examples.tokenizer
-    if config.tokenizer and load_tokenizer(config.tokenizer).digest != tokenizer.digest:
+    if config.tokenizer and load_tokenizer(shipped(config.tokenizer)).digest != tokenizer.digest:
         raise UserError(
             f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
@@ -92,8 +94,7 @@ def _prepare(config: PretrainConfig) -> _Setup:
                 )
         source = resolve_model(config.from_)
         model = load("pretrain", source, seed=config.seed)
-        has_heads = hasattr(getattr(model, "cls", None), "seq_relationship")
-        if not has_heads or isinstance(model.base_model.pooler, torch.nn.Linear):  # as BigBird's is
+        if not family_of(model.config.model_type).can_pretrain(model):
             raise UserError(
                 f"The model `{source}` ({model.config.model_type}) has not BERT's heads to pre-train.",
                 "Give --from a BERT or an ERNIE, or leave it out.",

@@ -11,7 +11,7 @@ from bertcli.data.labelled.prediction_table import in_other_case
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.kernels.prepacked import prepack
+from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Prediction, Split
 from bertcli.lifecycle.sources import encode_split

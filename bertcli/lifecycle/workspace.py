@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import say
-from bertcli.data.shipped import SHIPPED, shipped_model
+from bertcli.config.recipes import SHIPPED, shipped_model
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.own_tables import choice_columns
@@ -161,11 +161,6 @@ def saved_config(model: str) -> dict[str, Any]:
     """The configuration of the run that a model folder is of; nothing for another model."""
     run = RunFolder(Path(model).parent)
     return run.config if (run.path / "config.yaml").exists() else {}
-
-
-def resolve_tokenizer(name: str) -> str:
-    """The folder of a tokenizer: that of the model in the package by its name, else as given."""
-    return shipped_model() if name == SHIPPED else name
 
 
 def latest_vocabulary(otherwise: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Cross entropy over a vocabulary without its logits in float32, of which torch's holds four copies."""
+"""Cross entropy over a vocabulary without a copy of the logits in float32, of which torch's holds four."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertcli.kernels.cpu import fits, kernels
-from bertcli.kernels.gpu import compiled, compiles
+from bertcli.kernels import faster
 
 # M masked tokens, V vocabulary
 
@@ -25,42 +24,38 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         ctx.save_for_backward(logits, labels)
-        ctx.sums = torch.empty(len(logits), device=logits.device)
-        if fits(logits):
-            kernels().log_sums(logits, ctx.sums)
-        else:
-            for rows in _parts(logits):
-                ctx.sums[rows] = _log_sums(logits[rows])
+        ctx.sums = log_sums(logits)
         total: Tensor = ctx.sums.sum() - logits.gather(1, labels[:, None]).sum(dtype=torch.float32)
         return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         logits, labels = ctx.saved_tensors
-        given = torch.empty_like(logits)
-        if fits(logits):
-            kernels().cross_entropy_backward(logits, labels, ctx.sums, float(gradient), given)
-        else:
-            for rows in _parts(logits):
-                given[rows] = _gradient(logits[rows], labels[rows], ctx.sums[rows], gradient)
-        return given, None
+        return cross_entropy_gradient(logits, labels, ctx.sums, gradient), None
 
 
-@compiled
-def _log_sums(logits: Tensor) -> Tensor:
-    return logits.float().logsumexp(1)
+@faster
+def log_sums(logits: Tensor) -> Tensor:
+    """The logarithm of the sum of the exponentials of each row of [M, V], in float32, [M]."""
+    sums = torch.empty(len(logits), device=logits.device)
+    for rows in _parts(logits):
+        sums[rows] = logits[rows].float().logsumexp(1)
+    return sums
 
 
-@compiled
-def _gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Tensor:
-    """The softmax, less one at the label, times what the loss is given."""
-    shares = (logits.float() - sums[:, None]).exp()
-    is_label = labels[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    return ((shares - is_label.float()) * factor).to(logits.dtype)
+@faster
+def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Tensor:
+    """The gradient of the summed cross entropies, [M, V], times a factor: softmax, less one at the label."""
+    given = torch.empty_like(logits)
+    for rows in _parts(logits):
+        shares = (logits[rows].float() - sums[rows, None]).exp()
+        shares.scatter_add_(1, labels[rows, None], -torch.ones_like(shares[:, :1]))
+        given[rows] = (shares * factor).to(logits.dtype)
+    return given
 
 
 def _parts(logits: Tensor) -> Iterator[slice]:
-    """Rows that are made float32 at once; all, where nothing is."""
+    """Rows that are made float32 at once."""
     elements = CPU_ELEMENTS if logits.device.type == "cpu" else GPU_ELEMENTS
-    size = max(1, len(logits) if compiles(logits) else elements // logits.shape[1])
+    size = max(1, elements // logits.shape[1])
     return (slice(start, start + size) for start in range(0, len(logits), size))

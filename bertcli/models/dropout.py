@@ -1,16 +1,19 @@
-"""Dropout whose masks are functions of a key: a CPU draws them where they are used, and again on the way back."""
+"""Dropout whose masks are functions of a key, a row and a column, so that they are drawn again instead of kept."""
 
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertcli.kernels.cpu import fits, kernels, rows
+from bertcli.kernels import faster
 
-CHANCES = 1 << 16  # of a CPU, which draws 16 bits an element
-# A key, how many of the chances drop an element, what others are multiplied by.
-Mask = tuple[np.uint64, int, np.float32]
+# R rows, C columns
+
+CHANCES = 1 << 16  # each element has 16 random bits
+Mask = tuple[np.uint64, int, np.float32]  # key, how many of the chances drop an element, scale of the others
 
 _keys = np.random.SFC64(0)
 
@@ -23,35 +26,48 @@ def seed_dropout(key: int) -> None:
 
 
 def next_mask(rate: float) -> Mask:
-    """The mask to drop with next, with a key of its own; the rate is rounded to 1/65,536."""
+    """A mask with a new key; the rate is rounded to a multiple of 1/65,536. A rate of 0 draws no key."""
     dropped = round(rate * CHANCES)
     key = _keys.random_raw() if dropped else 0
     return np.uint64(key), dropped, np.float32(CHANCES / max(1, CHANCES - dropped))
 
 
+def next_masks(rate: float) -> Iterator[Mask]:
+    """The masks to come, each drawn when it is asked for."""
+    return iter(partial(next_mask, rate), None)
+
+
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
-    """What nn.functional.dropout does."""
-    if not training or rate == 0 or not fits(values):
+    """Do what nn.functional.dropout does, on a CPU with the next mask."""
+    if not training or rate == 0 or values.device.type != "cpu":
         return nn.functional.dropout(values, rate, training)
-    dropped: Tensor = _Drop.apply(values, next_mask(rate))  # type: ignore[no-untyped-call]
-    return dropped
+    return drop(values, next_mask(rate))
 
 
-class _Drop(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, mask: Mask) -> Tensor:
-        ctx.mask = mask
-        return _masked(values, mask)
+@faster
+def drop(values: Tensor, mask: Mask) -> Tensor:
+    """Multiply values, [..., C], by 0 where the mask drops them, else by its scale; all axes but the last count as rows."""
+    columns = values.shape[-1]
+    _, dropped, scale = mask
+    is_dropped = _chances(mask, values.numel() // max(1, columns), columns) < dropped
+    factors = torch.from_numpy(np.where(is_dropped, np.float32(0), scale)).view(values.shape)
+    return (values * factors).to(values.dtype)
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _masked(gradient, ctx.mask), None
+
+def _chances(mask: Mask, rows: int, columns: int) -> NDArray[np.uint32]:
+    """16 random bits for each element, [R, C]: a hash of the key and the element's place makes those of two elements."""
+    half = -(-columns // 2)
+    low, high = np.uint32(mask[0] & np.uint64(0xFFFFFFFF)), np.uint32(mask[0] >> np.uint64(32))
+    places = np.arange(rows * half).astype(np.uint32).reshape(rows, half)
+    bits = _mixed(_mixed(places ^ low) + high)
+    return np.concatenate([bits & np.uint32(0xFFFF), bits >> np.uint32(16)], axis=1)[:, :columns]
 
 
-def _masked(values: Tensor, mask: Mask) -> Tensor:
-    masked = torch.empty_like(values, memory_format=torch.contiguous_format)
-    kernels().drop(rows(values), rows(masked), mask)
-    return masked
+def _mixed(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """lowbias32 of hash-prospector: a one-to-one function of 32 bits."""
+    bits = (bits ^ bits >> np.uint32(16)) * np.uint32(0x7FEB352D)
+    bits = (bits ^ bits >> np.uint32(15)) * np.uint32(0x846CA68B)
+    return bits ^ bits >> np.uint32(16)
 
 
 class Dropout(nn.Dropout):
@@ -61,9 +77,21 @@ class Dropout(nn.Dropout):
         """Drop elements while training."""
         return dropout(input, self.p, self.training)
 
+    def next_mask(self) -> Mask:
+        """The mask of the next pass, which drops nothing unless training."""
+        return next_mask(self.p if self.training else 0.0)
+
+
+def use_keyed_dropout(model: nn.Module) -> None:
+    """Put such dropout in the place of every nn.Dropout."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, Dropout(child.p).train(child.training))
+
 
 def set_dropout(model: nn.Module, rate: float) -> None:
-    """Train with another rate than the model's configuration says, which stays as it is for those who fine-tune it."""
+    """Change the dropout rate of the modules, but not in the configuration, which fine-tuning will read."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate

@@ -1,4 +1,4 @@
-"""The tagger on frozen features: BERT as it was, and a BiLSTM on the hidden states of its layers (BERT section 5.3)."""
+"""A tagger on frozen features: a BiLSTM on the hidden states of a BERT that is not trained (BERT section 5.3)."""
 
 from dataclasses import replace
 from operator import itemgetter
@@ -20,14 +20,14 @@ from bertcli.models.layers import combine, layer_numbers, layer_states, say_if_f
 
 # W words to tag, K chosen layers, H hidden, D features, U units, C labels
 
-UNITS = 768  # of each direction and layer, whatever the size of the BERT
-SHARE_OF_MEMORY = 0.5  # of what is free, that kept features may take
+UNITS = 768  # of each direction and layer, for a BERT of any size
+SHARE_OF_MEMORY = 0.5  # of the free memory, which the kept features may take
 
 
 class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[misc]
-    """A BERT without gradients, and a two-layer BiLSTM over the words of each window, read off their first pieces.
+    """A BERT without gradients, and a two-layer BiLSTM over the first pieces of the words of each window.
 
-    `AutoModel` opens its BERT; the BiLSTM and what classifies its outputs stand in the same file.
+    `AutoModel` loads its BERT from the file that also has the BiLSTM and the classifier.
     """
 
     def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
@@ -39,14 +39,13 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         is_sum = "sum" in config.frozen_layers
         self.layer_weights = nn.Parameter(torch.zeros(count)) if is_sum else None
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.lstm = nn.LSTM(
-            config.hidden_size * (1 if is_sum else count), config.lstm_units, num_layers=2, bidirectional=True
-        )
+        features = config.hidden_size * (1 if is_sum else count)
+        self.lstm = nn.LSTM(features, config.lstm_units, num_layers=2, bidirectional=True)
         self.classifier = nn.Linear(2 * config.lstm_units, config.num_labels)
         self.post_init()
 
     def train(self, mode: bool = True) -> Self:
-        """Train the BiLSTM only: the features have no dropout."""
+        """Train the BiLSTM and the classifier only; the features have no dropout."""
         super().train(mode)
         self.bert.requires_grad_(False).eval()
         return self
@@ -55,7 +54,7 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         """Tag logits of each word, [W, C]."""
         states = batch.labels["states"] if "states" in batch.labels else self.word_states(batch)  # [W, K, H]
         features = combine(states.to(self.classifier.weight.dtype), self.config.frozen_layers, self.layer_weights)
-        windows = self.dropout(features).split(_words_a_window(batch))  # of [words, D]
+        windows = self.dropout(features).split(_words_per_window(batch))  # of [words, D]
         hidden, _ = self.lstm(pack_sequence(list(windows), enforce_sorted=False))
         logits: Tensor = self.classifier(self.dropout(torch.cat(unpack_sequence(hidden))))  # of [W, 2U]
         return logits
@@ -71,7 +70,7 @@ def saved_layers(saved: BertConfig | None) -> str | None:
     return str(saved.frozen_layers) if saved is not None and is_frozen else None
 
 
-def _words_a_window(batch: PackedBatch) -> list[int]:
+def _words_per_window(batch: PackedBatch) -> list[int]:
     ends = torch.cumsum(torch.tensor(batch.lengths), dim=0)
     before = torch.searchsorted(batch.labels["word_positions"].cpu(), ends)
     return torch.diff(before, prepend=torch.zeros(1, dtype=torch.long)).tolist()
@@ -84,17 +83,17 @@ def with_states(
     micro_batch_tokens: int,
     dtype: str,
 ) -> TagFeatures:
-    """Run the BERT once and keep the states of all words, unless they take more than half of the free memory."""
+    """Run the BERT once and keep the hidden states of all words, if they fit into half of the free memory."""
     model.eval()
     words, config = int(features.places.lengths.sum()), model.config
     say_if_fewer(config.frozen_layers, config.num_hidden_layers)
     layers = len(layer_numbers(config.frozen_layers, config.num_hidden_layers))
     size = words * layers * config.hidden_size * 4
-    said = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {size / 1e6:,.1f} MB"
+    what = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {size / 1e6:,.1f} MB"
     if size > SHARE_OF_MEMORY * psutil.virtual_memory().available:
-        say(f"{said}: more than half of the free memory, so the BERT runs at each step")
+        say(f"{what}: more than half of the free memory, so the BERT runs at each step")
         return features
-    say(f"{said}: computed once and kept in memory")
+    say(f"{what}: computed once and kept in memory")
     found: list[tuple[int, NDArray[np.float32]]] = []
     with torch.inference_mode(), in_precision(model, dtype):
         for batch in evaluation_batches(features, micro_batch_tokens):

@@ -1,4 +1,4 @@
-"""A model run over all rows, longest first, its outputs put back into input order."""
+"""A model run over all rows of its inputs, longest first, and its outputs in the order of the inputs."""
 
 from operator import itemgetter
 
@@ -10,13 +10,13 @@ from bertcli.data.packing.batches import Packable, evaluation_batches
 from bertcli.models.encoder import in_precision
 from bertcli.models.model_with_loss import ModelWithLoss
 
-Rows = dict[str, list[NDArray[np.float32]]]
+RowOutputs = dict[str, list[NDArray[np.float32]]]
 
 
 def run_model(
     objective: ModelWithLoss, examples: Packable, device: torch.device, micro_batch_tokens: int, dtype: str
-) -> Rows:
-    """Run the head over every row; return each output as arrays in the order of the rows that `batch.rows` names."""
+) -> RowOutputs:
+    """Run the head over every row; return each output by name, an array per row, in the order of the rows."""
     objective.eval()
     found: dict[str, list[tuple[int, NDArray[np.float32]]]] = {}
     with torch.inference_mode(), in_precision(objective, dtype):

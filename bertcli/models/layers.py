@@ -1,4 +1,4 @@
-"""Features read off the layers of an encoder that is left as it is (BERT section 5.3)."""
+"""Features from the layers of an encoder that is not trained (BERT section 5.3)."""
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from bertcli.models.encoder import encode_layers
 
 
 def layer_numbers(layers: str, count: int) -> range:
-    """Which hidden states a choice takes, 0 the embeddings, `count` the last; of fewer than four layers, all."""
+    """The hidden states of a choice of layers: 0 is that of the embeddings, `count` that of the last layer."""
     if layers == "embeddings":
         return range(1)
     if layers == "second-to-last":
@@ -22,9 +22,9 @@ def layer_numbers(layers: str, count: int) -> range:
 
 
 def say_if_fewer(layers: str, count: int) -> None:
-    """Say that the last four layers are not four."""
+    """Say so if the last four layers are fewer than four."""
     if layers.endswith("last-four") and count < 4:
-        say(f"{layers}: the model has {count} layers, and all of them are taken")
+        say(f"{layers}: the model has only {count} layers; all are used")
 
 
 @torch.no_grad()
@@ -35,7 +35,7 @@ def layer_states(model: PreTrainedModel, batch: PackedBatch, layers: str) -> Ten
 
 
 def combine(states: Tensor, layers: str, weights: Tensor | None = None) -> Tensor:
-    """Make one vector of a token's hidden states, [T, D]: their sum, weighted by the softmax of [K], or one after another."""
+    """Combine the hidden states of each token into a vector, [T, D]: concatenated, or summed with softmax(weights), [K]."""
     if weights is not None:
         states = states * torch.softmax(weights, dim=0)[:, None]
     return states.sum(dim=1) if "sum" in layers else states.flatten(1)

@@ -1,60 +1,48 @@
-"""Models built by size, loaded with one sentence about it, saved in transformers' format."""
+"""Models of transformers: built with new weights, loaded, checked and saved."""
 
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers import logging as transformers_logging
 
 from bertcli import say
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError, unknown
-from bertcli.families.sizes import SIZES
-from bertcli.models.encoder import PACKED_FAMILIES, longest_input
+from bertcli.errors import UserError
+from bertcli.families import family_of
+from bertcli.families.family import Family
+from bertcli.models.encoder import longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
-# What is read of a model, whatever was saved.
+NO_CODE = {"trust_remote_code": False}
+# The outputs of a model, whatever its config.json asks for.
 OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
 OWN_CLASSES = {FrozenBertForTokenClassification.__name__: FrozenBertForTokenClassification}
 
 
 def build_model(
-    model_class: Any,
-    size: str,
-    tokenizer: WordPiece,
-    labels: dict[str, Any],
-    seed: int,
-    initializer_range: float = INITIALIZER_RANGE,
+    model_class: Any, family: Family, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int
 ) -> PreTrainedModel:
-    """Build a BERT with new weights: tanh GELU, LayerNorm eps 1e-12, truncated normal, as modeling.py has them."""
-    if size not in SIZES:
-        raise unknown("size", size, SIZES, "`bert sizes` lists them.")
-    chosen = SIZES[size]
-    config = BertConfig(
-        vocab_size=tokenizer.size,
-        hidden_size=chosen.hidden,
-        num_hidden_layers=chosen.layers,
-        num_attention_heads=chosen.heads,
-        intermediate_size=4 * chosen.hidden,
-        hidden_act="gelu_pytorch_tanh",
-        layer_norm_eps=1e-12,
-        initializer_range=initializer_range,
-        pad_token_id=tokenizer.special("pad"),
-        attn_implementation=PACKED,
-        **labels,
-    )
+    """Build a model with new weights, drawn by `seed` from a normal distribution cut at two standard deviations.
+
+    `labels` go into config.json: the labels of a task, and `initializer_range`, the standard deviation. Raises UserError if
+    the family has no such size.
+    """
+    settings = {"initializer_range": INITIALIZER_RANGE, **labels, "pad_token_id": tokenizer.special("pad")}
+    attention = {"attn_implementation": PACKED} if family.is_packed else {}
+    config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
-    own = issubclass(model_class, PreTrainedModel)
-    model: PreTrainedModel = model_class(config) if own else model_class.from_config(config, attn_implementation=PACKED)
-    initialize(model, {name for name, _ in model.named_parameters()}, initializer_range)
+    is_own = issubclass(model_class, PreTrainedModel)
+    model: PreTrainedModel = model_class(config) if is_own else model_class.from_config(config, **attention)
+    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
     return with_trained_padding(model)
 
 
@@ -77,23 +65,21 @@ def load_model(
 ) -> PreTrainedModel:
     """Load a model from a folder or the Hub by a class of transformers; weights that are missing are drawn by `seed`.
 
-    `labels` are what config.json says of those to learn. With `new_head` the head that was saved is left out and made
-    new, whatever its shape. Without a class the model has the head that it was saved with.
-
-    Raises:
-        UserError: if there is no such model, or it cannot be opened.
+    Without a class, the model has the head that was saved. `labels` go into its config.json. With `new_head` the saved head
+    is not used, whatever its shape. Raises UserError if there is no such model, or it cannot be opened.
     """
     torch.manual_seed(seed)
     saved = open_config(source)
+    family = family_of(saved.model_type)
+    packs = family.runs_packed(saved)
     try:
-        is_decoder = getattr(saved, "is_decoder", False)  # whose tokens see only what is before them
-        packs = saved.model_type in PACKED_FAMILIES and not is_decoder
         model, info = (model_class or _saved_class(saved)).from_pretrained(
             source,
             attn_implementation=PACKED if packs else None,
             output_loading_info=True,
             dtype=torch.float32,
             ignore_mismatched_sizes=True,
+            **NO_CODE,
             **OUTPUTS,
             **(labels or {}),
         )
@@ -105,32 +91,24 @@ def load_model(
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
     inner = f"{model.base_model_prefix}."
     if any(name.startswith(inner) for name in other_shape):
-        raise UserError(
-            f"The weights of `{source}` are not of the sizes in its config.json: {_modules(other_shape)}.",
-            "Take both from the same model.",
-        )
+        what = f"The sizes of the weights of `{source}` are not those in its config.json: {_modules(other_shape)}."
+        raise UserError(what, "Take both from the same model.")
     head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
     replaced = head - missing if new_head else other_shape
     initialize(model, missing | replaced)
     if not packs:
-        family = f"{saved.model_type}{' decoder' if is_decoder else ''}"
-        say(f"{source} is a {family}: its batches are padded, as only those of BERT's nearest kin are packed")
+        what = f"{saved.model_type} decoder" if getattr(saved, "is_decoder", False) else saved.model_type
+        say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
-    if getattr(saved, "languages", None) and not saved.default_language:  # X-MOD's, which has adapters for each
-        model.set_default_language(saved.languages[0])
-        say(f"texts are read as {saved.languages[0]}, as config.json of {source} names no `default_language`")
-    return with_trained_padding(model) if packs else cast(PreTrainedModel, model)
+    family.prepare(model, source)
+    return with_trained_padding(model) if packs else model
 
 
 def open_config(source: str) -> PretrainedConfig:
-    """The configuration of a model in a folder or on the Hub.
-
-    Raises:
-        UserError: if there is no such model, or it cannot be opened.
-    """
+    """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
     try:
-        return AutoConfig.from_pretrained(source)
-    except Exception as error:
+        return AutoConfig.from_pretrained(source, **NO_CODE)
+    except Exception as error:  # as above
         raise _not_opened(source, error) from None
 
 
@@ -141,13 +119,13 @@ def _not_opened(source: str, error: Exception) -> UserError:
 
 
 def _saved_class(saved: PretrainedConfig) -> Any:
-    """The class of a saved model; that of pre-training where it is not known."""
+    """The class of a saved model, or that for pre-training if it is not known."""
     name = (saved.architectures or [""])[0]
     return OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
 
 
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
-    """Let [PAD] learn like any other token, as in the original: it may stand in for a masked one, and fills nothing up."""
+    """Train the embedding of [PAD] like any other, as the original does: it may stand in for a masked token."""
     model.get_input_embeddings().padding_idx = None
     return model
 
@@ -165,23 +143,19 @@ def _modules(names: set[str]) -> str:
 
 
 def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> None:
-    """Write weights (safetensors), configuration and tokenizer, as `from_pretrained` reads them."""
+    """Write weights (safetensors), configuration and tokenizer, which `from_pretrained` reads."""
     model.save_pretrained(folder)
     tokenizer.save(folder, longest_input(model))
 
 
 def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) -> None:
-    """Refuse a vocabulary that the embedding has no rows for, or that is not the one of the model's own folder.
-
-    Raises:
-        UserError: naming both.
-    """
+    """Raise a UserError if the embedding has too few rows for a vocabulary, or the model's folder has another one."""
     rows = model.config.vocab_size
     own = Path(source) / "vocab.txt"
     differs = own.exists() and load_tokenizer(source).digest != tokenizer.digest
     if tokenizer.size > rows or differs:
         counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
-        why = counts if tokenizer.size != rows else "is another than the model's"
+        why = counts if tokenizer.size != rows else "is not the model's own"
         raise UserError(
             f"The vocabulary `{tokenizer.source}` {why}: it does not fit.",
             f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny",
@@ -189,14 +163,8 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
 
 
 def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
-    """Refuse inputs longer than the model has positions.
-
-    Raises:
-        UserError: naming both lengths.
-    """
+    """Raise a UserError if inputs may be longer than the model has positions."""
     positions = longest_input(model)
     if max_seq_length > positions:
-        raise UserError(
-            f"--max-seq-length {max_seq_length} is beyond the model's {positions} positions.",
-            f"Give --max-seq-length {positions} or less.",
-        )
+        what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
+        raise UserError(what, f"Give --max-seq-length {positions} or less.")

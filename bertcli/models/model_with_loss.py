@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
-from bertcli.kernels.layers import fuse
+from bertcli.models.packed import prepare_layers
 
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
@@ -20,7 +20,7 @@ class ModelWithLoss(nn.Module):
     def __init__(self, model: PreTrainedModel, head: Head, losses: Losses) -> None:
         super().__init__()
         self.model, self.head, self.losses = model, head, losses
-        fuse(model)
+        prepare_layers(model)
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""

@@ -1,12 +1,10 @@
-"""A bfloat16 copy of a model that does its work, while the model itself keeps the weights in float32."""
+"""A bfloat16 copy of a model that runs forward and backward, while the model itself keeps its weights in float32."""
 
 import copy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from bertcli.kernels.cpu import fits
 
 
 class WorkingCopy:
@@ -29,7 +27,7 @@ class WorkingCopy:
     def give_gradients(self, is_last: bool) -> None:
         """Add the copy's gradients to the model's, in float32, and forget them.
 
-        Those of a step's only pass are given as they are where the optimizer reads them so: on a CPU.
+        On a CPU, those of a step with one pass stay in bfloat16, which the optimizer reads.
         """
         copied: list[tuple[Tensor, Tensor]] = []
         added: list[tuple[Tensor, Tensor]] = []
@@ -39,7 +37,7 @@ class WorkingCopy:
                 continue
             if own.grad is not None:
                 added.append((own.grad, gradient))
-            elif is_last and fits(gradient):
+            elif is_last and gradient.device.type == "cpu":
                 own.grad = gradient
             else:
                 own.grad = torch.empty_like(own)
@@ -50,12 +48,12 @@ class WorkingCopy:
                 combine(sums, gradients)
 
     def of(self, own: nn.Parameter) -> Tensor:
-        """The copy of a weight of the model; where there is none, an empty one."""
+        """The copy of a weight of the model; an empty one where the copy is the model."""
         return self._copies.get(own, own.new_empty(0, dtype=torch.bfloat16))
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over the model's weights."""
+        """Copy the model's weights."""
         if self._copies:
             torch._foreach_copy_(list(self._copies.values()), list(self._copies))
 
@@ -64,10 +62,6 @@ def cast_weights(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """Cast the weights alone: buffers, such as the frequencies of rotary positions, keep their precision."""
     for weight in model.parameters():
         weight.data = weight.data.to(dtype)
-    for module in model.modules():
-        if type(module).__name__ == "FNetBasicFourierTransform":  # which torch has in float32 only
-            module.register_forward_pre_hook(lambda _, states: tuple(state.float() for state in states))
-            module.register_forward_hook(lambda _, __, outputs: tuple(output.to(dtype) for output in outputs))
     return model
 
 
@@ -82,7 +76,7 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (ids,) = ctx.saved_tensors
         given, rows = gradient.flatten(0, -2).float(), ids.flatten()
-        if gradient.device.type != "cpu":  # which would have to wait to hear how many rows there are
+        if gradient.device.type != "cpu":  # unique() would wait for the GPU
             return given.new_zeros(ctx.rows, given.shape[1]).index_add_(0, rows, given).to(gradient.dtype), None
         rows, places = rows.unique(return_inverse=True)
         sums = given.new_zeros(len(rows), given.shape[1]).index_add_(0, places, given)

@@ -11,7 +11,7 @@ from accelerate.utils import DistributedDataParallelKwargs
 
 from bertcli import say
 from bertcli.errors import UserError
-from bertcli.kernels.cpu import has_bfloat16_library
+from bertcli.kernels import multiplies_bfloat16
 
 # bfloat16 needs nothing of Accelerate: a working copy of the model runs in it (models/working_copy.py).
 ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
@@ -60,7 +60,7 @@ def resolve_precision(precision: str) -> str:
     """
     if precision == "float16" and not torch.cuda.is_available():
         raise UserError("--precision float16 needs a GPU.", "Give --precision bfloat16 or float32.")
-    if precision == "bfloat16" and not (torch.cuda.is_available() or has_bfloat16_library()):
+    if precision == "bfloat16" and not (torch.cuda.is_available() or multiplies_bfloat16()):
         _say_emulated()
     if precision != "auto":
         return precision

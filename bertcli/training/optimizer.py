@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bertcli.kernels.cpu import fits, kernels
+from bertcli.kernels import faster
 from bertcli.models.working_copy import WorkingCopy
 
 WEIGHT_DECAY = 0.01
@@ -17,7 +16,7 @@ NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 
 class Adam(torch.optim.AdamW):
-    """Adam of either kind, which also keeps the copies that do the work (models/working_copy.py) up to date.
+    """Adam of either kind, which also updates the working copy of the weights (models/working_copy.py).
 
     The original's (AdamWeightDecayOptimizer of optimization.py) has no bias correction, epsilon outside the root, decay
     inside the step:
@@ -39,60 +38,42 @@ class Adam(torch.optim.AdamW):
 
         Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
         """
-        gradients = [gradient for _, gradient, _ in self._given()]
-        if all(fits(gradient) for gradient in gradients):
-            norm = torch.cat([_square_sums(gradient) for gradient in gradients]).sum().sqrt()
-        else:
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        norm = gradient_norm([gradient for _, gradient, _ in self.given()])
         self.grad_scale = (norm / max_norm).clamp(min=1.0)
         return norm
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update every parameter that has a gradient, and its copy."""
-        for parameter, _, _ in self._given():
+        for parameter, _, _ in self.given():
             if not self.state[parameter]:
                 self.state[parameter] = {
                     "step": torch.tensor(self.first_step, device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        if fits(*(parameter for parameter, _, _ in self._given())):
-            self._step_by_kernels()
-            return None
-        loss: float | None = super().step(closure)
-        self.working_copy.refresh()
-        return loss
+        adam_step(self)
 
-    def _step_by_kernels(self) -> None:
-        factor = 1 / float(self.grad_scale)
-        for parameter, gradient, group in self._given():
-            state, rate, (beta1, beta2) = self.state[parameter], group["lr"], group["betas"]
-            state["step"] += 1
-            step = float(state["step"])
-            arrays = (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], self.working_copy.of(parameter))
-            numbers = (
-                factor,
-                beta1,
-                1 - beta1,
-                beta2,
-                1 - beta2,
-                rate / (1 - beta1**step),
-                (1 - beta2**step) ** -0.5,
-                group["eps"],
-                rate * group["weight_decay"],
-            )
-            kernels().adam(*(array.view(-1) for array in arrays), tuple(map(np.float32, numbers)))
-
-    def _given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:
-        """The parameters that have a gradient, it, and how each is updated."""
+    def given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:
+        """The parameters that have a gradient, each with it and its group's options."""
         return ((p, p.grad, group) for group in self.param_groups for p in group["params"] if p.grad is not None)
 
 
-def _square_sums(gradient: Tensor) -> Tensor:
-    sums = torch.empty(-(-gradient.numel() // kernels().ELEMENTS))
-    kernels().square_sums(gradient.reshape(-1), sums)
-    return sums
+@faster
+def gradient_norm(gradients: list[Tensor]) -> Tensor:
+    """The norm of all gradients together, in float32."""
+    norms = torch._foreach_norm([gradient.float() for gradient in gradients])
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
+
+
+@faster
+def adam_step(optimizer: Adam) -> None:
+    """Update the weights, their moments and the copy by torch's fused AdamW, which takes gradients in float32 alone."""
+    for parameter, gradient, _ in optimizer.given():
+        parameter.grad = gradient.to(parameter.dtype)
+    torch.optim.AdamW.step(optimizer)
+    optimizer.working_copy.refresh()
 
 
 def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Adam:

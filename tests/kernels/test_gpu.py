@@ -6,11 +6,10 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from transformers import BertConfig, BertForPreTraining
 
 from bertcli.data.packing.batches import PackedBatch
-from bertcli.kernels import gpu, products
-from bertcli.kernels import layers as fused
-from bertcli.models import cross_entropy
-from bertcli.models.dropout import seed_dropout
-from bertcli.models.packed import PACKED
+from bertcli.data.packing.sequences import Sequences
+from bertcli.kernels import cpu, gpu
+from bertcli.models.dropout import next_masks, seed_dropout
+from bertcli.models.packed import PACKED, attention
 from tests.support import with_loss
 
 LogCapture = pytest.LogCaptureFixture
@@ -22,11 +21,9 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> CompileCounterWithBackend:
     """Everything as on a GPU: one that compiles, counting for how many graphs it is asked."""
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    for module in (fused, products):
-        monkeypatch.setattr(module, "is_on_gpu", lambda _: True)
-    for module in (fused, cross_entropy, gpu):
-        monkeypatch.setattr(module, "compiles", lambda _: True)
-    monkeypatch.setattr(cross_entropy, "fits", lambda _: False)
+    monkeypatch.setattr(gpu, "is_on_gpu", lambda _: True)
+    monkeypatch.setattr(gpu, "compiles", lambda _: True)
+    monkeypatch.setattr(cpu, "fits", lambda *_: False)
     monkeypatch.setattr(gpu, "BACKEND", counter)
     return counter
 
@@ -111,3 +108,29 @@ def test_for_want_of_a_compiler_layers_run_as_they_are_which_is_said(
     finally:
         gpu._has_compiler.cache_clear()
     assert said.text.count("Triton") == 1
+
+
+def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequences(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sequences = Sequences((17, 9), 38, torch.device("cpu"))
+    assert (sequences.boundaries.tolist(), sequences.boundaries.dtype) == ([0, 17, 26, 64], torch.int32)
+    assert sequences.longest == 38
+    assert Sequences((17, 9), 0, torch.device("cpu")).boundaries.tolist() == [0, 17, 26]
+    # Nothing is computed on this device, but the shapes, and whether there is a gradient.
+    monkeypatch.setattr(gpu, "is_half_on_gpu", lambda _: True)
+    states = torch.empty(64, 3, 4, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    on_meta = Sequences((17, 9), 38, torch.device("meta"))
+    context = attention(on_meta, 0.1, next_masks(0.1), 0.35, states)
+    context.sum().backward()
+    assert context.shape == (64, 4, 8)
+    assert states.grad is not None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_flash_attention_gives_what_its_plain_twin_gives() -> None:
+    sequences = Sequences((40, 17, 9), 62, torch.device("cuda"))
+    states = torch.randn(128, 3, 4, 64, device="cuda", dtype=torch.bfloat16)
+    found = gpu.attention(sequences, 0.0, next_masks(0.0), 0.125, states)[:66].float()
+    wanted = attention.__wrapped__(sequences, 0.0, next_masks(0.0), 0.125, states.float())[:66]
+    torch.testing.assert_close(found, wanted, atol=2e-2, rtol=2e-2)

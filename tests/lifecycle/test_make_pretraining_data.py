@@ -19,7 +19,6 @@ from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks
 from bertcli.data.pretraining.next_sentence import truncate_pair
 from bertcli.data.text.corpus import tokenize
-from bertcli.data.text.documents import read_documents
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
@@ -186,14 +185,6 @@ def test_the_same_request_is_not_made_twice_and_another_is_refused(workspace: Pa
     assert json.loads(Path("data/manifest.json").read_text())["options"]["dupe_factor"] == 2
 
 
-def test_a_files_end_ends_a_document_unless_files_are_joined(workspace: Path) -> None:
-    Path("a.txt").write_text("one\ntwo\n\nthree", encoding="utf-8")
-    Path("b.txt").write_text("four\n\n\nfive\n", encoding="utf-8")
-    files = [Path("a.txt"), Path("b.txt")]
-    assert list(read_documents(files)) == [["one", "two"], ["three"], ["four"], ["five"]]
-    assert list(read_documents(files, join_files=True)) == [["one", "two"], ["three", "four"], ["five"]]
-
-
 def test_without_next_sentence_rows_are_runs_of_text(workspace: Path) -> None:
     corpus = str(write_corpus(Path("corpus.txt")))
     build_vocab(corpus, vocab_size=120)
@@ -255,20 +246,6 @@ def test_a_corpus_is_tokenized_as_its_lines_are(lines: list[str], cased: bool) -
     segments = [ids for ids in tokenizer.encode_ids([*lines, *lines[:1]]) if ids]
     assert [corpus.tokens[start:end].tolist() for start, end in pairwise(corpus.bounds)] == segments
     assert all(first < last for first, last in corpus.documents)
-
-
-def test_only_a_newline_ends_a_line_and_odd_characters_are_the_originals(
-    workspace: Path, google_tokenizer: WordPiece
-) -> None:
-    text = "one\rtwo\x0bthree\u2028four\x85five\n\u200b\n \t\u00a0\nnull\x00 character [MASK]\r\n"
-    Path("odd.txt").write_bytes(text.encode())
-    documents = list(read_documents([Path("odd.txt")]))
-    assert [len(lines) for lines in documents] == [2, 1]  # U+200B is no blank line, a no-break space is
-    tokens = [encoding.tokens for encoding in google_tokenizer.encode([*documents[0], *documents[1]])]
-    # A carriage return and U+2028 separate words; U+000B and U+0085 are control characters, and vanish.
-    assert tokens[0] == google_tokenizer.encode(["one twothree fourfive"])[0].tokens
-    assert tokens[1] == []
-    assert tokens[2] == ["null", "character", "[", "mask", "]"]
 
 
 def test_workers_that_live_on_find_the_folder_of_another_call(

@@ -23,11 +23,11 @@ from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertcli import kernels
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.squad import split_words
 from bertcli.data.labelled.tables import chunks_of, stream_table
 from bertcli.errors import UserError
-from bertcli.kernels import prepacked
 from bertcli.lifecycle import predict as prediction
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
@@ -492,8 +492,8 @@ def test_a_cpu_without_avx_512_predicts_in_bfloat16_too_and_says_once_how_slowly
     model: str, expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: LogCapture
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for module in (prepacked, device):
-        monkeypatch.setattr(module, "has_bfloat16_library", lambda: False)
+    for module in (kernels, device):
+        monkeypatch.setattr(module, "multiplies_bfloat16", lambda: False)
     device._say_emulated.cache_clear()
     write_lines(tmp_path / "texts.txt", list(expected))
     for _ in range(2):

@@ -13,7 +13,7 @@ from bertcli.models import cross_entropy as ours
 def test_loss_and_gradient_are_those_of_torch(
     masks: int, dtype: torch.dtype, by_kernels: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "fits", lambda _: by_kernels)
+    monkeypatch.setenv("BERT_KERNELS", "on" if by_kernels else "off")
     monkeypatch.setattr(ours, "CPU_ELEMENTS", 32 * 300)  # several parts, the last of them shorter
     torch.manual_seed(0)
     logits = (10 * torch.randn(masks, 300)).to(dtype).requires_grad_()
@@ -28,7 +28,7 @@ def test_loss_and_gradient_are_those_of_torch(
 
 
 def test_a_row_wider_than_a_part_is_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ours, "fits", lambda _: False)
+    monkeypatch.setenv("BERT_KERNELS", "off")
     monkeypatch.setattr(ours, "CPU_ELEMENTS", 10)
     logits, labels = torch.randn(3, 50), torch.tensor([0, 49, 7])
     expected = cross_entropy(logits, labels, reduction="sum")

@@ -15,17 +15,18 @@ from transformers import (
     BertForTokenClassification,
 )
 
+from bertcli.data.packing import sequences as sequences_module
 from bertcli.data.packing.batches import PackedBatch, longest_first, pack, split
 from bertcli.data.packing.choice_features import ChoiceFeatures
 from bertcli.data.packing.ragged import Ragged
+from bertcli.data.packing.sequences import LENGTH_STEP, SHORT, Sequences
 from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import TextFeatures
-from bertcli.kernels import cpu as cpu_module
-from bertcli.kernels.prepacked import PrepackedLinear, prepack
-from bertcli.models import packed as packed_module
-from bertcli.models.dropout import seed_dropout
+from bertcli.kernels import cpu, gpu, multiplies_bfloat16, prepack
+from bertcli.kernels.products import PrepackedLinear
+from bertcli.models.dropout import next_masks, seed_dropout
 from bertcli.models.encoder import encode
-from bertcli.models.packed import PACKED
+from bertcli.models.packed import PACKED, attend, attention
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 from tests.support import with_loss
@@ -227,7 +228,8 @@ def test_micro_batches_hold_every_row_once_and_no_more_tokens_than_asked() -> No
 
 @settings(max_examples=30, deadline=None)
 @given(
-    st.lists(st.integers(1, 24), min_size=1, max_size=12), st.sampled_from([0, 300, packed_module.ELEMENTS_OF_A_GROUP])
+    st.lists(st.integers(1, 24), min_size=1, max_size=12),
+    st.sampled_from([0, 300, sequences_module.ELEMENTS_OF_A_GROUP]),
 )
 def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequence(
     lengths: list[int], elements: int
@@ -237,8 +239,8 @@ def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequen
     ids = np.random.default_rng(len(lengths)).integers(1, 50, sum(lengths))
     batch = pack(ids, np.zeros_like(ids), np.array(lengths), np.arange(len(lengths)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packed_module, "ELEMENTS_OF_A_GROUP", elements)
-        groups = packed_module.Sequences(tuple(lengths), 0, torch.device("cpu")).groups
+        patch.setattr(sequences_module, "ELEMENTS_OF_A_GROUP", elements)
+        groups = Sequences(tuple(lengths), 0, torch.device("cpu")).groups
         hidden = encode(packed_model, batch)
     assert sum(group.tokens for group in groups) == len(ids)
     assert sum(group.shape[0] for group in groups) == len(lengths)
@@ -266,14 +268,14 @@ def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
     lengths: list[int], heads: tuple[int, int]
 ) -> None:
     lengths = sorted(lengths, reverse=True)
-    sequences = packed_module.Sequences(tuple(lengths), 6, torch.device("cpu"), packed_module.LENGTH_STEP)
+    sequences = Sequences(tuple(lengths), 6, torch.device("cpu"), LENGTH_STEP)
     exact = torch.randn(3, sum(lengths), *heads, generator=torch.Generator().manual_seed(len(lengths)))
     states = torch.cat([exact, torch.full((3, 6, *heads), 9.0)], 1).bfloat16().transpose(0, 1).contiguous()
     scaling = heads[1] ** -0.5
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cpu_module, "MANY", 1)
-        found = packed_module.attend(sequences, 0.0, scaling, states)
-        apart = packed_module.attend(sequences, 0.0, scaling, *(part.contiguous() for part in states.split(1, dim=1)))
+        patch.setattr(cpu, "MANY", 1)
+        found = attend(sequences, 0.0, scaling, states)
+        apart = attend(sequences, 0.0, scaling, *(part.contiguous() for part in states.split(1, dim=1)))
     assert torch.equal(found, apart)
     torch.testing.assert_close(found[:-6].float(), attend_alone(exact, tuple(lengths)), atol=0.03, rtol=0.03)
     assert not found[-6:].any()
@@ -285,16 +287,16 @@ def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_atten
     lengths: list[int],
 ) -> None:
     lengths = sorted(lengths, reverse=True)
-    sequences = packed_module.Sequences(tuple(lengths), 6, torch.device("cpu"), packed_module.LENGTH_STEP)
+    sequences = Sequences(tuple(lengths), 6, torch.device("cpu"), LENGTH_STEP)
     for group in sequences.groups:
         count, longest = group.shape
-        assert longest <= packed_module.SHORT or longest % packed_module.LENGTH_STEP == 0
+        assert longest <= SHORT or longest % LENGTH_STEP == 0
         assert sum(group.cuts) == count
-        assert longest <= packed_module.SHORT or all(cut.bit_count() == 1 for cut in group.cuts)
+        assert longest <= SHORT or all(cut.bit_count() == 1 for cut in group.cuts)
     generator = torch.Generator().manual_seed(len(lengths))
     exact = torch.randn(3, sum(lengths), 2, 16, generator=generator).requires_grad_()
     states = torch.cat([exact.detach(), torch.full((3, 6, 2, 16), 9.0)], 1).bfloat16().requires_grad_()
-    found = packed_module._in_groups(*states, sequences, 0.0, 0.25)[:-6]
+    found = attention.__wrapped__(sequences, 0.0, next_masks(0.0), 0.25, *states[:, :, None])[:-6]
     wanted = attend_alone(exact, tuple(lengths))
     weights = torch.randn(wanted.shape, generator=generator)
     for context in (found.float(), wanted):
@@ -305,37 +307,22 @@ def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_atten
 
 
 def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_module, "SHORT", 0)  # which would be computed in float32
-    sequences = packed_module.Sequences((4, 3, 3, 1), 2, torch.device("cpu"), 2)
+    monkeypatch.setattr(sequences_module, "SHORT", 0)  # which would be computed in float32
+    sequences = Sequences((4, 3, 3, 1), 2, torch.device("cpu"), 2)
     assert [group.shape for group in sequences.groups] == [(4, 4)]
 
-    def attend(*states: torch.Tensor) -> torch.Tensor:
+    def attend_plainly(states: torch.Tensor) -> torch.Tensor:
         seed_dropout(5)
-        return packed_module._in_groups(*states, sequences, 0.4, 0.5)
+        return attention.__wrapped__(sequences, 0.4, next_masks(0.4), 0.5, states)
 
-    states = torch.randn(3, 13, 2, 4, dtype=torch.float64, requires_grad=True)
-    torch.autograd.gradcheck(attend, tuple(states))
-
-
-def test_the_kernel_of_a_gpu_takes_the_whole_batch_and_is_told_where_its_sequences_lie() -> None:
-    sequences = packed_module.Sequences((17, 9), 38, torch.device("cpu"))
-    assert (sequences.boundaries.tolist(), sequences.boundaries.dtype) == ([0, 17, 26, 64], torch.int32)
-    assert sequences.longest == 38
-    assert packed_module.Sequences((17, 9), 0, torch.device("cpu")).boundaries.tolist() == [0, 17, 26]
-    # Nothing is computed on this device, but the shapes, and whether there is a gradient.
-    query = torch.empty(64, 4, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
-    context = packed_module._flash(
-        query, query, query, packed_module.Sequences((17, 9), 38, torch.device("meta")), 0.1, 0.35
-    )
-    context.sum().backward()
-    assert context.shape == query.shape
-    assert query.grad is not None
+    states = torch.randn(13, 3, 2, 4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(attend_plainly, states)
 
 
 @pytest.mark.parametrize("kind", ["pretrain", "classify", "tag", "span"])
 def test_a_step_on_a_gpu_asks_nothing_back_from_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a device that has shapes and no numbers, whatever would make the CPU wait for one fails."""
-    monkeypatch.setattr(packed_module, "_in_groups", packed_module._flash)
+    monkeypatch.setattr(gpu, "is_half_on_gpu", lambda _: True)
     of_sequences, of_tokens = torch.zeros(len(LENGTHS), dtype=torch.long), torch.arange(6)
     labels = {
         "pretrain": {
@@ -360,15 +347,6 @@ def test_a_step_on_a_gpu_asks_nothing_back_from_it(kind: str, monkeypatch: pytes
     working_copy.refresh()
     assert all(loss.dtype == torch.float32 for loss in losses.values())
     assert objective.model.base_model.embeddings.word_embeddings.weight.grad.dtype == torch.float32
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_the_kernel_gives_what_products_in_groups_give() -> None:
-    sequences = packed_module.Sequences((40, 17, 9), 62, torch.device("cuda"))
-    states = torch.randn(3, 128, 4, 64, device="cuda", dtype=torch.bfloat16)
-    found = packed_module._flash(*states, sequences, 0.0, 0.125)[:66].float()
-    wanted = packed_module._in_groups(*states.float(), sequences, 0.0, 0.125)[:66]
-    torch.testing.assert_close(found, wanted, atol=2e-2, rtol=2e-2)
 
 
 def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
@@ -409,7 +387,7 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
 def test_weights_in_the_order_of_their_products_give_the_same_logits(
     activation: str, dtype: torch.dtype, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_module, "MANY", many)
+    monkeypatch.setattr(cpu, "MANY", many)
     packed_model, padded_model = make_models("classify", hidden_act=activation)
     batch, padded = make_batch({}, {})
     with torch.no_grad():
@@ -417,7 +395,7 @@ def test_weights_in_the_order_of_their_products_give_the_same_logits(
         plain = with_loss(packed_model.to(dtype), "classify").eval().outputs(batch)["logits"].float()
         prepack(packed_model)
         found = with_loss(packed_model, "classify").eval().outputs(batch)["logits"].float()
-    gains = cpu_module.has_bfloat16_library()
+    gains = multiplies_bfloat16()
     assert sum(isinstance(module, PrepackedLinear) for module in packed_model.modules()) == gains * (3 * 3 + 2)
     assert all(bool(layer.attention.self.prepacked) == gains for layer in packed_model.bert.encoder.layer)
     if dtype == torch.float32:

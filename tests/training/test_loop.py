@@ -405,9 +405,9 @@ def test_a_model_is_not_trained_on_with_another_vocabulary(at_home: Path, tmp_pa
     make_pretraining_data(
         "corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), max_seq_length=32, out=str(tmp_path / "data")
     )
-    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
         pretrain(from_="runs/pretrain-tiny", data=str(tmp_path / "data"), out=str(tmp_path / "run"))
     (tmp_path / "a.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
-    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
         finetune(str(tmp_path / "a.csv"), tokenizer=str(tmp_path / "vocab.txt"), out=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from bertcli.data.labelled.squad import SpanExample
 from bertcli.data.packing.span_features import Window
-from bertcli.data.text.tokenization import Subwords, WordPiece
+from bertcli.data.text.tokenization import WordPiece
 
 Logits = tuple[NDArray[np.float32], NDArray[np.float32]]
 
@@ -165,11 +165,10 @@ class TextFinder:
 
     def find(self, tokens: list[str], original: str) -> str:
         """The text of tokens, spelt as in the words that they are of."""
-        if isinstance(self.tokenizer, Subwords):
-            said = self.tokenizer.spell(tokens)
-            return said if said in original else original
-        pieces = " ".join(tokens).replace(" ##", "").replace("##", "")
-        return self.final_text(" ".join(pieces.split()), original)
+        text = self.tokenizer.spell(tokens)
+        if self.tokenizer.is_wordpiece:
+            return self.final_text(text, original)
+        return text if text in original else original
 
     def basic_tokens(self, text: str) -> str:
         """The basic tokens of a text with a space between them."""

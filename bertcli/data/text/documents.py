@@ -1,4 +1,4 @@
-"""Text files as documents: lists of lines, a blank line between them."""
+"""Text files, which may be compressed, and their documents, which blank lines separate."""
 
 import glob
 import gzip
@@ -11,6 +11,7 @@ import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import IO, cast
@@ -22,14 +23,14 @@ from bertcli.errors import UserError
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
-# How files begin that are given for text now and then. A pickle is named, never opened: that would run its code.
+# First bytes of files that are taken for text by mistake. A pickle is named, never opened: that would run its code.
 SIGNATURES = {
     b"PK\x03\x04": ("an Excel workbook or a zip", "Save its table as CSV (UTF-8) or Parquet."),
     b"\xd0\xcf\x11\xe0": ("an old Excel workbook", "Save its table as CSV (UTF-8) or Parquet."),
-    **{
-        b"\x80" + bytes([version]): ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
-        for version in range(2, 6)
-    },
+    **dict.fromkeys(
+        (b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"),
+        ("a pickle, which may run any code when it is opened", "Save its table as Parquet."),
+    ),
     b"PAR1": ("Parquet", "Let its name end in .parquet."),
     b"\x1f\x8b": ("compressed data", "Let its name end in .gz."),
     b"BZh": ("compressed by bzip2", "Unpack it, or compress it with gzip, xz or zstd."),
@@ -39,26 +40,22 @@ SIGNATURES = {
 
 
 def find_text_files(names: Iterable[str]) -> list[Path]:
-    """Expand files, folders and patterns: in the order given, a folder's or a pattern's files sorted.
+    """Expand files, folders and patterns in the order given, the files of a folder or pattern sorted.
 
-    Raises:
-        UserError: if a name leads to no file, or to an empty one.
+    Raises UserError if a name leads to no file, or to an empty one.
     """
     paths: list[Path] = []
     for name in names:
         path = Path(name)
         if path.is_dir():
             found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
-            if not found:
-                raise UserError(f"The folder `{name}` holds no text files.", f"Name the files: {name}/*")
-        elif path.exists():
-            found = [path]
+            error = UserError(f"The folder `{name}` holds no text files.", f"Name the files: {name}/*")
         else:
-            found = sorted(Path(match) for match in glob.glob(name, recursive=True))
-            if not found:
-                raise UserError(
-                    f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
-                )
+            found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
+            hint = "Check the name, or give a pattern such as corpus/*.txt."
+            error = UserError(f"There is no text file `{name}`.", hint)
+        if not found:
+            raise error
         paths += [child for child in found if child.is_file()]
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
@@ -69,7 +66,7 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file that may be compressed (.gz, .xz, .zst); `-` is standard input."""
+    """Open a file, which may be compressed (.gz, .xz, .zst) or in a .zip file; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
     if inside := _inside_archive(path):
@@ -78,19 +75,17 @@ def open_binary(path: Path) -> IO[bytes]:
         return cast(IO[bytes], gzip.open(path))
     if path.suffix == ".xz":
         return io.BufferedReader(lzma.open(path))
-    if path.suffix == ".zst":
-        return io.BufferedReader(zstandard.open(path, "rb"))
-    return path.open("rb")
+    return io.BufferedReader(zstandard.open(path, "rb")) if path.suffix == ".zst" else path.open("rb")
 
 
 def is_in_archive(path: Path) -> bool:
-    """Whether a path leads into a .zip file, as `RTE.zip/RTE/train.tsv`, and to a file in it."""
+    """Whether a path, such as `RTE.zip/RTE/train.tsv`, leads to a file in a .zip file."""
     inside = _inside_archive(path)
     return inside is not None and inside.is_file()
 
 
 def tar_of(path: Path) -> Path | None:
-    """The .tar.gz that a path leads into."""
+    """The .tar.gz file that a path leads into, if any."""
     return next((parent for parent in path.parents if parent.name.endswith(".tar.gz") and parent.is_file()), None)
 
 
@@ -103,11 +98,7 @@ def _inside_archive(path: Path) -> zipfile.Path | None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[IO[bytes]]:
-    """A file, which may be compressed, open for reading.
-
-    Raises:
-        UserError: if it is damaged or cannot be read.
-    """
+    """A file, which may be compressed, open for reading. Raises UserError if it is damaged or cannot be read."""
     try:
         with open_binary(path) as file:
             yield file
@@ -121,17 +112,17 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def lines_of(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file as they stand, without a byte-order mark. Only `\n` ends a line, as in the original.
+    r"""Yield the lines of a UTF-8 file unchanged, without a byte-order mark. Only `\n` ends a line, as in the original.
 
-    Raises:
-        UserError: at the first line that is not UTF-8 text, with its number, or with what the file is instead.
+    Raises UserError at the first line that is not UTF-8 text.
     """
     number = 0
     try:
         with reading(path) as file:
             _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
             for number, line in enumerate(file, start=1):
-                if b"\0" in line and _is_binary(line.rstrip()):
+                # The tokenizer drops single control characters, as the original's; half a line of them is no text.
+                if b"\0" in line and 2 * sum(byte < 32 for byte in line.rstrip()) >= len(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -139,22 +130,18 @@ def lines_of(path: Path) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Number of lines of a file, however they end in it."""
+    """Number of line ends in a file."""
     with reading(path) as file:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
 
 
 def read_text(path: Path) -> str:
-    """Read a UTF-8 file whole, without a byte-order mark.
-
-    Raises:
-        UserError: if it is not UTF-8 text, with what it is instead.
-    """
+    """The text of a UTF-8 file, without a byte-order mark. Raises UserError if it is not UTF-8 text."""
     return "".join(lines_of(path))
 
 
 def _check_beginning(path: Path, data: bytes) -> None:
-    """Raise a UserError if a file begins as another form than text does, or as UTF-16."""
+    """Raise a UserError if a file begins as one of another format, or as UTF-16."""
     for signature, (what, hint) in SIGNATURES.items():
         if data.startswith(signature):
             raise UserError(f"`{path}` is not text but {what}.", hint)
@@ -165,12 +152,11 @@ def _check_beginning(path: Path, data: bytes) -> None:
 
 
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
-    """Bytes from 0x80 to 0x9f are controls in Latin-1 but quotation marks and the euro in Windows' encoding of it."""
+    """Guess the encoding: bytes from 0x80 to 0x9f are controls in Latin-1, but quotation marks and the euro in cp1252."""
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
-    return UserError(
-        f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}.",
-        _convert(path, encoding),
-    )
+    byte = f"{error.object[error.start]:#04x}"
+    what = f"`{path}` line {number} is not UTF-8 (byte {byte}); it may be {encoding}."
+    return UserError(what, _convert(path, encoding))
 
 
 def _convert(path: Path, encoding: str) -> str:
@@ -178,27 +164,19 @@ def _convert(path: Path, encoding: str) -> str:
     return f"{'Unpack and c' if plain != path else 'C'}onvert it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
 
 
-def _is_binary(line: bytes) -> bool:
-    """Whether half of a line is control characters; a single one among letters vanishes later, as in the original."""
-    return 2 * sum(byte < 32 for byte in line) >= len(line)
-
-
 def read_documents(paths: Iterable[Path], join_files: bool = False) -> Iterator[list[str]]:
     """Yield the documents of the files, each a list of non-blank lines.
 
-    A blank line ends a document, and so does the end of a file unless `join_files`
-    (create_pretraining_data.py, which merges the last document of a file with the first of the next).
+    A blank line ends a document, and so does the end of a file unless `join_files`: create_pretraining_data.py merges the
+    last document of a file with the first of the next.
     """
     document: list[str] = []
     for path in paths:
-        for line in read_lines(path):
+        for line in chain(read_lines(path), () if join_files else ("",)):
             if line:
                 document.append(line)
             elif document:
                 yield document
                 document = []
-        if document and not join_files:
-            yield document
-            document = []
     if document:
         yield document

@@ -1,4 +1,4 @@
-"""WordPiece tokenization as the original does it, in Rust, and the other tokenizers of BERT's relatives."""
+"""Tokenizers: WordPiece as in the original BERT, but in Rust, and those of other families."""
 
 import hashlib
 import json
@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from bertcli.data.shipped import SHIPPED, shipped_model
 from bertcli.errors import UserError
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -19,95 +18,94 @@ MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own d
 
 @dataclass(frozen=True)
 class WordPiece:
-    """A vocabulary and its casing.
+    """A WordPiece vocabulary with its rules. Raises UserError if a special token is missing.
 
-    `backend` reads plain text: "[MASK]" in it is five characters of text, as in the original, never a special token.
+    `backend` takes plain text: "[MASK]" in it is text, as in the original, never a special token.
     """
 
     vocab: dict[str, int]
     cased: bool
     source: str
-    strip_accents: bool | None = None  # None: from all that is lower-cased, as in the original
+    strip_accents: bool | None = None  # None: if lower-cased, as in the original
     tokenize_chinese_chars: bool = True
     backend: Tokenizer = field(init=False, repr=False)
-    pair_separators: ClassVar[int] = 1  # tokens between two texts
+    is_wordpiece: ClassVar[bool] = True
+    pair_separators: ClassVar[int] = 1  # number of tokens between two texts
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", self._plain_backend())
+        backend = plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
+        object.__setattr__(self, "backend", backend)
         missing = [token for token in SPECIAL_TOKENS if token not in self.vocab]
         if missing:
-            raise UserError(
-                f"The vocabulary `{self.source}` lacks {', '.join(missing)}.",
-                "Use a BERT vocabulary; `bert build-vocab TEXT` makes one.",
-            )
+            what = f"The vocabulary `{self.source}` lacks {', '.join(missing)}."
+            raise UserError(what, "Use a BERT vocabulary; `bert build-vocab TEXT` makes one.")
 
     @property
     def size(self) -> int:
-        """Number of ids, which is the number of rows that the embedding needs."""
+        """Number of ids, and of rows that the embedding needs."""
         return max(self.vocab.values()) + 1
 
     @property
     def digest(self) -> str:
-        """What two tokenizers share when they give the same ids for every text."""
+        """A hash that is equal for two tokenizers that give the same ids for every text."""
         rules = (self.cased, self.strip_accents, self.tokenize_chinese_chars)
         text = json.dumps([sorted(self.vocab.items()), *rules], ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def tokens(self) -> list[str]:
-        """The token of each id; where a vocab.txt has a token twice, its first id is nobody's."""
+        """The token of each id; if vocab.txt has a token twice, its first id has none."""
         named = {number: token for token, number in self.vocab.items()}
         return [named.get(number, f"[duplicate{number}]") for number in range(self.size)]
 
     def special(self, name: str) -> int:
-        """The id of a special token, by its name such as `cls`."""
+        """The id of a special token, by a name such as `cls`."""
         return self.vocab[f"[{name.upper()}]"]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
-        """Tokenize plain texts: ids, tokens and character offsets, without special tokens."""
+        """Tokenize plain texts into ids, tokens and character offsets, without special tokens."""
         return self.backend.encode_batch(texts, add_special_tokens=False)
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize plain texts to ids only, which is the faster way."""
-        return [encoding.ids for encoding in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        """Tokenize plain texts into ids only, which is faster."""
+        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def encode_words(self, words: Sequence[str]) -> list[Encoding]:
-        """Tokenize words as they stand within a text."""
+        """Tokenize words as in the middle of a text."""
         return self.encode(words)
 
+    def spell(self, tokens: list[str]) -> str:
+        """The text of tokens; for WordPiece, normalized as they are, and with a space on both sides of punctuation."""
+        return " ".join(" ".join(tokens).replace(" ##", "").replace("##", "").split())
+
     def save(self, folder: Path, model_max_length: int = 512) -> None:
-        """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` opens."""
+        """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
         folder.mkdir(parents=True, exist_ok=True)
-        backend = self._plain_backend()
+        backend = Tokenizer.from_str(self.backend.to_str())
         backend.add_special_tokens(list(SPECIAL_TOKENS))
         backend.decoder = decoders.WordPiece()
-        backend.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]",
-            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[(token, self.vocab[token]) for token in ("[CLS]", "[SEP]")],
-        )
+        ends = [(token, self.vocab[token]) for token in ("[CLS]", "[SEP]")]
+        single, pair = "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"
+        backend.post_processor = processors.TemplateProcessing(single, pair, special_tokens=ends)
         backend.save(str(folder / "tokenizer.json"))
-        names = {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
         config = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": not self.cased,
             "strip_accents": self.strip_accents,
             "tokenize_chinese_chars": self.tokenize_chinese_chars,
             "model_max_length": model_max_length,
-            **names,
+            **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
         }
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
 
-    def _plain_backend(self) -> Tokenizer:
-        return plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
-
 
 @dataclass(frozen=True)
 class Subwords(WordPiece):
-    """The tokenizer of a relative, such as RoBERTa's bytes or ALBERT's sentence pieces: to fine-tune and use it, not to pre-train."""
+    """Another tokenizer, such as RoBERTa's byte pairs or ALBERT's sentence pieces: for fine-tuning and use, not pre-training."""
 
     fast: Any = None  # a fast tokenizer of transformers
+    is_wordpiece: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         plain = Tokenizer.from_str(self.fast.backend_tokenizer.to_str())
@@ -117,21 +115,20 @@ class Subwords(WordPiece):
         object.__setattr__(self, "pair_separators", self.fast.num_special_tokens_to_add(pair=True) - 2)
         ids = self.backend.encode("a").ids
         if (ids[0], ids[-1]) != (self.special("cls"), self.special("sep")):
-            raise UserError(
-                f"The tokenizer `{self.source}` does not begin and end as BERT's.", "Take a relative of BERT."
-            )
+            what = f"The tokenizer `{self.source}` does not put [CLS] first and [SEP] last, as BERT's does."
+            raise UserError(what, "Use a model that does, such as a RoBERTa.")
 
     @property
     def digest(self) -> str:
-        """What two tokenizers share when they give the same ids for every text."""
+        """A hash that is equal for two tokenizers that give the same ids for every text."""
         return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
 
     def special(self, name: str) -> int:
-        """The id of a special token, by its name such as `cls`."""
+        """The id of a special token, by a name such as `cls`."""
         return int(getattr(self.fast, f"{name}_token_id"))
 
     def encode_words(self, words: Sequence[str]) -> list[Encoding]:
-        """Tokenize words as they stand within a text: after a space."""
+        """Tokenize words as in the middle of a text: after a space."""
         return self.encode([f" {word}" for word in words])
 
     def spell(self, tokens: list[str]) -> str:
@@ -139,69 +136,54 @@ class Subwords(WordPiece):
         return str(self.backend.decoder.decode(tokens)).strip()
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
-        """Write it as it was."""
+        """Write the tokenizer of transformers."""
         self.fast.save_pretrained(folder)
 
 
 def plain_backend(
     vocab: dict[str, int], cased: bool, strip_accents: bool | None = None, tokenize_chinese_chars: bool = True
 ) -> Tokenizer:
-    """Make the Rust tokenizer of BasicTokenizer and WordpieceTokenizer, without special tokens."""
-    model = models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
-    backend = Tokenizer(model)
-    backend.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=tokenize_chinese_chars,
-        lowercase=not cased,
-        strip_accents=not cased if strip_accents is None else strip_accents,
-    )
+    """The original's BasicTokenizer and WordpieceTokenizer in Rust, without special tokens."""
+    longest = MAX_CHARACTERS_PER_WORD
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=longest))
+    strip_accents = not cased if strip_accents is None else strip_accents
+    backend.normalizer = normalizers.BertNormalizer(True, tokenize_chinese_chars, strip_accents, lowercase=not cased)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend
 
 
 def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
-    """Load a vocabulary: a folder, a vocab.txt (uncased unless `cased`), a Hub name or that of the model that ships.
-
-    Raises:
-        UserError: if there is none, or if it is none of BERT or a relative.
-    """
-    path = Path(shipped_model() if source == SHIPPED else source)
+    """Load a tokenizer from a folder, a vocab.txt (uncased unless `cased`) or the Hub. Raises UserError if it cannot."""
+    path = Path(source)
     if path.is_file():
         return WordPiece(_read_vocab(path), cased, str(source))
-    if path.is_dir():
-        if not (path / "vocab.txt").exists() and not (path / "tokenizer.json").exists():
-            raise UserError(
-                f"The folder `{source}` holds no vocabulary.", "Make one: bert build-vocab TEXT --out vocab"
-            )
+    if (path / "vocab.txt").exists():
         config = path / "tokenizer_config.json"
-        if (path / "vocab.txt").exists():
-            said = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
-            rules = said.get("strip_accents"), said.get("tokenize_chinese_chars", True)
-            return WordPiece(
-                _read_vocab(path / "vocab.txt"), not said.get("do_lower_case", not cased), str(source), *rules
-            )
+        saved = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+        rules = saved.get("strip_accents"), saved.get("tokenize_chinese_chars", True)
+        vocab, is_cased = _read_vocab(path / "vocab.txt"), not saved.get("do_lower_case", not cased)
+        return WordPiece(vocab, is_cased, str(source), *rules)
+    if path.is_dir() and not (path / "tokenizer.json").exists():
+        raise UserError(f"The folder `{source}` holds no vocabulary.", "Make one: bert build-vocab TEXT --out vocab")
     return _load_from_transformers(str(source))
 
 
 def load_wordpiece(source: str | Path, cased: bool = False) -> WordPiece:
-    """As `load_tokenizer`, for what is made for BERT alone.
-
-    Raises:
-        UserError: if it is a tokenizer of another kind.
-    """
+    """Load a tokenizer as `load_tokenizer` does. Raises UserError if it is not a WordPiece tokenizer."""
     tokenizer = load_tokenizer(source, cased)
-    if isinstance(tokenizer, Subwords):
+    if not tokenizer.is_wordpiece:
         raise UserError(f"`{source}` is not a WordPiece tokenizer.", "Use a BERT vocabulary.")
     return tokenizer
 
 
 def _read_vocab(path: Path) -> dict[str, int]:
-    """Read one token a line; a token that stands twice keeps its last id, as load_vocab does."""
+    """Read one token per line; a token that is there twice has its last id, as in load_vocab."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
-        raise UserError(f"The vocabulary `{path}` is not UTF-8 text.", "Give a vocab.txt: one token a line.") from None
-    if lines and lines[-1] == "":
+        what = f"The vocabulary `{path}` is not UTF-8 text."
+        raise UserError(what, "Give a vocab.txt: one token per line.") from None
+    if lines[-1] == "":
         lines.pop()
     if not lines:
         raise UserError(f"The vocabulary `{path}` is empty.", "Make one: bert build-vocab TEXT --out vocab")
@@ -209,16 +191,15 @@ def _read_vocab(path: Path) -> dict[str, int]:
 
 
 def _load_from_transformers(source: str) -> WordPiece:
-    """Load a tokenizer.json, or a tokenizer from the Hub."""
+    """Load a tokenizer from a folder with tokenizer.json, or from the Hub."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"There is no tokenizer `{source}` here or on the Hub ({str(error).splitlines()[0]}).",
-            "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one.",
-        ) from None
+        what = f"There is no tokenizer `{source}` here or on the Hub ({str(error).splitlines()[0]})."
+        hint = "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one."
+        raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if state["model"].get("type") != "WordPiece":
         return Subwords(tokenizer.get_vocab(), True, source, fast=tokenizer)
@@ -228,12 +209,12 @@ def _load_from_transformers(source: str) -> WordPiece:
 
 
 def differs_from_original(text: str, cased: bool) -> bool:
-    """Whether the Rust tokenizer may give other tokens than tokenization.py: the one list of where it does.
+    """Whether the Rust tokenizer may give other tokens than the original's tokenization.py.
 
     - Private-use characters: Rust drops them, the original keeps them (mostly as [UNK]).
-    - Uncased: a capital sigma at the end of a Greek word; Python lower-cases it to ς, Rust to σ.
-    - The ideographs U+2B820 to U+2B91F: Rust does not set them apart.
-    - Code points newer than Unicode 14 whose category Rust and the running Python know differently (some 500, not listed).
+    - Uncased: a capital sigma at the end of a Greek word is ς in Python's lower case, σ in Rust's.
+    - The ideographs U+2B820 to U+2B91F: Rust does not put spaces around them.
+    - Some 500 code points newer than Unicode 14, whose categories differ between Rust and Python; these are not checked.
     """
     for place, character in enumerate(text):
         if 0x2B820 <= ord(character) <= 0x2B91F or unicodedata.category(character) == "Co":

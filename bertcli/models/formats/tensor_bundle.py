@@ -1,14 +1,15 @@
-"""TensorFlow's checkpoint files (V2) read and written without TensorFlow.
+"""TensorFlow's checkpoint files (V2), read and written without TensorFlow.
 
-An index file, which is a LevelDB table of protocol buffers (tensorflow/core/util/tensor_bundle), and data files with the
-tensors end to end.
+A checkpoint is an index, a LevelDB table of protocol buffers (tensorflow/core/util/tensor_bundle), and data files.
 """
 
 import struct
 from collections.abc import Iterator
+from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,18 +26,18 @@ BLOCK_BYTES = 1 << 18
 VARINT, BYTES, FIXED32 = 0, 2, 5  # wire types of protocol buffers
 
 Fields = dict[int, list[int | bytes]]
+IntOrBytes = TypeVar("IntOrBytes", int, bytes)
 
 
 def read_bundle(prefix: Path) -> dict[str, NDArray[np.generic]]:
-    """Read the tensors of a checkpoint by name; `prefix` is its name without `.index`.
+    """Read the tensors of a checkpoint by name; `prefix` is its path without `.index`.
 
-    Raises:
-        UserError: if it is not such a checkpoint, or a checksum is wrong.
+    Raises UserError if it is not such a checkpoint, or a checksum is wrong.
     """
     index = prefix.with_name(prefix.name + ".index")
     try:
         entries = dict(_table_entries(index.read_bytes(), index))
-        shards = _number(_fields(entries.pop(b"", b"")), 1, 1)
+        shards = _first(_fields(entries.pop(b"", b"")), 1, 1)
         files = [prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{shards:05}") for shard in range(shards)]
         data: list[NDArray[np.uint8]] = [np.memmap(file, dtype=np.uint8, mode="r") for file in files]
         return {name.decode(): _tensor(name.decode(), _fields(value), data) for name, value in entries.items()}
@@ -51,13 +52,14 @@ def _damaged(path: Path) -> UserError:
 
 
 def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[np.generic]:
-    dtype = DTYPES.get(_number(entry, 1))
+    dtype = DTYPES.get(_first(entry, 1, 0))
     if dtype is None:
-        raise UserError(f"The tensor `{name}` is of a type that is not read.", "Use a checkpoint of float32 weights.")
-    shape = [_number(_fields(bytes(dim)), 1) for dim in _fields(_bytes(entry, 2)).get(2, [])]
-    offset, size = _number(entry, 4), _number(entry, 5)
-    raw = data[_number(entry, 3)][offset : offset + size].tobytes()
-    if _masked_crc(raw) != _number(entry, 6):
+        what = f"The tensor `{name}` has a type that cannot be read."
+        raise UserError(what, "Use a checkpoint with float32 weights.")
+    shape = [_first(_fields(bytes(dim)), 1, 0) for dim in _fields(_first(entry, 2, b"")).get(2, [])]
+    offset, size = _first(entry, 4, 0), _first(entry, 5, 0)
+    raw = data[_first(entry, 3, 0)][offset : offset + size].tobytes()
+    if _masked_crc(raw) != _first(entry, 6, 0):
         raise _damaged(Path(name))
     tensor: NDArray[np.generic] = np.frombuffer(raw, dtype=dtype).reshape(shape)
     return tensor
@@ -78,14 +80,13 @@ def _block(table: bytes, handle: tuple[int, int], path: Path) -> bytes:
     if _masked_crc(table[offset : offset + size + 1]) != struct.unpack_from("<I", table, offset + size + 1)[0]:
         raise _damaged(path)
     if table[offset + size] != 0:
-        raise UserError(
-            f"`{path}` is compressed, which is not read.", "Save the checkpoint with TensorFlow 1 or 2 again."
-        )
+        what = f"`{path}` is compressed and cannot be read."
+        raise UserError(what, "Save the checkpoint with TensorFlow 1 or 2 again.")
     return table[offset : offset + size]
 
 
 def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield keys and values; a key shares its first bytes with the one before."""
+    """Yield keys and values; a key is stored without the bytes that it shares with the key before."""
     end = len(block) - 4 - 4 * struct.unpack("<I", block[-4:])[0]
     place, key = 0, b""
     while place < end:
@@ -93,9 +94,8 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         fresh, place = _varint(block, place)
         length, place = _varint(block, place)
         key = key[:shared] + block[place : place + fresh]
-        place += fresh
-        yield key, block[place : place + length]
-        place += length
+        yield key, block[place + fresh : place + fresh + length]
+        place += fresh + length
 
 
 def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
@@ -107,11 +107,9 @@ def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
 def _varint(data: bytes, place: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        byte = data[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
+        value |= (data[place] & 0x7F) << shift
+        shift, place = shift + 7, place + 1
+        if data[place - 1] < 0x80:
             return value, place
 
 
@@ -133,18 +131,13 @@ def _fields(message: bytes) -> Fields:
     return fields
 
 
-def _number(fields: Fields, number: int, default: int = 0) -> int:
+def _first(fields: Fields, number: int, default: IntOrBytes) -> IntOrBytes:
     value = fields.get(number, [default])[0]
-    return value if isinstance(value, int) else default
-
-
-def _bytes(fields: Fields, number: int) -> bytes:
-    value = fields.get(number, [b""])[0]
-    return value if isinstance(value, bytes) else b""
+    return value if isinstance(value, type(default)) else default
 
 
 def write_bundle(tensors: dict[str, NDArray[np.generic]], prefix: Path) -> None:
-    """Write tensors as a checkpoint of one data file, byte for byte as TensorFlow's saver does."""
+    """Write tensors as a checkpoint with one data file, byte for byte as TensorFlow's saver does."""
     entries = {b"": _field(1, 1) + _field(3, _field(1, 1))}  # one shard; version of the producer
     offset = 0
     with prefix.with_name(f"{prefix.name}.data-00000-of-00001").open("wb") as file:
@@ -182,11 +175,8 @@ def _table(entries: dict[bytes, bytes]) -> bytes:
 def _entries_block(entries: dict[bytes, bytes], restart_interval: int) -> bytes:
     block, before, restarts = b"", b"", [0]
     for number, (key, value) in enumerate(entries.items()):
-        shared = 0
-        if number % restart_interval:
-            while shared < min(len(key), len(before)) and key[shared] == before[shared]:
-                shared += 1
-        elif number:
+        shared = [*map(eq, key, before), False].index(False) if number % restart_interval else 0
+        if number and not number % restart_interval:
             restarts.append(len(block))
         block += _encode(shared) + _encode(len(key) - shared) + _encode(len(value)) + key[shared:] + value
         before = key
@@ -214,7 +204,5 @@ def _encode(value: int) -> bytes:
 
 def _masked_crc(data: bytes) -> int:
     """CRC-32C, rotated and shifted so that checksums of checksums stay good (LevelDB)."""
-    import google_crc32c
-
     crc = int(google_crc32c.value(data))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

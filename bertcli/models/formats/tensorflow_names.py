@@ -1,4 +1,4 @@
-"""The names of the original's variables beside those of transformers' parameters."""
+"""Names of the original's variables, and of the parameters of transformers that they become."""
 
 import re
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[np.generic]]
 
-# The original's name -> ours; where the kernel is transposed, ours is `weight` of a Linear.
+# The original's names and those of transformers.
 WHOLE = {
     "cls/predictions/output_bias": "cls.predictions.bias",
     "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
@@ -18,11 +18,11 @@ WHOLE = {
     "output_bias": "classifier.bias",
 }
 PARTS = (("LayerNorm/gamma", "LayerNorm/weight"), ("LayerNorm/beta", "LayerNorm/bias"))
-NOT_WEIGHTS = re.compile(r"adam_[mv]$|global_step$|^(beta|Variable)")  # what the original's training keeps beside them
+NOT_WEIGHTS = re.compile(r"adam_[mv]$|global_step$|^(beta|Variable)")  # what the optimizer keeps
 
 
 def our_name(name: str) -> str:
-    """The parameter of a variable: `bert/encoder/layer_0/...` is `bert.encoder.layer.0...`."""
+    """The parameter's name of a variable: `bert/encoder/layer_0/...` is `bert.encoder.layer.0...`."""
     if name in WHOLE:
         return WHOLE[name]
     for theirs, ours in PARTS:
@@ -33,12 +33,12 @@ def our_name(name: str) -> str:
 
 
 def is_transposed(name: str) -> bool:
-    """Whether a variable is stored the other way round: kernels are [in, out], a Linear's weight [out, in]."""
+    """Whether a variable is the transpose of the parameter: a kernel is [in, out], the weight of a Linear [out, in]."""
     return name.endswith("/kernel")
 
 
 def to_parameters(variables: Arrays) -> Arrays:
-    """Variables of the original as parameters; what is no weight (Adam's averages, the step) is left out."""
+    """Parameters from variables of the original, without those that are no weights: Adam's averages, the step."""
     return {
         our_name(name): value.T if is_transposed(name) else value
         for name, value in variables.items()
@@ -47,7 +47,7 @@ def to_parameters(variables: Arrays) -> Arrays:
 
 
 def to_variables(parameters: Arrays) -> Arrays:
-    """Parameters as variables of the original, by the inverse of `our_name`."""
+    """Variables of the original from parameters, by the inverse of `our_name`."""
     inverse = {ours: theirs for theirs, ours in WHOLE.items()}
     variables = {_their_name(name, inverse): value for name, value in parameters.items()}
     return {name: value.T if is_transposed(name) else value for name, value in variables.items()}

@@ -2,13 +2,23 @@
 
 import json
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import transformers
 from conftest import GOLDENS
 
-from bertcli.data.text.tokenization import differs_from_original, load_tokenizer
+from bertcli.data.labelled.examples import TextExamples
+from bertcli.data.labelled.squad import SpanExample
+from bertcli.data.packing.span_answers import TextFinder
+from bertcli.data.packing.span_features import encode_spans
+from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.packing.windows import WindowRules
+from bertcli.data.text.tokenization import WordPiece, differs_from_original, load_tokenizer, load_wordpiece
+from bertcli.errors import UserError
+from tests.data.text.tokenizers import SAVERS, SENTENCES
 
 LINES = [json.loads(line) for line in (GOLDENS / "tokenization.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -59,3 +69,44 @@ def test_a_token_that_stands_twice_leaves_the_ids_of_the_others_alone(tmp_path: 
     assert tokenizer.encode_ids(["foo bar"]) == load_tokenizer(tmp_path / "saved").encode_ids(["foo bar"]) == [[6, 7]]
     assert [tokenizer.tokens[id_] for id_ in (6, 7)] == ["foo", "bar"]
     assert transformers.AutoTokenizer.from_pretrained(tmp_path / "saved").encode("foo bar") == [2, 6, 7, 3]
+
+
+def test_special_tokens_in_text_are_text(google_tokenizer: WordPiece) -> None:
+    tokens = google_tokenizer.encode(["a [MASK] and [SEP]"])[0].tokens
+    assert tokens == ["a", "[", "mask", "]", "and", "[", "sep", "]"]
+
+
+def test_words_up_to_200_characters_are_tokenized(google_tokenizer: WordPiece) -> None:
+    assert google_tokenizer.encode(["a" * 200])[0].tokens[0] != "[UNK]"
+    assert google_tokenizer.encode(["a" * 201])[0].tokens == ["[UNK]"]
+
+
+@pytest.mark.parametrize("family", SAVERS)
+def test_inputs_are_those_of_the_familys_own_tokenizer(family: str, tmp_path: Path) -> None:
+    SAVERS[family](tmp_path)
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(tmp_path), load_tokenizer(tmp_path)
+    texts = TextExamples(SENTENCES, SENTENCES[::-1], origin="here")
+    for examples in (texts, replace(texts, pairs=None)):
+        features = encode_texts(examples, ours, 512, None)
+        wanted = theirs(examples.texts, examples.pairs)["input_ids"]
+        assert [features.input_ids.take(np.array([row]))[0].tolist() for row in range(3)] == wanted
+    theirs.backend_tokenizer.enable_padding(length=40)
+    theirs.backend_tokenizer.enable_truncation(2)
+    theirs.save_pretrained(tmp_path / "padded")
+    assert load_tokenizer(tmp_path / "padded").encode_ids(SENTENCES) == ours.encode_ids(SENTENCES)
+    ours.save(tmp_path / "again")
+    assert load_tokenizer(tmp_path / "again").digest == ours.digest
+    with pytest.raises(UserError, match="not a WordPiece tokenizer"):
+        load_wordpiece(tmp_path)
+
+
+@pytest.mark.parametrize("family", SAVERS)
+def test_an_answer_is_spelt_as_in_its_context(family: str, tmp_path: Path) -> None:
+    SAVERS[family](tmp_path)
+    tokenizer = load_tokenizer(tmp_path)
+    example = SpanExample("q", "who rode", ["The", "Queen,", "in", "Rome,", "saw", "it."], "Rome", 3, 3)
+    (window,) = encode_spans([example], tokenizer, WindowRules(), training=True).windows
+    finder = TextFinder(tokenizer)
+    said = finder.find(window.tokens[window.start_position : window.end_position + 1], "Rome,")
+    assert said in ("Rome", "Rome,")
+    assert finder.find(["x"], "Rome,") == "Rome,"

@@ -1,0 +1,9 @@
+"""BigBird (Zaheer et al. 2020), whose attention is sparse, so that its batches are padded."""
+
+from bertcli.families.family import Family
+
+BIG_BIRD = Family(
+    "BigBird",
+    ("big_bird",),
+    can_pretrain=lambda model: False,  # its pooler is a plain product, which the next-sentence head does not expect
+)

@@ -1,0 +1,5 @@
+"""ELECTRA (Clark et al. 2020), whose embeddings are narrower than its layers."""
+
+from bertcli.families.family import Family
+
+ELECTRA = Family("ELECTRA", ("electra",), is_packed=True)

@@ -1,0 +1,10 @@
+"""RoBERTa (Liu et al. 2019) and the models with its architecture: XLM-R, CamemBERT, data2vec and others."""
+
+from bertcli.families.family import Family, starts_after_padding
+
+ROBERTA = Family(
+    "RoBERTa",
+    ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text"),
+    is_packed=True,
+    first_position=starts_after_padding,
+)

@@ -1,0 +1,223 @@
+"""Loops that pass once over arrays where torch passes several times: dropout, GELU, LayerNorm of a sum, Adam.
+
+A kernel is a loop over blocks, which threads share; within one, a plain loop over a row, which LLVM turns into vectors.
+Sums are in float32, and what is written is rounded once.
+"""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from bertcli.kernels.compiled import kernel, row_loop, scalar
+from bertcli.kernels.elements import F, fetch, load, rounded
+from bertcli.kernels.rows import draw, exp, new_factors, new_row, times
+
+# T rows (tokens), H columns (hidden); a mask is as next_mask gives it
+
+ROWS = 32  # of a block
+ELEMENTS = 1 << 12  # of a block, where there are no rows
+
+
+@kernel
+def drop(x, y, mask):
+    """Write `x`, [T, H], times its mask to `y`."""
+    for block in prange(-(-len(x) // ROWS)):
+        kept = new_factors(x.shape[1])
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            draw(kept, t, mask)
+            times(x[t], kept, y[t])
+
+
+@scalar
+def gelu_of(value, is_tanh):
+    """How much of a value GELU lets through, and its slope there.
+
+    The normal distribution's share below it is to 1e-7 (7.1.26 of Abramowitz and Stegun's Handbook).
+    """
+    if is_tanh:
+        square = value * value
+        power = exp(F(-1.59576912) * abs(value) * (F(1) + F(0.044715) * square))
+        share = (power if value < F(0) else F(1)) / (F(1) + power)
+        return share, share + value * share * (F(1) - share) * (F(1.59576912) + F(0.21406859) * square)
+    power = exp(F(-0.5) * value * value)
+    t = F(1) / (F(1) + F(0.23164189) * abs(value))
+    tail = F(0.5307027)
+    for factor in (F(-0.726576), F(0.71070688), F(-0.14224837), F(0.1274148)):
+        tail = tail * t + factor
+    tail *= t * power
+    share = tail if value < F(0) else F(1) - tail
+    return share, share + value * F(0.39894228) * power
+
+
+@row_loop
+def _gelu(x, bias, y, is_tanh):
+    for j in range(x.size):
+        value = load(x, j) + load(bias, j)
+        share, slope = gelu_of(value, is_tanh)
+        x[j] = rounded(slope, x)
+        y[j] = rounded(value * share, y)
+
+
+@row_loop
+def _times_and_sum(gradient, slope, of_x, of_bias):
+    for j in range(slope.size):
+        given = load(gradient, j) * load(slope, j)
+        of_x[j] = rounded(given, of_x)
+        of_bias[j] += given
+
+
+@kernel
+def gelu(x, bias, y, is_tanh):
+    """Write the GELU of `x`, [T, H], and a bias, [H], to `y`, and its slope there to `x`."""
+    for t in prange(len(x)):
+        fetch(x[t])
+        _gelu(x[t], bias, y[t], is_tanh)
+
+
+@kernel
+def gelu_backward(gradient, slope, of_x, of_bias):
+    """Write the gradient of `x`, and add those of the bias up by blocks, float32 [blocks, H]."""
+    for block in prange(len(of_bias)):
+        for t in range(block * ROWS, min(len(slope), (block + 1) * ROWS)):
+            _times_and_sum(gradient[t], slope[t], of_x[t], of_bias[block])
+
+
+@row_loop
+def sum_row(x, bias, kept, residual, total):
+    """Write (x + bias) times its factors + residual."""
+    for j in range(x.size):
+        total[j] = rounded((load(x, j) + load(bias, j)) * kept[j] + load(residual, j), total)
+
+
+@row_loop
+def norm_row(total, weight, shift, epsilon, y):
+    """Write LayerNorm of a row; return the mean and the inverse deviation."""
+    mean = F(0)
+    for j in range(total.size):
+        mean += load(total, j)
+    mean /= F(total.size)
+    variance = F(0)
+    for j in range(total.size):
+        apart = load(total, j) - mean
+        variance += apart * apart
+    inverse = F(1) / math.sqrt(variance / F(total.size) + F(epsilon))
+    for j in range(total.size):
+        y[j] = rounded((load(total, j) - mean) * inverse * load(weight, j) + load(shift, j), y)
+    return mean, inverse
+
+
+@kernel
+def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, mask):
+    """Write LayerNorm(dropout(x + bias) + residual), [T, H]; for the backward pass its input, mean and inverse deviation."""
+    for block in prange(-(-len(x) // ROWS)):
+        kept = new_factors(x.shape[1])
+        for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
+            draw(kept, t, mask)
+            sum_row(x[t], bias, kept, residual[t], total[t])
+            moments[t, 0], moments[t, 1] = norm_row(total[t], weight, shift, epsilon, y[t])
+
+
+@row_loop
+def _norm_backward(gradient, total, moments, weight, given, of_weight, of_shift):
+    mean, inverse = moments[0], moments[1]
+    average, along = F(0), F(0)
+    for j in range(given.size):
+        weighted = load(gradient, j) * load(weight, j)
+        average += weighted
+        along += weighted * (load(total, j) - mean) * inverse
+    average /= F(given.size)
+    along /= F(given.size)
+    for j in range(given.size):
+        g, normed = load(gradient, j), (load(total, j) - mean) * inverse
+        given[j] = (g * load(weight, j) - average - normed * along) * inverse
+        of_weight[j] += g * normed
+        of_shift[j] += g
+
+
+@row_loop
+def _sum_backward(given, kept, of_x, of_residual, of_bias):
+    for j in range(given.size):
+        of_residual[j] = rounded(given[j], of_residual)
+        of_x[j] = rounded(given[j] * kept[j], of_x)
+        of_bias[j] += given[j] * kept[j]
+
+
+@kernel
+def add_and_norm_backward(gradient, total, moments, weight, of_x, of_residual, sums, mask):
+    """Write the gradients of `x` and `residual`; add those of weight, shift and bias up by blocks, float32 [blocks, 3, H]."""
+    for block in prange(len(sums)):
+        columns = gradient.shape[1]
+        kept, given = new_factors(columns), new_row(columns)
+        for t in range(block * ROWS, min(len(gradient), (block + 1) * ROWS)):
+            draw(kept, t, mask)
+            _norm_backward(gradient[t], total[t], moments[t], weight, given, sums[block, 0], sums[block, 1])
+            _sum_backward(given, kept, of_x[t], of_residual[t], sums[block, 2])
+
+
+@row_loop
+def _side_by_side(a, b, c, d, fours):
+    for j in range(fours.size):
+        fours[j] = np.int64(a[j]) | np.int64(b[j]) << 16 | np.int64(c[j]) << 32 | np.int64(d[j]) << 48
+
+
+@row_loop
+def _turn(fours, columns, first):
+    for j in range(fours.shape[1]):
+        for i in range(8):
+            columns[j, first + i] = fours[i, j]
+
+
+@kernel
+def transpose(x, y):
+    """Write `x`, [T, H] of bfloat16, T a multiple of 32, to [H, T], which `y`, [H, T / 4] of int64, is.
+
+    Four tokens of a column move at once.
+    """
+    width = 128  # columns at a time, which stay in the cache
+    for block in prange(len(x) // 32):
+        fours = np.empty((8, width), np.int64)
+        for start in range(0, x.shape[1], width):
+            some = min(width, x.shape[1] - start)
+            for i in range(8):
+                a, b, c, d = x[32 * block + 4 * i : 32 * block + 4 * i + 4, start : start + some]
+                _side_by_side(a, b, c, d, fours[i, :some])
+            _turn(fours[:, :some], y[start : start + some], block * 8)
+
+
+@row_loop
+def _square_sum(values):
+    total = F(0)
+    for i in range(values.size):
+        value = load(values, i)
+        total += value * value
+    return total
+
+
+@kernel
+def square_sums(values, sums):
+    """Write the sum of the squares of each block of `values`, [n], to `sums`, [blocks]."""
+    for block in prange(len(sums)):
+        part = values[block * ELEMENTS : (block + 1) * ELEMENTS]
+        fetch(part)
+        sums[block] = _square_sum(part)
+
+
+@row_loop
+def _adam(weight, gradient, mean, square, copy, numbers):
+    factor, beta1, new1, beta2, new2, rate, root, epsilon, decay = numbers
+    for i in range(weight.size):
+        g = load(gradient, i) * factor
+        mean[i] = beta1 * mean[i] + new1 * g
+        square[i] = beta2 * square[i] + new2 * g * g
+        weight[i] -= rate * mean[i] / (math.sqrt(square[i]) * root + epsilon) + decay * weight[i]
+    for i in range(copy.size):
+        copy[i] = rounded(weight[i], copy)
+
+
+@kernel
+def adam(weight, gradient, mean, square, copy, numbers):
+    """Update a weight and its moments, each [n], and the copy of it, which may be empty."""
+    for block in prange(-(-len(weight) // ELEMENTS)):
+        part = slice(block * ELEMENTS, (block + 1) * ELEMENTS)
+        _adam(weight[part], gradient[part], mean[part], square[part], copy[part], numbers)

@@ -1,0 +1,82 @@
+"""What compiled loops do with a row: allocate, draw dropout, multiply, copy, and e to the x of an element."""
+
+import numpy as np
+
+from bertcli.kernels.compiled import row_loop, scalar
+from bertcli.kernels.elements import F, S, U, float_of, load, rounded
+
+
+@scalar
+def in_order(bits):
+    """The bits of a float32 as a whole number of the same order, of which LLVM finds the highest in vectors; and back."""
+    bits = S(bits)
+    return S(bits ^ S(S(bits >> S(31)) & S(0x7FFFFFFF)))
+
+
+@scalar
+def exp(x):
+    """Return e to the x <= 0, to 5e-7 of it for x > -10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
+    # Above where numbers lose digits, and time; so written that NaN stays NaN.
+    x = F(-80) if x < F(-80) else x
+    whole = np.floor(x * F(1.44269504) + F(0.5))
+    f = x * F(1.44269504) - whole
+    power = F(0.0013266971)
+    for factor in (F(0.00967546), F(0.055507425), F(0.24022122), F(0.69314694), F(1.0000001)):
+        power = power * f + factor
+    return power * float_of(U(U(S(whole) + S(127)) << U(23)))
+
+
+@row_loop
+def new_row(columns):
+    """A row without values yet, aligned so that vectors do not lie across lines of the cache."""
+    room = np.empty(columns + 16, F)
+    first = -(room.ctypes.data // 4) % 16
+    return room[first : first + columns]
+
+
+@row_loop
+def new_factors(columns):
+    """A row of ones, of an even number of elements, for `draw`."""
+    kept = new_row(columns + columns % 2)
+    kept[:] = F(1)
+    return kept
+
+
+@scalar
+def _mixed(bits):
+    """lowbias32 of hash-prospector: a one-to-one function of 32 bits."""
+    bits = U(U(bits ^ U(bits >> U(16))) * U(0x7FEB352D))
+    bits = U(U(bits ^ U(bits >> U(15))) * U(0x846CA68B))
+    return U(bits ^ U(bits >> U(16)))
+
+
+@row_loop
+def draw(kept, row, mask):
+    """Fill a row of factors with 0, where an element is dropped, or the scale; leave it where the mask drops nothing.
+
+    Each element has 16 bits of a hash of the key, the row and the column (models/dropout.py).
+    """
+    key, threshold, scale = mask
+    if threshold == 0:
+        return
+    half = kept.size // 2  # `kept` has an even number of elements, of 32 bits for two
+    low, high, below = U(key), U(key >> np.uint64(32)), U(threshold)
+    first = U(row * half)
+    for j in range(half):
+        bits = _mixed(U(_mixed(U(U(first + U(j)) ^ low)) + high))
+        kept[j] = F(0) if U(bits & U(0xFFFF)) < below else scale
+        kept[half + j] = F(0) if U(bits >> U(16)) < below else scale
+
+
+@row_loop
+def times(x, kept, y):
+    """Write a row times factors."""
+    for j in range(x.size):
+        y[j] = rounded(load(x, j) * kept[j], y)
+
+
+@row_loop
+def copy(x, y):
+    """Write a row."""
+    for j in range(x.size):
+        y[j] = rounded(load(x, j), y)

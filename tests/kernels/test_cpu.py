@@ -1,0 +1,157 @@
+"""What a CPU does by compiled loops gives what the plain functions give, forward and backward, in either precision."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
+from bertcli.kernels import cpu
+from bertcli.kernels.cpu import fits
+from bertcli.models.cross_entropy import cross_entropy_gradient, log_sums
+from bertcli.models.dropout import drop, dropout, next_mask, next_masks, seed_dropout
+from bertcli.models.packed import attention, packed_attention
+from bertcli.models.working_copy import WorkingCopy
+from bertcli.training.optimizer import adam_step, gradient_norm, make_optimizer
+from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, random
+
+
+def test_attention_with_a_rate_that_rounds_to_none_drops_nothing() -> None:
+    states = [random(1, 2, 30, 8).detach().requires_grad_() for _ in range(3)]
+    sequences = Sequences((17, 9), 4, torch.device("cpu"))
+    module = nn.Dropout().train()
+    found = [
+        packed_attention(module, *states, None, sequences=sequences, dropout=r, scaling=0.3)[0] for r in (0.0, 1e-7)
+    ]
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("name", ["bert", "adamw"])
+@PRECISIONS
+def test_an_update_is_torchs_and_the_copy_follows(name: str, dtype: torch.dtype) -> None:
+    model = nn.Linear(91, 93)  # of more than a block
+    copy = WorkingCopy(model, dtype)
+    optimizer, plain = make_optimizer(model, name, copy), nn.Linear(91, 93)
+    plain.load_state_dict(model.state_dict())
+    reference = torch.optim.AdamW(plain.parameters(), eps=1e-6, weight_decay=0.01)
+    for step in range(3):
+        copy.module(random(5 + step, 91, dtype=dtype).detach()).square().sum().backward()
+        copy.give_gradients(is_last=True)
+        gradients = {name: parameter.grad.float().clone() for name, parameter in model.named_parameters()}
+        assert model.weight.grad.dtype == dtype  # as they are, for a step of one pass
+        norm = torch.stack([each.norm() for each in gradients.values()]).norm()
+        torch.testing.assert_close(optimizer.clip_by_global_norm(), norm)
+        for group in (*optimizer.param_groups, *reference.param_groups):
+            group["lr"] = 1e-3
+        for key, parameter in plain.named_parameters():
+            parameter.grad = gradients[key] / norm.clamp(min=1)
+            if name == "bert":
+                reference.state[parameter].update(step=torch.tensor(1e6 + step))
+                reference.state[parameter].setdefault("exp_avg", torch.zeros_like(parameter))
+                reference.state[parameter].setdefault("exp_avg_sq", torch.zeros_like(parameter))
+        reference.step()
+        optimizer.step()
+        optimizer.zero_grad()
+        torch.testing.assert_close(model.weight, plain.weight, atol=1e-6, rtol=1e-5)
+        assert torch.equal(copy.module.weight, model.weight.to(dtype))
+
+
+def test_a_kernel_leaves_torchs_threads_and_gives_the_same_with_one() -> None:
+    threads = torch.get_num_threads()
+    values, found = random(ROWS, COLUMNS).detach(), []
+    try:
+        for count in (threads, 1):
+            torch.set_num_threads(count)
+            seed_dropout(7)
+            found.append(dropout(values, 0.3, training=True))
+            assert torch.get_num_threads() == count
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(*found)
+
+
+def test_what_kernels_do_not_take_is_torchs() -> None:
+    values = random(3, 4)
+    assert fits(values, values)
+    assert not fits(values, values.bfloat16())
+    assert not fits(values.double())
+    assert not fits(values.to("meta"))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not fits(values)
+    assert (dropout(values.double(), 0.5, training=True) == 0).any()
+    assert np.isclose(next_mask(0.25)[2], 4 / 3)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("shape", [(3, 4), (ROWS, COLUMNS), (2, 3, 1), (1000,)])
+def test_dropout_draws_the_masks_of_its_plain_twin(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    seed_dropout(11)
+    for rate in (0.1, 0.5, 0.00001, 0.0):
+        mask, gradients = next_mask(rate), []
+        results = []
+        for function in (cpu.drop, drop.__wrapped__):
+            values = random(*shape, dtype=dtype)
+            results.append(function(values, mask))
+            results[-1].backward(random(*shape, dtype=dtype).detach())
+            gradients.append(values.grad)
+        assert torch.equal(*results)
+        assert torch.equal(*gradients)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("is_joint", [True, False])
+@PRECISIONS
+def test_attention_gives_what_its_plain_twin_gives(dtype: torch.dtype, rate: float, is_joint: bool) -> None:
+    step = LENGTH_STEP if dtype == torch.bfloat16 else 1
+    sequences = Sequences((70, 65, 40, 12, 12, 3, 1), 5, torch.device("cpu"), step)
+    results = []
+    for function in (cpu.attention, attention.__wrapped__):
+        seed_dropout(5)
+        states = random(208, 3, 2, 16, dtype=dtype)
+        context = function(sequences, rate, next_masks(rate), 0.25, *([states] if is_joint else states.split(1, dim=1)))
+        assert context is not NotImplemented
+        context.backward(random(208, 2, 16, dtype=dtype).detach())
+        results.append((context.detach().float(), states.grad.float()))
+    bound = 1e-5 if dtype == torch.float32 else 0.02
+    for found, wanted in zip(*results, strict=True):
+        assert (found[:-5] - wanted[:-5]).norm() <= bound * wanted.norm()
+        assert not found[-5:].any()
+        assert not wanted[-5:].any()
+
+
+@PRECISIONS
+def test_cross_entropy_gives_what_its_plain_twin_gives(dtype: torch.dtype) -> None:
+    logits, labels = (5 * random(ROWS, 300, dtype=dtype)).detach(), torch.arange(ROWS) * 3
+    sums = [function(logits) for function in (cpu.log_sums, log_sums.__wrapped__)]
+    torch.testing.assert_close(*sums, rtol=1e-6, atol=0)
+    factor = torch.tensor(0.25)
+    given = [
+        f(logits, labels, sums[0], factor) for f in (cpu.cross_entropy_gradient, cross_entropy_gradient.__wrapped__)
+    ]
+    torch.testing.assert_close(*given, rtol=1e-5 if dtype == torch.float32 else 2**-7, atol=1e-7)
+
+
+@PRECISIONS
+def test_an_update_gives_what_its_plain_twin_gives(dtype: torch.dtype) -> None:
+    weights = []
+    for norm, step in ((cpu.gradient_norm, cpu.adam_step), (gradient_norm.__wrapped__, adam_step.__wrapped__)):
+        torch.manual_seed(0)
+        model = nn.Linear(91, 93)
+        copy = WorkingCopy(model, dtype)
+        optimizer = make_optimizer(model, "bert", copy)
+        for group in optimizer.param_groups:
+            group["lr"] = 1e-3
+        for _ in range(3):
+            copy.module(random(7, 91, dtype=dtype).detach()).square().sum().backward()
+            copy.give_gradients(is_last=True)
+            found = norm([gradient for _, gradient, _ in optimizer.given()])
+            optimizer.grad_scale = found.clamp(min=1.0)
+            for parameter in model.parameters():
+                optimizer.state[parameter].setdefault("step", torch.tensor(optimizer.first_step))
+                optimizer.state[parameter].setdefault("exp_avg", torch.zeros_like(parameter))
+                optimizer.state[parameter].setdefault("exp_avg_sq", torch.zeros_like(parameter))
+            with torch.no_grad():
+                assert step(optimizer) is not NotImplemented
+            optimizer.zero_grad()
+        weights.append([found, model.weight.detach(), copy.module.weight.detach().float()])
+    torch.testing.assert_close(*weights, atol=1e-6 if dtype == torch.float32 else 1e-3, rtol=1e-5)

@@ -1,0 +1,57 @@
+"""Without a gradient, results are written where they are read, and as near to exact ones as rounding lets them be."""
+
+import pytest
+import torch
+from torch.nn.functional import gelu, layer_norm
+
+from bertcli.kernels.cpu import MANY, fits_tiles, loops
+from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, assert_same, exactly, random
+
+HAS_TILES = fits_tiles(torch.empty(MANY, 3, 1, 32, dtype=torch.bfloat16))
+NEEDS_TILES = pytest.mark.skipif(not HAS_TILES, reason="needs a CPU with matrix units (AMX)")
+
+
+@PRECISIONS
+@pytest.mark.parametrize("is_tanh", [False, True])
+def test_without_a_gradient_gelu_is_written_where_it_is_read(dtype: torch.dtype, is_tanh: bool) -> None:
+    values = (3 * random(ROWS, COLUMNS, dtype=dtype)).detach()
+    wanted = gelu(values.double(), approximate="tanh" if is_tanh else "none")
+    loops("inference").gelu_in_place(values, is_tanh)
+    assert_same([values], [wanted], dtype)
+
+
+@PRECISIONS
+def test_without_a_gradient_a_sum_and_its_layer_norm_are_written_where_they_are_read(dtype: torch.dtype) -> None:
+    shapes = (ROWS, COLUMNS), (COLUMNS,), (ROWS, COLUMNS), (COLUMNS,), (COLUMNS,)
+    given = [random(*shape, dtype=dtype).detach() for shape in shapes]
+    product, bias, residual, weight, shift = exactly(*given)
+    wanted = layer_norm(product + bias + residual, (COLUMNS,), weight, shift, 1e-12)
+    loops("inference").add_and_norm_in_place(*given, 1e-12)
+    assert_same([given[0]], [wanted], dtype)
+
+
+@NEEDS_TILES
+@pytest.mark.parametrize("size", [32, 64, 96])
+def test_matrix_units_attend_as_exactly_as_what_they_read_is_rounded(size: int) -> None:
+    lengths = (70, 64, 33, 16, 1)
+    states = (4 * random(sum(lengths), 3, 2, size)).bfloat16().detach()  # scores of 16 and more: some weights are all
+    found = states.new_empty(sum(lengths), 2, size)
+    boundaries = torch.tensor((0, *lengths)).cumsum(0, dtype=torch.int32)
+    loops("inference").attention(states, boundaries, 0.125, found)
+    for rows, context in zip(states.double().split(lengths), found.split(lengths), strict=True):
+        query, key, value = rows.permute(1, 2, 0, 3)
+        weights = torch.softmax(query @ key.transpose(-1, -2) * 0.125, -1)
+        wanted = (weights @ value).transpose(0, 1)
+        assert (context.double() - wanted).norm() <= 2**-8 * wanted.norm()
+        assert ((context.double() - wanted).abs() <= 2**-7 * (weights @ value.abs()).transpose(0, 1)).all()
+
+
+@NEEDS_TILES
+def test_matrix_units_hide_no_nan_and_show_it_to_no_other_sequence() -> None:
+    states = random(50, 3, 2, 32).bfloat16().detach()
+    states[35, 1, 1, 7] = torch.nan
+    found = states.new_empty(50, 2, 32)
+    loops("inference").attention(states, torch.tensor([0, 20, 50], dtype=torch.int32), 0.2, found)
+    assert found[20:, 1].isnan().all()
+    assert found[:, 0].isfinite().all()
+    assert found[:20].isfinite().all()
