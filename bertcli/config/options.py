@@ -99,7 +99,7 @@ def help_of(declared: Field[Any]) -> str:
 
 def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     """The value as its type; raises UserError if it has another, is none of the choices or is out of range."""
-    name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
+    name = flag(declared)
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:
             return None
@@ -107,9 +107,13 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     if get_origin(hint) is list:
         return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
     try:
-        value = _converted(hint, value)
+        return _in_range(declared, _converted(hint, value))
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{name} takes {TYPES[hint]}, not `{value}`.", f"Give {name} {TYPES[hint]}.") from None
+
+
+def _in_range(declared: Field[Any], value: Any) -> Any:
+    name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
     choices = choices_of(declared)
     if choices and value not in choices:
         raise unknown(f"value for {name}:", value, choices)

@@ -1,4 +1,4 @@
-"""The state of a training run, saved whole and read without pickle."""
+"""Checkpoints of a training run: atomic writes, read without pickle."""
 
 import json
 from pathlib import Path
@@ -17,9 +17,9 @@ STATE = "state.json"
 def save_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, more: dict[str, Any]
 ) -> None:
-    """Write weights and optimizer state after `step` updates; `more` is what the loop remembers.
+    """Write weights and optimizer state after `step` steps; `more` is the state of the loop.
 
-    state.json names the tensors' file and is replaced last, in one move: a kill leaves the old state or the new one.
+    state.json names the file of the tensors and is replaced last: if the process is killed, the old state or the new remains.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"model.{name}": value for name, value in model.named_parameters()}
@@ -36,28 +36,23 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put the saved state into a model and its optimizer; return what the loop remembered, with `step`.
+    """Load a checkpoint into a model and its optimizer; return the state of the loop, with `step`.
 
-    Raises:
-        UserError: if there is no checkpoint, or it is not of this model.
+    Raises UserError if there is no checkpoint, or it is of another model.
     """
     if not (folder / STATE).exists():
         raise UserError(f"There is no checkpoint in `{folder}`.", "Start the run again without --resume.")
-    remembered: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    tensors = load_file(folder / remembered["file"])
+    state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    tensors = load_file(folder / state["file"])
     with torch.no_grad():
         for name, value in model.named_parameters():
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != value.shape:
-                raise UserError(
-                    f"The checkpoint in `{folder}` is not of this model (`{name}`).",
-                    "Resume with the options of the run.",
-                )
+                what = f"The checkpoint in `{folder}` is of another model (`{name}` differs)."
+                raise UserError(what, "Resume with the options of the run.")
             value.copy_(saved)
-    state = optimizer.state_dict()
-    state["state"] = _optimizer_slots(tensors)
-    optimizer.load_state_dict(state)
-    return remembered
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": _optimizer_slots(tensors)})
+    return state
 
 
 def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

@@ -24,11 +24,10 @@ from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
 from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.memory import keep_freed_memory
-from bertcli.training.optimizer import Adam, make_optimizer
+from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-from bertcli.training.schedule import learning_rate_at
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen

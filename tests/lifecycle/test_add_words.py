@@ -223,7 +223,7 @@ def test_json_is_one_object(
         ({"to": "nowhere/at/all"}, "no model"),
         ({"vocab_size": 50}, "--vocab-size does not go with"),
         ({"cased": True}, "--cased does not go with"),
-        ({"out": "full"}, "already holds something"),
+        ({"out": "full"}, "is not empty"),
         ({"text": ["missing.txt"]}, "no text file `missing.txt`"),
     ],
 )
