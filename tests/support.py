@@ -18,6 +18,9 @@ PRETRAINING = {"pretrain": heads.pretraining_losses, "masked_lm": heads.masked_l
 def with_loss(model: PreTrainedModel, kind: str) -> ModelWithLoss:
     if kind in PRETRAINING:
         return ModelWithLoss(model, heads.pretraining_outputs, PRETRAINING[kind])
+    if kind == "fill":  # the logits of the whole vocabulary, and their loss
+        logits = lambda model, batch: {"masked_lm": heads.masked_lm_logits(model, batch)}  # noqa: E731
+        return ModelWithLoss(model, logits, heads.masked_lm_losses)
     return KINDS[kind].with_loss(model)
 
 
