@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test lint format types check bench build clean
+.PHONY: help demo test lint format types house check bench build clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -17,13 +17,16 @@ test: .venv/installed-dev  ## run the tests
 lint: .venv/installed-dev  ## check style and formatting
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
+house: .venv/installed-dev  ## check the directions of imports, and the sizes of files, functions and folders
+	@$(BIN)/lint-imports --no-logo && $(BIN)/python tests/house.py
+
 format: .venv/installed-dev  ## put the code into its format
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 types: .venv/installed-dev  ## check the types, strictly
 	@$(BIN)/mypy
 
-check: lint types test  ## everything that CI runs
+check: lint types house test  ## everything that CI runs
 
 bench: .venv/installed-dev  ## race what people use today, and measure start-up and data (on a quiet machine)
 	@$(BIN)/python -m tests.benchmarks

@@ -1,6 +1,41 @@
 """Pre-train, fine-tune, evaluate and use BERT."""
 
+import importlib
 import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bertcli.lifecycle.build_vocab import build_vocab
+    from bertcli.lifecycle.convert import convert
+    from bertcli.lifecycle.demo import demo
+    from bertcli.lifecycle.evaluate import evaluate
+    from bertcli.lifecycle.finetune import finetune
+    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+    from bertcli.lifecycle.predict import predict
+    from bertcli.lifecycle.pretrain import pretrain
+    from bertcli.lifecycle.submit import submit
 
 __version__ = "0.1.0"
-say = logging.getLogger("bertcli").info  # to the person at work: what was taken, cut, skipped or guessed
+__all__ = [
+    "build_vocab",
+    "convert",
+    "demo",
+    "evaluate",
+    "finetune",
+    "make_pretraining_data",
+    "predict",
+    "pretrain",
+    "submit",
+]  # each is the function of this name in bertcli.lifecycle.<name>, imported when it is first used
+
+say = logging.getLogger("bertcli").info  # to the user: what was taken, cut, skipped or inferred
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(importlib.import_module(f"bertcli.lifecycle.{name}"), name)
+    raise AttributeError(f"module `bertcli` has no attribute `{name}`")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

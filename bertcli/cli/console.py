@@ -1,18 +1,20 @@
-"""Results go to stdout, words and errors to stderr."""
+"""Results go to stdout; progress, notes and errors go to stderr."""
 
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 logger = logging.getLogger("bertcli")
+NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
-class _Words(logging.Handler):
-    """Prints to whatever stderr is at the time: a progress bar puts itself in between."""
+class _ToStderr(logging.Handler):
+    """Prints to whatever stderr is at the time: a progress bar replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr)
@@ -20,26 +22,26 @@ class _Words(logging.Handler):
 
 @dataclass(frozen=True)
 class Output:
-    """How a person or a script wants to be told."""
+    """How results are printed: as one JSON object, or as tables for a person; `quiet` prints no notes."""
 
     json: bool = False
     quiet: bool = False
 
     def start(self) -> None:
-        """Send the words of the core modules to stderr."""
-        logger.handlers = [_Words()]
+        """Print the notes of the other modules to stderr."""
+        logger.handlers = [_ToStderr()]
         logger.setLevel(logging.ERROR if self.quiet or not _is_first() else logging.INFO)
         logger.propagate = False
 
     def emit(self, result: Any) -> None:
-        """Print a result, or plain values, as one JSON object, on one line, alone on stdout."""
-        values = (
-            result if isinstance(result, dict) else result.to_json() if hasattr(result, "to_json") else asdict(result)
-        )
+        """Print a result, or plain values, as one JSON object on one line of stdout."""
+        values = result if isinstance(result, dict) else getattr(result, "to_json", lambda: asdict(result))()
         print(json.dumps(values, ensure_ascii=False), flush=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-        """Print a table for a person; numbers stand to the right."""
+        """Print a table, numbers aligned to the right; nothing where the result is printed as JSON."""
+        if self.json:
+            return
         from rich import box
         from rich.console import Console
         from rich.table import Table
@@ -47,22 +49,22 @@ class Output:
         table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
         cells = [[_cell(value) for value in row] for row in rows]
         for index, column in enumerate(columns):
-            numeric = bool(cells) and all(_is_number(row[index]) for row in cells)
+            numeric = bool(cells) and all(NUMBER.fullmatch(row[index]) for row in cells)
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in cells:
             table.add_row(*row)
-        console = Console(highlight=False, markup=False)
-        console.print(table) if console.is_terminal else Console(highlight=False, width=160, markup=False).print(table)
+        is_terminal = Console().is_terminal
+        Console(highlight=False, markup=False, width=None if is_terminal else 160).print(table)
 
 
 def error(message: str, hint: str) -> None:
-    """Print what is wrong and what to type next, a line each."""
+    """Print what is wrong and what to type next, one line each."""
     if _is_first():
         print(f"error: {message}\nhint: {hint}", file=sys.stderr)
 
 
 def _is_first() -> bool:
-    """Of several processes that share a run, one speaks."""
+    """Whether this is the first of several processes that share a run; only that one prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -70,10 +72,3 @@ def _cell(value: object) -> str:
     if value is None:
         return "–"
     return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-
-
-def _is_number(text: str) -> bool:
-    return (
-        text in ("", "–")
-        or text.replace(",", "").replace(".", "").replace("-", "").replace("+", "").strip(" %").isdigit()
-    )

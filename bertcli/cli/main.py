@@ -1,4 +1,4 @@
-"""The application: its commands and the one place where errors become exit codes."""
+"""The application: its commands, and the one place where errors become exit codes."""
 
 import os
 import sys
@@ -7,51 +7,48 @@ from typing import Annotated
 import typer
 
 from bertcli import __version__
-from bertcli.cli import console
+from bertcli.cli import console, lists
+from bertcli.cli.build_vocab import build_vocab
+from bertcli.cli.convert import convert
+from bertcli.cli.demo import demo
+from bertcli.cli.evaluate import evaluate
+from bertcli.cli.finetune import finetune
+from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.options import is_debugging
+from bertcli.cli.predict import predict
+from bertcli.cli.pretrain import pretrain
+from bertcli.cli.submit import submit
 from bertcli.errors import UserError
+
+INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
+# Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
+CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="bert",
-    help="The whole life of a BERT: vocabulary, pre-training data, pre-training, fine-tuning, evaluation, prediction.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
-
-# Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
-CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
+# In the order of the help, which is the order in which they are used.
+for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, submit, convert):
+    each.register(app)
+app.command()(lists.tasks)
+app.command()(lists.sizes)
+demo.register(app)
+app.add_typer(lists.recipes, name="recipes")
 
 
 @app.callback(invoke_without_command=True)
-def version(show: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
-    """The whole life of a BERT: vocabulary, pre-training data, pre-training, fine-tuning, evaluation, prediction."""
+def version(show: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    """Build vocabularies and pre-training data; pre-train, fine-tune, evaluate and use BERT."""
     if show:
         print(__version__)
         raise typer.Exit()
 
 
-# Each module registers its command on `app`; the order is that of the help, and of the flow.
-# isort: off
-from bertcli.cli import (  # noqa: E402, F401
-    build_vocab,
-    make_pretraining_data,
-    pretrain,
-    finetune,
-    evaluate,
-    predict,
-    submit,
-    convert,
-    lists,
-    demo,
-)
-# isort: on
-
-
 def main() -> None:
-    """Run the command line; exit 0 done, 1 failed, 2 wrong request, 130 interrupted."""
+    """Run the command line; exit with 0 if done, 1 if it failed, 2 if the request was wrong, 130 if interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     said = False
     try:
@@ -71,19 +68,18 @@ def main() -> None:
     if code == INTERRUPTED and not said:
         console.error(
             "Interrupted.",
-            "Run the same command again; finished shards and runs are kept, a file of predictions begins anew.",
+            "Run the same command again: finished shards and runs are kept, a file of predictions is written anew.",
         )
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _wrong_command_line(error: Exception) -> int:
-    context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", ""), file=sys.stderr)
         return 2
     message = str(error.format_message()) if hasattr(error, "format_message") else str(error)
     what, _, nearest = message.partition("Did you mean")
-    path = getattr(context, "command_path", "bert")
+    path = getattr(getattr(error, "ctx", None), "command_path", "bert")
     hint = f"Did you mean {nearest.strip().rstrip('?')}? " if nearest else ""
     console.error(what.strip().rstrip("."), f"{hint}See `{path} --help`.")
     return 2

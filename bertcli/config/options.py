@@ -1,42 +1,53 @@
-"""How an option is declared and checked: its name, type, default, range and help."""
+"""An option: its name, type, default, range, choices and help, declared once."""
 
 import types
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bertcli.errors import UserError, unknown
 
+Choices = Iterable[str] | Callable[[], Iterable[str]]
+TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
-def option(default: Any, text: str, *, minimum: float | None = None, maximum: float | None = None, **more: str) -> Any:
-    """Declare an option; its field name is the flag, the recipe key and the saved key."""
-    metadata = {"help": text, "minimum": minimum, "maximum": maximum, **more}
+
+def option(
+    default: Any,
+    text: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: Choices | None = None,
+    metavar: str = "",
+) -> Any:
+    """Declare an option; its field name is the flag, the recipe key and the saved key.
+
+    Choices are the names of a table, or a function that returns them; `{choices}` in the help stands for them.
+    """
+    metadata = {"help": text, "minimum": minimum, "maximum": maximum, "choices": choices, "metavar": metavar}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
-def argument(default: Any, text: str, metavar: str) -> Any:
+def argument(default: Any, text: str, metavar: str, choices: Choices | None = None) -> Any:
     """Declare the positional argument of a command."""
-    return option(default, text, metavar=metavar)
+    return option(default, text, metavar=metavar, choices=choices)
 
 
 @dataclass(kw_only=True)
 class Config:
-    """What every command understands."""
+    """Options of every command."""
 
-    dry_run: bool = option(False, "Say what would be done, check that it can be, and write nothing.")
+    dry_run: bool = option(False, "Check the request and print what would be done, without writing anything.")
 
     def __post_init__(self) -> None:
-        """Check every value: type, choice and range.
-
-        Raises:
-            UserError: naming the option and what it takes.
-        """
+        """Check every value: type, choice and range. Raises UserError, which names the option and what it takes."""
         hints = get_type_hints(type(self))
         for declared in fields(self):
             value = _typed(hints[declared.name], getattr(self, declared.name), flag(declared))
-            _check_range(declared, value)
+            _check(declared, value)
             setattr(self, declared.name, value)
 
     @classmethod
@@ -44,14 +55,14 @@ class Config:
         """Make the configuration of a core function from a ready one or from its arguments in Python."""
         if isinstance(given, cls):
             return cls.from_values({**asdict(given), **options})
-        names = [f.name for f in fields(cls) if "metavar" in f.metadata]
+        names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
         first = {names[0]: given} if given is not None and names else {}
         return cls.from_values({**first, **options})
 
     @classmethod
     def from_values(cls, values: dict[str, Any], origin: str = "option") -> Self:
         """Make the configuration from names and values, as a recipe or a saved run spells them."""
-        known = {f.name: f for f in fields(cls)}
+        known = [declared.name for declared in fields(cls)]
         named = {}
         for key, value in values.items():
             name = key.replace("-", "_")
@@ -71,8 +82,7 @@ ConfigType = TypeVar("ConfigType", bound=Config)
 
 def flag(declared: Field[Any]) -> str:
     """The option's name on the command line: `max_seq_length` is `--max-seq-length`."""
-    name = declared.name.rstrip("_").replace("_", "-")
-    return str(declared.metadata["metavar"]) if "metavar" in declared.metadata else f"--{name}"
+    return declared.metadata["metavar"] or f"--{declared.name.rstrip('_').replace('_', '-')}"
 
 
 def default_of(declared: Field[Any]) -> Any:
@@ -80,23 +90,30 @@ def default_of(declared: Field[Any]) -> Any:
     return declared.default if declared.default_factory is MISSING else declared.default_factory()
 
 
+def choices_of(declared: Field[Any]) -> list[str]:
+    """The names that the option takes; none where it takes any value."""
+    choices: Choices = declared.metadata["choices"] or ()
+    return list(choices() if callable(choices) else choices)
+
+
+def help_of(declared: Field[Any]) -> str:
+    """The declared help, with the names of the choices."""
+    text: str = declared.metadata["help"]
+    return text.replace("{choices}", ", ".join(choices_of(declared)))
+
+
 def _typed(hint: Any, value: Any, name: str) -> Any:
-    """Return the value as its type, or say what the option takes."""
+    """Return the value as its type, or raise UserError with what the option takes."""
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:
             return None
-        hint = next(part for part in get_args(hint) if part is not type(None))
-    if get_origin(hint) is Literal:
-        if value not in get_args(hint):
-            raise unknown(f"value for {name}:", value, get_args(hint))
-        return value
+        hint = next(part for part in get_args(hint) if part is not types.NoneType)
     if get_origin(hint) is list:
         return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
     try:
         return _converted(hint, value)
     except (TypeError, ValueError, OverflowError):
-        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[hint]
-        raise UserError(f"{name} takes {kind}, not `{value}`.", f"Give {name} {kind}.") from None
+        raise UserError(f"{name} takes {TYPES[hint]}, not `{value}`.", f"Give {name} {TYPES[hint]}.") from None
 
 
 def _converted(hint: type, value: Any) -> Any:
@@ -112,9 +129,15 @@ def _converted(hint: type, value: Any) -> Any:
     return hint(value)
 
 
-def _check_range(declared: Field[Any], value: Any) -> None:
-    low, high = declared.metadata["minimum"], declared.metadata["maximum"]
-    if value is not None and low is not None and not value >= low:
-        raise UserError(f"{flag(declared)} is {value}; the least is {low}.", f"Give {flag(declared)} {low} or more.")
-    if value is not None and high is not None and not value <= high:
-        raise UserError(f"{flag(declared)} is {value}; the most is {high}.", f"Give {flag(declared)} {high} or less.")
+def _check(declared: Field[Any], value: Any) -> None:
+    """Raise UserError if the value is none of the choices, or out of range."""
+    name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
+    if value is None:
+        return
+    choices = choices_of(declared)
+    if choices and value not in choices:
+        raise unknown(f"value for {name}:", value, choices)
+    if low is not None and not value >= low:
+        raise UserError(f"{name} is {value}; the minimum is {low}.", f"Give {name} {low} or more.")
+    if high is not None and not value <= high:
+        raise UserError(f"{name} is {value}; the maximum is {high}.", f"Give {name} {high} or less.")

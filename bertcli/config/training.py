@@ -1,131 +1,131 @@
-"""The options of the commands that train."""
+"""Options of the commands that train."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from bertcli.config.options import Config, argument, option
+from bertcli.families.bert import BERT
+from bertcli.tasks.paper import FROZEN_SCORES
 
-Size = Literal["tiny", "mini", "small", "medium", "base", "large"]
-
-
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
-
-
-Optimizer = Literal["bert", "adamw"]
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+OPTIMIZERS = ("bert", "adamw")
+TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
-Kind = Literal["classify", "regress", "multilabel", "choose", "tag", "span"]
+def own_kinds() -> list[str]:
+    """Names of the kinds of task that can be learnt from the user's own files."""
+    from bertcli.kinds import KINDS
 
-
-FrozenLayers = Literal[
-    "embeddings", "second-to-last", "last", "weighted-sum-last-four", "concat-last-four", "weighted-sum-all", "all"
-]
+    return [kind.name for kind in KINDS.values() if kind.metrics]
 
 
 @dataclass(kw_only=True)
 class TrainingConfig(Config):
-    """Options that both trainings share."""
+    """Options of pre-training and fine-tuning."""
 
-    from_: str | None = option(None, "Start from a run, a folder or a Hub name.")
-    tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt, checked against the model.")
+    from_: str | None = option(None, "Run, folder or Hub name of the model to start from.")
+    tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; must match the model.")
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
-    seed: int = option(0, "Seed of weights, order, masks and dropout.", minimum=0)
-    resume: bool = option(False, "Go on with the newest unfinished run (or the one in --out).")
-    precision: Precision = option(
+    seed: int = option(0, "Random seed of new weights, data order, masks and dropout.", minimum=0)
+    resume: bool = option(False, "Resume the latest unfinished run (or the one in --out).")
+    precision: str = option(
         "auto",
-        "auto: bfloat16 on a GPU or CPU that has it (tiny models are fine-tuned in float32 on a CPU); else float32.",
+        "{choices}; auto: bfloat16 on a GPU or CPU that supports it (tiny models are fine-tuned in float32 on a CPU), else float32.",
+        choices=PRECISIONS,
     )
-    processes: int = option(1, "Processes that share each batch, one a device.", minimum=1)
+    processes: int = option(1, "Number of processes that share each batch, one per device.", minimum=1)
     micro_batch_tokens: int | None = option(
-        None, "Tokens in one forward pass, default by the device; larger batches accumulate gradients.", minimum=1
+        None, "Tokens per forward pass; larger batches accumulate gradients. Default: by device.", minimum=1
     )
     save_steps: int = option(1000, "Steps between checkpoints.", minimum=1)
     eval_steps: int | None = option(
-        None, "Steps between evaluations; default: fine-tuning, each epoch; pre-training, at the end.", minimum=1
+        None, "Steps between evaluations; default: every epoch in fine-tuning, at the end in pre-training.", minimum=1
     )
-    log_steps: int | None = option(None, "Steps between log lines; default: about fifty in a run.", minimum=1)
-    track: str | None = option(None, "A tracker of Accelerate: tensorboard, wandb, ...")
+    log_steps: int | None = option(None, "Steps between log lines; default: about fifty lines per run.", minimum=1)
+    track: str | None = option(None, "Experiment tracker supported by Accelerate: tensorboard, wandb, ...")
 
 
 @dataclass(kw_only=True)
 class PretrainConfig(TrainingConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
-    size: Size = option("base", "Model size: tiny, mini, small, medium, base, large.")
-    data: str | None = option(None, "Pre-training data; default: the newest here.")
+    size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
+    data: str | None = option(None, "Pre-training data; default: the latest in this folder.")
     eval_data: str | None = option(
-        None, "Held-out pre-training data to measure on; default: rows of --data, as the original."
+        None, "Held-out pre-training data for evaluation; default: instances of --data, as in the original."
     )
-    steps: int = option(1_000_000, "Updates of the weights.", minimum=1)
-    batch_size: int = option(256, "Instances a step, over all processes.", minimum=1)
+    steps: int = option(1_000_000, "Number of training steps.", minimum=1)
+    batch_size: int = option(256, "Instances per step, over all processes.", minimum=1)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(
-        None, "Steps of warm-up; default: 10,000, at most a tenth of the steps.", minimum=0
+        None, "Number of warm-up steps; default: 10,000, but at most a tenth of the steps.", minimum=0
     )
-    optimizer: Optimizer = option("bert", "bert: the original's Adam, without bias correction; adamw: with.")
-    initializer_range: float = option(0.02, "Deviation of new weights.", minimum=0)
-    embeddings: Literal["random", "cooccurrence"] = option(
-        "random", "cooccurrence: start from which tokens stand near which in the data, to leave the plateau sooner."
+    optimizer: str = option(
+        "bert",
+        "bert: Adam without bias correction, as in the original; adamw: with bias correction.",
+        choices=OPTIMIZERS,
     )
-    dropout: float | None = option(None, "Share of values dropped; default: the model's, 0.1.", minimum=0, maximum=0.9)
+    initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
+    embeddings: str = option(
+        "random",
+        "Initialization of the token embeddings; cooccurrence: from co-occurrence counts of the data, which shortens the initial plateau.",
+        choices=("random", "cooccurrence"),
+    )
+    dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
 
 
 @dataclass(kw_only=True)
 class OwnDataConfig(Config):
-    """Options that say what own data are."""
+    """Options that describe labelled data: a task, or the user's own files."""
 
-    text: str | None = option(None, "Column of the text, for your own file.")
-    text_pair: str | None = option(None, "Column of the second text.")
-    label: str | None = option(None, "Column of the label; several of 0 and 1 with commas between.")
-    kind: Kind | None = option(
-        None, "classify, regress, multilabel, choose or tag, for your own file; default: inferred from it."
-    )
+    task: str = argument("", TASK, "TASK or FILE...")
+    text: str | None = option(None, "Own files: column of the text.")
+    text_pair: str | None = option(None, "Own files: column of the second text.")
+    label: str | None = option(None, "Own files: column of the label; several columns of 0 and 1 separated by commas.")
+    kind: str | None = option(None, "Own files: {choices}; default: inferred from the file.", choices=own_kinds)
 
 
 @dataclass(kw_only=True)
 class FinetuneConfig(TrainingConfig, OwnDataConfig):
-    """Options of `bert finetune`; what is not given comes from the task."""
+    """Options of `bert finetune`; defaults that are None come from the task."""
 
-    task: str = argument(
-        "",
-        "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder.",
-        "TASK or FILE...",
-    )
-    size: Size | None = option(None, "Model size for --from scratch.")
+    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     epochs: float | None = option(
-        None, "Passes over the training data; default: the task's, 10 with --frozen.", minimum=0.001
+        None, "Number of passes over the training data; default: the task's, 10 with --frozen.", minimum=0.001
     )
-    batch_size: int | None = option(None, "Examples a step, over all processes.", minimum=1)
+    batch_size: int | None = option(None, "Examples per step, over all processes.", minimum=1)
     learning_rate: float | None = option(
         None,
         "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini, 1e-3 for tiny and with --frozen.",
         minimum=0,
     )
-    warmup_proportion: float = option(0.1, "Share of the steps spent on warm-up.", minimum=0, maximum=1)
-    max_seq_length: int | None = option(None, "Longest input, in tokens.", minimum=5)
+    warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
+    max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)
     doc_stride: int = option(
-        128, "Step between windows over a long context; over a long sentence of tags, at most half a window.", minimum=1
+        128, "Stride between windows over a long context or sentence (of a sentence at most half a window).", minimum=1
     )
-    max_query_length: int = option(64, "Span tasks: longest question, in tokens.", minimum=1)
+    max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
-    seeds: int = option(1, "Train with so many seeds, --seed the first; the best on dev is kept.", minimum=1)
-    grid: Literal["paper"] | None = option(
+    seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)
+    grid: str | None = option(
         None,
-        "paper: try batch sizes 16, 32, rates 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs (those not given); keep the best on dev.",
+        "paper: try batch sizes 16, 32, learning rates 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs (those not given); the best on dev is kept.",
+        choices=("paper",),
     )
-    class_weights: Literal["balanced"] | None = option(
-        None, "balanced: in the loss of a classification, rare labels weigh as much as frequent ones."
+    class_weights: str | None = option(
+        None, "balanced: weight the classification loss by inverse label frequency.", choices=("balanced",)
     )
     frozen: bool = option(
-        False, "Token labelling: leave the BERT as it is, and train a two-layer BiLSTM on its features (section 5.3)."
+        False, "Token labelling: keep BERT frozen and train a two-layer BiLSTM on its features (section 5.3)."
     )
-    frozen_layers: FrozenLayers | None = option(
+    frozen_layers: str | None = option(
         None,
-        "With --frozen, the hidden states it reads: embeddings, second-to-last, last, weighted-sum-last-four, "
-        "concat-last-four (the default), weighted-sum-all; all: each in turn, beside the paper's Table 7.",
+        "With --frozen, the hidden states used as features: {choices} (default: concat-last-four); all: each in turn, beside Table 7 of the paper.",
+        choices=(*FROZEN_SCORES, "all"),
     )
     patience: int | None = option(
-        None, "Stop after this many evaluations without a better score; default: make all steps.", minimum=1
+        None, "Stop after this many evaluations without improvement; default: run all steps.", minimum=1
     )
-    optimizer: Optimizer = option("adamw", "adamw: with bias correction; bert: the original's, without.")
+    optimizer: str = option(
+        "adamw", "adamw: Adam with bias correction; bert: without, as in the original.", choices=OPTIMIZERS
+    )

@@ -1,67 +1,69 @@
-"""The options of the commands that use a model."""
+"""Options of the commands that use a model."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from bertcli.config.options import Config, argument, option
-from bertcli.config.training import OwnDataConfig, Precision, Size
+from bertcli.config.training import PRECISIONS, OwnDataConfig
+from bertcli.families.bert import BERT
 
-FeatureLayers = Literal["last", "second-to-last", "sum-last-four", "concat-last-four"]
-
-
-Pooling = Literal["tokens", "cls", "mean"]
+DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
 @dataclass(kw_only=True)
 class EvaluateConfig(OwnDataConfig):
-    """Options of `bert evaluate`; what is not said of own data comes from the run."""
+    """Options of `bert evaluate`; columns and kind that are not given come from the run."""
 
-    task: str = argument(
-        "",
-        "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder.",
-        "TASK or FILE...",
-    )
     model: list[str] = option(
-        [], "A run, a folder or a Hub name; default: the newest run of the task. Give it again to compare models."
+        [], "Run, folder or Hub name; default: the latest run of the task. Repeat it to compare models."
     )
-    data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
-    split: str = option("dev", "Which split to score.")
-    predictions: str | None = option(None, "Score this file of predictions; needs no model.")
+    data_dir: str | None = option(None, DATA_DIR)
+    split: str = option("dev", "Split to score.")
+    predictions: str | None = option(None, "Score this file of predictions; no model is needed.")
     na_probs: str | None = option(
-        None, "No-answer scores of those predictions, such as null_odds.json: finds the best threshold (SQuAD 2.0)."
+        None, "No-answer scores of these predictions, such as null_odds.json, to find the best threshold (SQuAD 2.0)."
     )
-    mistakes: int = option(0, "List so many of the worst mistakes.", minimum=0)
-    precision: Precision = option("auto", "auto: bfloat16 on a GPU that has it, float32 elsewhere.")
+    mistakes: int = option(0, "Number of most confident errors to list.", minimum=0)
+    precision: str = option(
+        "auto", "{choices}; auto: bfloat16 on a GPU that supports it, else float32.", choices=PRECISIONS
+    )
 
 
 @dataclass(kw_only=True)
 class PredictConfig(Config):
     """Options of `bert predict`."""
 
-    task: str = argument("", "A task (see `bert tasks`), to predict a split of it.", "TASK")
-    data_dir: str | None = option(
-        None, "With TASK: folder of the official files; default: the run's, $BERT_DATA, the Hub."
-    )
-    split: str = option("dev", "With TASK: which split to predict.")
-    text: str | None = option(None, "A text; with [MASK] in it, the mask is filled.")
+    task: str = argument("", "A task (see `bert tasks`), to predict one of its splits.", "TASK")
+    data_dir: str | None = option(None, f"With TASK: {DATA_DIR[0].lower()}{DATA_DIR[1:]}")
+    split: str = option("dev", "With TASK: split to predict.")
+    text: str | None = option(None, "A text; each [MASK] in it is filled.")
     text_pair: str | None = option(None, "The second text of a pair.")
-    choice: list[str] = option([], "What may follow --text; give it once for each choice.")
+    choice: list[str] = option([], "A possible continuation of --text; repeat it for each choice.")
     question: str | None = option(None, "A question about --context.")
-    context: str | None = option(None, "Where the answer stands.")
+    context: str | None = option(None, "The text that contains the answer.")
     file: str | None = option(
-        None, "Read CSV, TSV, JSONL, Parquet or plain text, one a line; - is standard input, of text or JSONL."
+        None,
+        "Input file: CSV, TSV, JSONL, Parquet, or plain text, one per line; - reads text or JSONL from standard input.",
     )
     output: str | None = option(
-        None, "Write CSV, TSV or JSONL here (- prints JSONL); for SQuAD predictions.json, its official form."
+        None, "Output file: CSV, TSV or JSONL (- prints JSONL); predictions.json for SQuAD's official format."
     )
-    model: str | None = option(None, "A run, a folder or a Hub name; default: the newest run that fits.")
-    features: str | None = option(None, "Write hidden states of a text or pair here: .parquet, .npz or .jsonl.")
-    layers: FeatureLayers = option("last", "Of --features: last, second-to-last, sum-last-four or concat-last-four.")
-    pooling: Pooling = option("tokens", "Of --features: each of the tokens; cls, that of [CLS]; or their mean.")
-    top_k: int = option(5, "Fills shown for each [MASK].", minimum=1)
-    precision: Precision = option(
+    model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
+    features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
+    layers: str = option(
+        "last",
+        "With --features, the layers: {choices}.",
+        choices=("last", "second-to-last", "sum-last-four", "concat-last-four"),
+    )
+    pooling: str = option(
+        "tokens",
+        "With --features: a vector per token (tokens), that of [CLS] (cls), or their mean (mean).",
+        choices=("tokens", "cls", "mean"),
+    )
+    top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
+    precision: str = option(
         "auto",
-        "auto: bfloat16 on a GPU or CPU that has it (tiny models and --features: float32 on a CPU); else float32.",
+        "{choices}; auto: bfloat16 on a GPU or CPU that supports it (tiny models and --features: float32 on a CPU), else float32.",
+        choices=PRECISIONS,
     )
 
 
@@ -69,34 +71,36 @@ class PredictConfig(Config):
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 
-    benchmark: Literal["glue"] = argument("glue", "The leaderboard: glue.", "glue")
+    benchmark: str = argument("glue", "The leaderboard: {choices}.", "glue", choices=("glue",))
     runs: list[str] = argument(
-        [], "Fine-tuned runs, one of each task; that of MNLI does AX too; default: the newest of each.", "RUN..."
+        [], "Fine-tuned runs, one per task (MNLI's is used for AX too); default: the latest of each.", "RUN..."
     )
-    data_dir: str | None = option(None, "Folder of the official files; default: the run's, $BERT_DATA, the Hub.")
-    out: str = option("submission.zip", "File to write.")
+    data_dir: str | None = option(None, DATA_DIR)
+    out: str = option("submission.zip", "Output file.")
 
 
 @dataclass(kw_only=True)
 class ConvertConfig(Config):
     """Options of `bert convert`."""
 
-    source: str = argument("", "A checkpoint of the original (its folder or zip), a run or a model folder.", "SOURCE")
-    out: str = option("converted", "Folder to write.")
-    cased: bool = option(False, "The checkpoint is a cased one (its files do not say).")
+    source: str = argument(
+        "", "A checkpoint of the original (its folder or zip file), a run or a model folder.", "SOURCE"
+    )
+    out: str = option("converted", "Output folder.")
+    cased: bool = option(False, "The checkpoint is cased (its files do not say).")
 
 
 @dataclass(kw_only=True)
 class DemoConfig(Config):
     """Options of `bert demo`."""
 
-    out: str = option("demo-output", "Folder to write; the demonstration's own is made anew.")
-    size: Size = option("tiny", "Model size.")
-    vocab_size: int = option(4000, "Tokens of the vocabulary.", minimum=10)
-    steps: int = option(1300, "Pre-training steps.", minimum=1)
-    batch_size: int = option(32, "Pre-training instances a step.", minimum=1)
+    out: str = option("demo-output", "Output folder; replaced if an earlier demonstration wrote it.")
+    size: str = option("tiny", "Model size: {choices}.", choices=BERT.sizes)
+    vocab_size: int = option(4000, "Vocabulary size.", minimum=10)
+    steps: int = option(1300, "Number of pre-training steps.", minimum=1)
+    batch_size: int = option(32, "Pre-training instances per step.", minimum=1)
     learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
-    epochs: float = option(16, "Passes over the few questions of Banking77.", minimum=0)
-    seeds: int = option(5, "Fine-tunings from each start.", minimum=1)
+    epochs: float = option(16, "Number of fine-tuning passes over the questions of Banking77.", minimum=0)
+    seeds: int = option(5, "Number of fine-tuning runs from each start.", minimum=1)
     finetuning_learning_rate: float = option(1e-3, "Peak learning rate of fine-tuning.", minimum=0)
-    seed: int = option(0, "Seed of everything.", minimum=0)
+    seed: int = option(0, "Random seed.", minimum=0)

@@ -11,9 +11,9 @@ from statistics import median
 from typing import Any
 
 from bertcli import say
-from bertcli.config.recipes import recipes_folder, shipped_model
 from bertcli.config.use import DemoConfig
 from bertcli.data.labelled.official_files import read_columns
+from bertcli.config.recipes import recipes_folder, shipped_model
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.evaluate import evaluate

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
-from bertcli.config.training import FinetuneConfig, FrozenLayers
+from bertcli.config.training import FinetuneConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
@@ -17,7 +17,7 @@ from bertcli.lifecycle.workspace import model_to_start_from
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import TrainingResult
 
-FROZEN_LAYERS: FrozenLayers = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
+FROZEN_LAYERS = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 

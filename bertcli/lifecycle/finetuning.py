@@ -30,7 +30,8 @@ from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
-from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
+from bertcli.tasks.conll2003 import CONLL2003
+from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training.device import (
     describe_device,

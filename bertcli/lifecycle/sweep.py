@@ -13,7 +13,7 @@ from bertcli import say
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.errors import Interrupted, UserError
-from bertcli.tasks.conll2003 import FROZEN_SCORES
+from bertcli.tasks.paper import FINETUNING_GRID, FROZEN_SCORES
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 Setting = dict[str, Any]  # the options in which the runs differ
-GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
-    "paper": {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5), "epochs": (2, 3, 4)}  # BERT, appendix A.3
-}
+GRIDS = {"paper": FINETUNING_GRID}
 
 
 def settings_of(config: FinetuneConfig) -> list[Setting]:

@@ -1,12 +1,18 @@
 """What all metrics are: modules of `evaluate`, with scores of examples that count more or less often."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import datasets
-import evaluate
 import numpy as np
 from numpy.typing import NDArray
+
+from bertcli.metrics.lean_evaluate import import_evaluate
+
+if TYPE_CHECKING:
+    import evaluate
+else:
+    evaluate = import_evaluate()
 
 Array = NDArray[Any]
 # Scores [resamples], from 0 to 1, of how often each example counts [resamples, examples].

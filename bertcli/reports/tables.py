@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bertcli.tasks import TASKS
-from bertcli.tasks.conll2003 import CONLL2003, FROZEN_SCORES
+from bertcli.tasks.conll2003 import CONLL2003
+from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.training.result import TrainingResult
 
 INTERVAL = "95 % interval"

@@ -1,4 +1,4 @@
-"""What is learnt, as values: a task is a few lines of data."""
+"""The tasks as values, a few lines of data each, and every number of the paper."""
 
 from bertcli.errors import unknown
 from bertcli.tasks.conll2003 import CONLL2003
@@ -13,11 +13,7 @@ SQUAD_VERSIONS = {"1": SQUAD, "11": SQUAD, "2": SQUAD_V2, "20": SQUAD_V2}  # as 
 
 
 def get_task(name: str) -> Task:
-    """Find a task by its name, forgivingly: `glue/mnli`, `mnli`, `MNLI`, `SST-2`.
-
-    Raises:
-        UserError: if there is none, with the nearest name.
-    """
+    """Find a task by its name in any spelling: `glue/mnli`, `mnli`, `MNLI`, `SST-2`; raises UserError with the nearest name."""
     if not is_task(name):
         raise unknown("task", name, {*TASKS, *(_short(known) for known in TASKS)}, "`bert tasks` lists them.")
     return _by_plain_name()[_plain(name)]

@@ -1,13 +1,10 @@
-"""SWAG: which of four endings follows (paper: section 4.4 and Table 4)."""
+"""SWAG: which of four endings continues a text (paper: section 4.4)."""
 
-from bertcli.tasks.task import Files, Task
+from bertcli.tasks.task import Columns, Files, Task
 
-# `sent2` begins every ending: the choices are whole sentences after `sent1`.
-COLUMNS: dict[str, int | str] = {
-    "text": "sent1",
-    "choice_start": "sent2",
-    **{f"choice{number}": f"ending{number}" for number in range(4)},
-}
+# `sent2` is the start of every ending: the choices are whole sentences after `sent1`.
+ENDINGS: Columns = {f"choice{number}": f"ending{number}" for number in range(4)}
+COLUMNS: Columns = {"text": "sent1", "choice_start": "sent2", **ENDINGS}
 SWAG = Task(
     "swag",
     "choose",
@@ -19,7 +16,6 @@ SWAG = Task(
     ("allenai/swag", "regular"),
     ("accuracy",),
     ("0", "1", "2", "3"),
-    paper={"dev": {"base accuracy": 81.6, "large accuracy": 86.6}, "test": {"large accuracy": 86.3}},
     batch_size=16,
     learning_rate=2e-5,
 )

@@ -1,55 +1,64 @@
-"""What a task is: its data, labels, metrics and the paper's scores."""
+"""A task: its data, labels, metrics and defaults."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from bertcli.tasks.paper import scores_of
+
+Columns = dict[str, int | str]  # text, text_pair, label, choice0 ... -> column number (of a TSV) or name
 
 
 @dataclass(frozen=True)
 class Files:
-    """The official files of a task, relative to the data folder, and how their columns are laid out.
+    """The official files of a task, relative to the data folder, and their columns.
 
-    A file or a column that goes by several names has them all, with `|` between.
+    A file or a column that has several names has them all, separated by `|`.
     """
 
-    splits: dict[str, str]  # split -> file
-    columns: dict[str, int | str]  # text, text_pair, label, choice0 ... -> column number (of a TSV) or name
+    splits: dict[str, str] = field(default_factory=dict)  # split -> file
+    columns: Columns = field(default_factory=dict)
     header: bool = True
-    test_columns: dict[str, int | str] | None = None  # where the unlabelled test file is laid out otherwise
-    label_separator: str = ""  # what stands between the labels of an example that has several
+    test_columns: Columns | None = None  # where the unlabelled test file has other columns
+    label_separator: str = ""  # between the labels of an example that has several
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task as values. What differs between kinds of task is code: one function a kind."""
+    """A task as values; what differs between kinds of task is code."""
 
     name: str
     kind: str
     files: Files
     hub: tuple[str, str | None]  # dataset and subset on the Hub
     metrics: tuple[str, ...]  # the first one chooses the best checkpoint
-    labels: tuple[str, ...] = ()  # as people read them, in the order of the ids
-    file_labels: tuple[str, ...] = ()  # as the files spell them, where they differ
+    labels: tuple[str, ...] = ()  # as people read them, in the order of their ids
+    file_labels: tuple[str, ...] = ()  # as the files spell them, where that differs
     hub_columns: tuple[str, ...] = ()  # text, text_pair
     hub_splits: dict[str, str] = field(default_factory=lambda: {"train": "train", "dev": "validation", "test": "test"})
     dev_splits: tuple[str, ...] = ("dev",)
-    paper: dict[str, dict[str, float]] = field(default_factory=dict)  # split -> "size metric" -> score
     max_seq_length: int = 128
     batch_size: int = 32
     learning_rate: float = 5e-5
     epochs: float = 3.0
     warning: str = ""
     with_impossible: bool = False  # whether a question may have no answer
-    learnt_as: str = ""  # the task whose model is scored on this one, which has no training data
+    learnt_as: str = ""  # a task without training data is scored with models of this one
 
     @property
     def spellings(self) -> dict[str, str]:
-        """The labels by all the ways in which files spell them; where two meet, the files' own counts."""
+        """Every spelling of a label in files -> the label; of two readings, that of the official files counts."""
         return {label: label for label in self.labels} | dict(zip(self.file_labels, self.labels, strict=False))
 
+    @cached_property
+    def paper(self) -> dict[str, dict[str, float]]:
+        """The paper's scores, split -> "size metric" -> score; none for own data, whatever its name."""
+        return scores_of(self.name) if self.hub[0] else {}
+
     def paper_scores(self, split: str) -> dict[str, float]:
-        """The paper's scores for a split, "size metric" -> score; those that it only has for test are of test."""
+        """The paper's scores for a split, "size metric" -> score; of test, where it has none of dev."""
         return {name: self.paper[known][name] for name, known in self.paper_splits(split).items()}
 
     def paper_splits(self, split: str) -> dict[str, str]:
-        """Which split each of these scores is of."""
+        """The split that each of these scores is of."""
         splits = (split.replace("dev", "test"), split)
         return {name: known for known in splits for name in self.paper.get(known, {})}

@@ -228,20 +228,87 @@ def test_json_is_one_object_alone_on_stdout(
     assert result["steps"] == 2
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["tasks"], ["sizes"], ["recipes"], ["pretrain", "--help"]])
-def test_a_fast_start_imports_neither_torch_nor_its_like(arguments: list[str]) -> None:
+HEAVY = ("torch", "transformers", "datasets", "evaluate", "accelerate", "numba", "sklearn", "scipy")
+COMMANDS = (
+    "build-vocab",
+    "make-pretraining-data",
+    "pretrain",
+    "finetune",
+    "evaluate",
+    "predict",
+    "submit",
+    "convert",
+    "demo",
+)
+LIGHT = [
+    "--help",
+    "--version",
+    "tasks",
+    "tasks --json",
+    "sizes",
+    "recipes",
+    "recipes show pretrain/base",
+    "pretrain --print-config",
+    *(f"{command} --help" for command in COMMANDS),
+    "pretrian",
+    "pretrain --sise tiny",
+    "pretrain --steps many",
+    "pretrain --size tny",
+    "pretrain --recipe pretrain/tny",
+    "pretrain --recipe unknown.yaml",
+    "finetune --kind sort",
+    "finetune --grid papre",
+    "finetune --epochs 0",
+    "predict --precision float8",
+    "submit nothing",
+    "recipes show nothing",
+    "build-vocab",
+    "build-vocab missing.txt",
+    "make-pretraining-data --masking dynamc",
+    "make-pretraining-data missing.txt",
+]
+REJECTED = [
+    "finetune",
+    "finetune glue/mlni",
+    "finetune missing.csv",
+    "evaluate",
+    "evaluate glue/mlni",
+    "evaluate missing.csv",
+    "predict",
+    "predict --text a --split test",
+    "pretrain",
+    "pretrain --resume",
+]
+
+
+def heavy_imports(requests: list[str]) -> dict[str, list[str]]:
+    """The heavy packages that are imported after each of these requests, which one process makes one after another."""
     program = (
-        f"import sys; sys.argv = ['bert', *{arguments!r}]\n"
+        "import contextlib, io, json, sys\n"
         "from bertcli.cli.main import main\n"
-        "try: main()\n"
-        "except SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'evaluate', 'accelerate'} & sys.modules.keys()\n"
-        "assert not heavy, heavy\n"
+        "found = {}\n"
+        f"for request in {requests!r}:\n"
+        "    sys.argv = ['bert', *request.split()]\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        "        try: main()\n"
+        "        except SystemExit: pass\n"
+        f"    found[request] = sorted({{*{HEAVY!r}}} & sys.modules.keys())\n"
+        "print(json.dumps(found))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={**os.environ}
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ}
     )
-    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_help_lists_and_wrong_requests_import_no_heavy_package(workspace: Path) -> None:
+    Path("unknown.yaml").write_text("stepz: 3\n")
+    assert {request: heavy for request, heavy in heavy_imports(LIGHT).items() if heavy} == {}
+
+
+@pytest.mark.xfail(reason="decided by the core of the command, whose file imports torch")
+def test_requests_that_a_core_rejects_import_no_heavy_package(workspace: Path) -> None:
+    assert {request: heavy for request, heavy in heavy_imports(REJECTED).items() if heavy} == {}
 
 
 def test_every_commands_help_shows_examples(
