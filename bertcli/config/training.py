@@ -56,6 +56,9 @@ class PretrainConfig(TrainingConfig):
     eval_data: str | None = option(
         None, "Held-out pre-training data to measure on; default: rows of --data, as the original."
     )
+    objective: str | None = option(
+        None, "Pre-training objective: mlm+nsp or mlm; default: mlm+nsp where the data are pairs, else mlm."
+    )
     steps: int = option(1_000_000, "Updates of the weights.", minimum=1)
     batch_size: int = option(256, "Instances a step, over all processes.", minimum=1)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)

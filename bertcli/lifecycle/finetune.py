@@ -250,12 +250,16 @@ def _plan(setup: _Setup) -> Plan:
     batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
     steps = max(1, int(len(setup.train) / batch_size * epochs))
     return Plan(
-        config,
         steps=steps,
         batch_size=batch_size,
         learning_rate=config.learning_rate if config.learning_rate is not None else _learning_rate(setup),
         warmup_steps=int(steps * config.warmup_proportion),
         eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
+        save_steps=config.save_steps,
+        log_steps=config.log_steps,
+        optimizer=config.optimizer,
+        seed=config.seed,
+        micro_batch_tokens=config.micro_batch_tokens,
         patience=config.patience,
     )
 
@@ -276,7 +280,7 @@ def _show_card(setup: _Setup, plan: Plan, accelerator: Accelerator) -> None:
     counts = _label_counts(setup)
     if counts:
         say(f"labels{listed(counts, 6)}")
-    say(plan.words(len(setup.train)))
+    say(plan.describe(len(setup.train)))
 
 
 def _label_counts(setup: _Setup) -> list[str]:

@@ -1,10 +1,10 @@
 """How a run begins: in a new folder, from a checkpoint, in one process or in several."""
 
+from __future__ import annotations
+
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-from accelerate import Accelerator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertcli import say
 from bertcli.config.options import default_of, flag
@@ -12,6 +12,9 @@ from bertcli.config.training import TrainingConfig
 from bertcli.errors import UserError
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder, find_runs, new_run
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
