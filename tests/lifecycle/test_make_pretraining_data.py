@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks
-from bertcli.objectives.next_sentence import truncate_pair
 from bertcli.data.text.corpus import tokenize
 from bertcli.data.text.documents import read_documents
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.objectives.next_sentence import truncate_pair
 
 CASES = sorted(path.name.removesuffix(".meta.json") for path in (GOLDENS / "pretraining").glob("*.meta.json"))
 
