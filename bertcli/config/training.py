@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from bertcli.config.options import Config, argument, option
 from bertcli.families.bert import BERT
+from bertcli.objectives import OBJECTIVES
 from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -52,6 +53,11 @@ class PretrainConfig(TrainingConfig):
     data: str | None = option(None, "Pre-training data; default: the latest in this folder.")
     eval_data: str | None = option(
         None, "Held-out pre-training data for evaluation; default: instances of --data, as in the original."
+    )
+    objective: str | None = option(
+        None,
+        "Pre-training objective: {choices}; default: mlm+nsp where the data are pairs, else mlm.",
+        choices=OBJECTIVES,
     )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1)

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
+from bertcli.config.recipes import SHIPPED
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.data.labelled.tables import chunks_of, count_rows
-from bertcli.config.recipes import SHIPPED
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Encoder, Kind, Prediction, Split

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from bertcli.data.labelled.examples import TextExamples
 from bertcli.config.recipes import SHIPPED, recipes_folder
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.text.documents import open_binary
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
