@@ -9,15 +9,20 @@ from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.models import heads, loading
 from bertcli.models.model_with_loss import ModelWithLoss
+from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.next_sentence import MLM_AND_NSP
 
 HEADS = {name: (kind.outputs, kind.losses) for name, kind in KINDS.items()}
-HEADS["pretrain"] = (heads.pretraining_outputs, heads.pretraining_losses)
-PRETRAINING = {"pretrain": heads.pretraining_losses, "masked_lm": heads.masked_lm_losses}
+PRETRAINING = {"pretrain": MLM_AND_NSP, "masked_lm": MLM}
+HEADS["pretrain"] = (MLM_AND_NSP.outputs, MLM_AND_NSP.losses)
 
 
 def with_loss(model: PreTrainedModel, kind: str) -> ModelWithLoss:
     if kind in PRETRAINING:
-        return ModelWithLoss(model, heads.pretraining_outputs, PRETRAINING[kind])
+        return PRETRAINING[kind].with_loss(model)
+    if kind == "fill":  # the logits of the whole vocabulary, and their loss
+        logits = lambda model, batch: {"masked_lm": heads.masked_lm_logits(model, batch)}  # noqa: E731
+        return ModelWithLoss(model, logits, MLM.losses)
     return KINDS[kind].with_loss(model)
 
 

@@ -19,6 +19,13 @@ RATE = "Peak learning rate; default: the task's, 1e-4 for small, medium, 3e-4 fo
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
+def objectives() -> list[str]:
+    """Names of the pre-training objectives."""
+    from bertcli.objectives import OBJECTIVES
+
+    return list(OBJECTIVES)
+
+
 def own_kinds() -> list[str]:
     """Names of the kinds of task that can be learnt from the user's own files."""
     from bertcli.kinds import KINDS
@@ -55,6 +62,9 @@ class PretrainConfig(TrainingConfig):
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
     data: str | None = option(None, "Pre-training data; default: the latest in this folder.")
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
+    objective: str | None = option(
+        None, "Pre-training objective: {choices}; default: mlm+nsp if the data are pairs, else mlm.", choices=objectives
+    )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)

@@ -1,4 +1,4 @@
-"""Give a model the words of a field: in the unused slots of its vocabulary, then in new rows of its embedding."""
+"""Add words to a model's vocabulary: in its unused slots, then in new rows of its embedding."""
 
 import re
 import time
@@ -16,28 +16,25 @@ from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
 from bertcli.data.text.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
 from bertcli.errors import UserError, check_vacant
-from bertcli.kinds.architecture import load
 from bertcli.lifecycle.workspace import resolve_model
-from bertcli.models.embeddings import add_rows
-from bertcli.models.loading import check_vocabulary, save_model
 
 SLOT = re.compile(r"\[unused\d+\]")
 OF_LEARNING = ("vocab_size", "unused_tokens", "cased", "min_frequency", "limit_alphabet")
-EXAMPLES = 3  # said of each reason to skip a line
+EXAMPLES = 3  # shown for each reason to skip a line
 
 Skipped = dict[str, list[str]]  # reason to lines
 
 
 @dataclass(frozen=True)
 class NewWords:
-    """How many words a model got and where, and how many lines of the file were skipped and why."""
+    """How many words were added and where, and how many lines of the file were skipped and why."""
 
     out: str
     model: str
     vocab_size: int
     in_slots: int
     in_new_rows: int
-    were_unknown: int  # of these: had no pieces before, and start as [UNK]
+    were_unknown: int  # of these, those that were [UNK] before, and start as its embedding
     skipped: dict[str, int]
     before: Coverage | None  # of the text, if any was given
     after: Coverage | None
@@ -47,12 +44,10 @@ class NewWords:
 def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options: Any) -> NewWords:
     """Write a copy of the model `to` that has a token for each word of the file `add_words`.
 
-    The words take the places of [unused0], [unused1] and so on; when these run out, the embedding and the decoder grow.
-    A word starts as the mean of the rows of the pieces that it was cut into. `text`, best held out from wherever the
-    words were found, is what coverage is measured on.
-
-    Raises:
-        UserError: if there is no such model, no word to add, or something at `out`.
+    The words replace [unused0], [unused1] and so on; when these run out, the embedding and the decoder grow. The
+    embedding of a word starts as the mean of those of its pieces. Coverage is measured on `text`, which should be held
+    out from the text that the words were found in. Raises UserError if there is no such model, no word to add, or
+    something at `out`.
     """
     config = BuildVocabConfig.build(text, options)
     started = time.perf_counter()
@@ -63,10 +58,13 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     if not words:
         raise UserError(
             f"`{config.add_words}` holds no word to add: {_why(skipped)}.",
-            "Give words that the model cuts into pieces, one a line.",
+            "Give words that the model splits into pieces, one per line.",
         )
     new = _with_words(old, words, out)
-    model = load(None, source)
+    from bertcli.models.embeddings import add_rows
+    from bertcli.models.loading import check_vocabulary, load_model, save_model
+
+    model = load_model(source)
     check_vocabulary(model, old, source)
     before, after = (
         measure_coverage(filter(None, _lines(config.text)), tokenizer) if config.text else None
@@ -95,7 +93,7 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
 
 
 def _checked_out(config: BuildVocabConfig) -> Path:
-    """Where to write; an option that only learning has is refused, since the model's own vocabulary decides."""
+    """Where to write. Raises UserError for options that belong to learning a vocabulary."""
     if not config.add_words or not config.to:
         raise UserError("--add-words and --to go together.", "Give both: bert build-vocab --add-words FILE --to MODEL")
     for declared in fields(config):
@@ -111,7 +109,7 @@ def _lines(names: list[str]) -> Iterator[str]:
 
 
 def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Skipped]:
-    """The words to add, as the tokenizer normalises them and in the order of the file, and the lines that are none."""
+    """The words to add, normalised by the tokenizer and in the order of the file, and the lines skipped, by reason."""
     words: dict[str, None] = {}
     skipped: Skipped = {}
     normalize = tokenizer.backend.normalizer.normalize_str
@@ -121,7 +119,7 @@ def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Sk
         if not parts:
             reason = "blank"
         elif len(parts) > 1:
-            reason = "several_words"  # as the tokenizer sees it: a space or a punctuation mark parts them
+            reason = "several_words"  # split at spaces and punctuation marks
         elif parts[0] in words:
             reason = "repeated"
         elif parts[0] in tokenizer.vocab:
@@ -136,11 +134,11 @@ def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Sk
 
 
 def _with_words(old: WordPiece, words: list[str], out: Path) -> WordPiece:
-    """The vocabulary with the words in its slots, lowest id first, and the others behind its end."""
+    """The vocabulary with the words in its unused slots, lowest id first, and the others after its end."""
     if len(old.vocab) != old.size:
         raise UserError(
-            f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one stands in it twice.",
-            "Make the lines of its vocab.txt differ.",
+            f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one is in it twice.",
+            "Make all lines of its vocab.txt different.",
         )
     vocab = dict(old.vocab)
     ids = [vocab.pop(token) for token in islice(filter(SLOT.fullmatch, old.tokens), len(words))]
@@ -153,7 +151,7 @@ def _say(made: NewWords, skipped: Skipped, dry_run: bool) -> None:
     left_out = f"; skipped {_why(skipped)}" if skipped else ""
     say(f"{'would write' if dry_run else 'wrote'} {made.out}: {what}{left_out}")
     if made.were_unknown:
-        say(f"words that were unknown before, and start as [UNK]: {made.were_unknown}")
+        say(f"words that were unknown before, and start as the embedding of [UNK]: {made.were_unknown}")
     if made.before and made.after:
         say(f"{made.before.lines:,} lines, {made.before.words:,} words")
         say(f"before: {made.before}")
@@ -163,7 +161,7 @@ def _say(made: NewWords, skipped: Skipped, dry_run: bool) -> None:
 
 
 def _why(skipped: Skipped) -> str:
-    """The reasons with their counts and first examples, such as `1 several words (co-pilot)`."""
+    """Each reason with its count and first examples, such as `1 several words (co-pilot)`."""
     reasons = []
     for reason, lines in skipped.items():
         examples = ", ".join(line[:40] for line in lines[:EXAMPLES] if line)

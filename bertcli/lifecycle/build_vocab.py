@@ -20,12 +20,12 @@ from bertcli.errors import UserError
 from bertcli.training.progress import Progress
 
 OWN_FILES = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
-MOST_HELD_OUT = 1000  # lines; of a short text, one in a hundred
+MAX_HELD_OUT = 1000  # lines; in a short text, one in a hundred
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What `build_vocab` made and where."""
+    """A vocabulary that `build_vocab` wrote."""
 
     out: str
     vocab_size: int
@@ -37,18 +37,18 @@ class Vocabulary:
 
 
 def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Vocabulary:
-    """Learn `vocab_size` pieces from text files and write them to `out`.
+    """Learn a vocabulary of `vocab_size` tokens from text files and write it to `out`.
 
-    The original never published its builder; this is the WordPiece trainer of the `tokenizers` library, made
+    The original's builder was never published; this is the WordPiece trainer of the `tokenizers` library, made
     reproducible: the same text gives the same file on every run and in any order of the files. Coverage is measured on
-    lines that it does not learn from.
-
-    Raises:
-        UserError: if there is no text, the size is too small for its characters, or `out` holds something else.
+    lines held out from learning. Raises UserError if there is no text, `vocab_size` is too small for its characters,
+    or `out` holds something else.
     """
     config = BuildVocabConfig.build(text, options)
     if config.add_words or config.to:
-        raise UserError("`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.new_words.add_words.")
+        raise UserError(
+            "`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.lifecycle.add_words.add_words."
+        )
     started = time.perf_counter()
     files = find_text_files(config.text)
     out = Path(config.out or "vocab")
@@ -69,22 +69,26 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     if len(tokens) < config.vocab_size:
         say(f"the text gives only {len(tokens):,} tokens of the {config.vocab_size:,} asked for")
     vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
-    _write(vocabulary, out)
+    if out.exists():
+        say(f"replacing the vocabulary in {out}")
+    with replacing(out) as part:
+        vocabulary.save(part)
     seconds = time.perf_counter() - started
     say(f"wrote {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
     coverage = measure_coverage(held_out.elements(), vocabulary) if held_out else None
-    if coverage:
-        say(f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}")
-    else:
-        say("coverage was not measured: the text is too short to hold lines out")
+    say(
+        f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}"
+        if coverage
+        else "coverage was not measured: the text is too short to hold lines out"
+    )
     return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
 
 
 def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:
-    """Count the characters to learn, the held-out lines, and all lines; a bad line is found before anything is written.
+    """Count the characters to learn from, the held-out lines and all lines; a bad line is found before anything is written.
 
-    A line's checksum says whether it is held out, so that neither run nor order matters. No more than a fiftieth of the text
-    is: in a short one, or where a line stands often, none.
+    A line is held out by its checksum, whatever the order of the files. If these are more than a fiftieth of the text,
+    as in a short one or where a line is frequent, none is held out.
     """
     characters: Counter[str] = Counter()
     held_out: Counter[str] = Counter()
@@ -95,7 +99,7 @@ def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counte
             lines += bool(line)
             if line and crc32(line.encode()) < limit:
                 held_out[line] += 1
-            while len(held_out) > MOST_HELD_OUT:
+            while len(held_out) > MAX_HELD_OUT:
                 limit //= 2
                 held_out = Counter({line: count for line, count in held_out.items() if crc32(line.encode()) < limit})
         progress.advance(path.stat().st_size)
@@ -118,15 +122,15 @@ def _alphabet(characters: Counter[str], backend: Tokenizer, limit: int) -> list[
     dropped = len(counts) - len(kept)
     if dropped:
         share = sum(counts[c] for c in kept) / counts.total()
-        say(f"kept {len(kept):,} characters ({100 * share:.4f} % of the text), left out the {dropped:,} rarest")
+        say(f"kept {len(kept):,} characters ({100 * share:.4f} % of the text) and dropped the {dropped:,} rarest")
     return sorted(kept)
 
 
 def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
-    """Special and unused tokens, the alphabet, and the alphabet inside words: ids fixed before the trainer hashes anything.
+    """Special and unused tokens, the alphabet, and its `##` pieces, whose ids are fixed before training.
 
-    The trainer numbers `##x` pieces in the order of a hash map and breaks ties between pairs by number; left to
-    itself it gives another vocabulary on every run.
+    The trainer would number `##x` pieces in the order of a hash map and break ties between pairs by number, which gives
+    another vocabulary on every run.
     """
     split, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
     joins = [character for character in alphabet if len(split(normalize(f"a{character}"))) == 1]
@@ -152,10 +156,3 @@ def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config
     backend.train_from_iterator(lines, trainer)
     vocab = backend.get_vocab(with_added_tokens=True)
     return sorted(vocab, key=vocab.__getitem__)
-
-
-def _write(vocabulary: WordPiece, out: Path) -> None:
-    if out.exists():
-        say(f"replacing the vocabulary in {out}")
-    with replacing(out) as part:
-        vocabulary.save(part)

@@ -1,4 +1,6 @@
-"""Turn the original's TensorFlow checkpoints into transformers' format, and back."""
+"""Convert the original's TensorFlow checkpoints to transformers' format, and back."""
+
+from __future__ import annotations
 
 import json
 import shutil
@@ -7,37 +9,34 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
-from transformers import BertConfig, PreTrainedModel
+from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.use import ConvertConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
-from bertcli.families import family_of
-from bertcli.kinds.architecture import auto_class, kind_of, load
 from bertcli.lifecycle.workspace import resolve_model
-from bertcli.models.formats.tensor_bundle import read_bundle, write_bundle
-from bertcli.models.formats.tensorflow_names import Arrays, to_parameters, to_variables
-from bertcli.models.loading import open_config
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from bertcli.models.formats.tensorflow_names import Arrays
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG = "bert_config.json"
 # The original calls the tanh approximation "gelu"; transformers means the exact function by that.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh"}
 ORIGINAL_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu", "relu": "relu", "tanh": "tanh"}
-# The heads that the original has, by what a model does; one without a head gets new ones of pre-training, which is said.
-HEADS = {"fill": "pretrain", "": "pretrain", "span": "span"} | dict.fromkeys(
-    ("classify", "regress", "multilabel"), "classify"
-)
+# The classes of transformers with a head of the original, by a weight of it; without one, a model gets those of pre-training.
+HEADS = {"qa_outputs.weight": "BertForQuestionAnswering", "classifier.weight": "BertForSequenceClassification"}
+CLASSES = dict.fromkeys(
+    ("BertModel", "BertForMaskedLM", "BertLMHeadModel", "BertForNextSentencePrediction"), "BertForPreTraining"
+) | {name: name for name in ("BertForPreTraining", *HEADS.values())}
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was converted, from where to where."""
+    """What was converted."""
 
     source: str
     out: str
@@ -49,10 +48,7 @@ class Conversion:
 def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conversion:
     """Convert a checkpoint of the original (a folder or its zip) to a model folder, or a model folder to a checkpoint.
 
-    No TensorFlow is needed, and every weight keeps its bits.
-
-    Raises:
-        UserError: if the source is neither, or is damaged.
+    No TensorFlow is needed, and weights stay equal to the bit. Raises UserError if the source is neither, or is damaged.
     """
     config = ConvertConfig.build(source, options)
     if not config.source:
@@ -66,7 +62,7 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
 
 
 def _checkpoint(path: Path, scratch: Path) -> Path | None:
-    """The checkpoint, without its endings, that a name means: of its files, its folder or a zip of it."""
+    """The path of a checkpoint without its endings, given one of its files, its folder or a zip of that."""
     if zipfile.is_zipfile(path):
         try:
             with zipfile.ZipFile(path) as archive:
@@ -89,21 +85,19 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
 def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
     folder, out = prefix.parent, Path(config.out)
     if not (folder / CONFIG).exists():
-        raise UserError(
-            f"There is no `{CONFIG}` beside `{prefix.name}`.", "Put the checkpoint's own configuration there."
-        )
+        raise UserError(f"There is no `{CONFIG}` beside `{prefix.name}`.", "Copy that of the checkpoint there.")
+    from bertcli.models.formats.tensor_bundle import read_bundle
+    from bertcli.models.formats.tensorflow_names import to_parameters
+
     variables = read_bundle(prefix)
     parameters = to_parameters(variables)
     left_out = sorted(name for name in variables if not to_parameters({name: variables[name]}))
-    kind = (
-        "span" if "qa_outputs.weight" in parameters else "classify" if "classifier.weight" in parameters else "pretrain"
-    )
-    model = _build(kind, folder / CONFIG, parameters)
-    strange = _load(model, parameters)
+    model = _build(folder / CONFIG, parameters)
+    unfit = _load(model, parameters)
     said = f"; left out: {', '.join(left_out[:5])}" if left_out else ""
     say(f"read {len(variables)} tensors of {config.source}{said}")
-    if strange:
-        raise UserError(f"The checkpoint does not fit its configuration: {', '.join(strange[:4])}.", f"Check {CONFIG}.")
+    if unfit:
+        raise UserError(f"The checkpoint does not fit its configuration: {', '.join(unfit[:4])}.", f"Check {CONFIG}.")
     if not config.dry_run:
         model.save_pretrained(out)
         if (folder / "vocab.txt").exists():
@@ -112,13 +106,18 @@ def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
     return Conversion(config.source, config.out, "transformers", len(parameters), left_out)
 
 
-def _build(kind: str, path: Path, parameters: Arrays) -> PreTrainedModel:
-    labels = {"num_labels": len(parameters["classifier.weight"])} if kind == "classify" else {}
+def _build(path: Path, parameters: Arrays) -> PreTrainedModel:
+    import transformers
+
+    classifier = parameters.get("classifier.weight")
+    labels = {} if classifier is None else {"num_labels": len(classifier)}
+    head = next((name for weight, name in HEADS.items() if weight in parameters), "BertForPreTraining")
     try:
         original = json.loads(path.read_text(encoding="utf-8"))
-        known = {key: value for key, value in original.items() if key in BertConfig().to_dict()}
+        known = {key: value for key, value in original.items() if key in transformers.BertConfig().to_dict()}
         known["hidden_act"] = ACTIVATIONS.get(original["hidden_act"], original["hidden_act"])
-        model: PreTrainedModel = auto_class(kind).from_config(BertConfig(**known, layer_norm_eps=1e-12, **labels))
+        configuration = transformers.BertConfig(**known, layer_norm_eps=1e-12, **labels)
+        model: PreTrainedModel = getattr(transformers, head)(configuration)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UserError(
             f"`{path.name}` is not the configuration of a BERT: {error}.", "Take it from the same checkpoint."
@@ -127,7 +126,10 @@ def _build(kind: str, path: Path, parameters: Arrays) -> PreTrainedModel:
 
 
 def _load(model: PreTrainedModel, parameters: Arrays) -> list[str]:
-    """Put the weights in; return the names that the checkpoint lacks, or that the model has no such place for."""
+    """Set the weights; return the names that only one of checkpoint and model has, or in another shape."""
+    import numpy as np
+    import torch
+
     named = dict(model.named_parameters())
     fits = {name for name, value in parameters.items() if name in named and tuple(named[name].shape) == value.shape}
     with torch.no_grad():
@@ -144,16 +146,20 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
             f"`{config.source}` is neither a checkpoint nor a model folder.",
             "Give a folder with bert_model.ckpt.index or config.json.",
         )
+    import transformers
+
+    from bertcli.models.formats.tensor_bundle import write_bundle
+    from bertcli.models.formats.tensorflow_names import to_variables
+    from bertcli.models.loading import load_model, open_config
+
     saved = open_config(source)
-    kind = kind_of(saved)
-    is_original = family_of(saved.model_type).is_original
-    if not is_original or kind not in HEADS:
-        what = f"of the kind `{kind}`" if is_original else f"a {saved.model_type}"
+    name = (saved.architectures or [type(saved).__name__.replace("Config", "Model")])[0]
+    if name not in CLASSES:
         raise UserError(
-            f"`{config.source}` is {what}, which the original has not.",
-            "Give a pre-trained BERT, or one that classifies or answers questions.",
+            f"`{config.source}` is a {name}, which the original does not have.",
+            "Give a pre-trained BERT, or one fine-tuned for classification or question answering.",
         )
-    model = load(HEADS[kind], source)
+    model = load_model(source, getattr(transformers, CLASSES[name]))
     original = _original_config(model)
     variables = to_variables({name: value.detach().numpy() for name, value in model.named_parameters()})
     if not config.dry_run:
@@ -167,15 +173,11 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
 
 
 def _original_config(model: PreTrainedModel) -> dict[str, Any]:
-    """The configuration as the original reads it.
-
-    Raises:
-        UserError: if the model's activation is one that the original has not.
-    """
+    """The configuration in the original's form. Raises UserError if the original lacks the model's activation."""
     config = model.config
     if config.hidden_act not in ORIGINAL_ACTIVATIONS:
         raise UserError(
-            f"The original has no activation `{config.hidden_act}`.",
+            f"The original does not have the activation `{config.hidden_act}`.",
             "Only models with tanh GELU, ReLU or tanh convert.",
         )
     keys = (

@@ -1,4 +1,4 @@
-"""The whole life of a model on the text that ships, in a few minutes."""
+"""Every step from text to predictions, on text that ships with the project, in a few minutes."""
 
 import csv
 import json
@@ -16,28 +16,25 @@ from bertcli.config.use import DemoConfig
 from bertcli.data.labelled.official_files import read_columns
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
-from bertcli.lifecycle.evaluate import evaluate
-from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-MARK = ".bert-demo"  # says that a folder is the demonstration's own, and may be made anew
+MARK = ".bert-demo"  # marks a folder of the demonstration, which it may replace
 QUESTIONS = (
     "My card still has not arrived, when will it come?",
     "How do I change my PIN?",
     "Why was I charged twice for the same thing?",
 )
 DATA = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 4}
-EXAMPLES_A_CLASS, DEV_A_CLASS = 10, 2  # of each kind of question
+TRAIN_PER_CLASS, DEV_PER_CLASS = 10, 2  # questions
 COLUMNS = {"text": "text", "label": "category"}
 
 
 @dataclass(frozen=True)
 class Demonstration:
-    """What the demonstration measured; shares are times 100."""
+    """What the demonstration measured, in percent."""
 
     out: str
     seconds: float
@@ -54,6 +51,8 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
         say(f"would run the whole flow on {shipped} and write {out}")
         return Demonstration(str(out), 0.0)
     _clear(out)
+    from bertcli.lifecycle.predict import predict
+
     books = str(shipped / "books")
     say(f"\n1  Build a vocabulary of {config.vocab_size:,} tokens from seven novels")
     build_vocab(books, vocab_size=config.vocab_size, out=str(out / "vocab"))
@@ -63,7 +62,7 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     say(f"\n3  Pre-train a {config.size} BERT for {config.steps:,} steps")
     pretrained = _pretrain(config, out)
     say(
-        "\n4  Fine-tune it on few questions of 77 kinds to a bank (Banking77); and the same from random weights, and from the model that ships"
+        "\n4  Fine-tune it on few questions to a bank, of 77 classes (Banking77); the same from random weights and from the model that ships"
     )
     scores, best = _finetune_and_evaluate(config, shipped, out, pretrained)
     say("\n5  Predict")
@@ -106,14 +105,14 @@ def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
 
 
 def _few_questions(shipped: Path, out: Path) -> str:
-    """Write the first questions of each kind to learn from, and the next ones to choose the best epoch by."""
+    """Write the first questions of each class to train on, and the next ones to choose the best epoch on."""
     table = read_columns(shipped / "banking77" / "train.csv.xz", COLUMNS)
     seen: Counter[str] = Counter()
     rows: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
     for text, label in zip(table.texts, table.labels or [], strict=True):
         seen[label] += 1
-        if seen[label] <= EXAMPLES_A_CLASS + DEV_A_CLASS:
-            rows["train" if seen[label] <= EXAMPLES_A_CLASS else "dev"].append((text, label))
+        if seen[label] <= TRAIN_PER_CLASS + DEV_PER_CLASS:
+            rows["train" if seen[label] <= TRAIN_PER_CLASS else "dev"].append((text, label))
     folder = out / "banking77"
     folder.mkdir()
     for name, examples in rows.items():
@@ -126,6 +125,9 @@ def _finetune_and_evaluate(
     config: DemoConfig, shipped: Path, out: Path, pretrained: TrainingResult
 ) -> tuple[dict[str, float], str]:
     """Fine-tune from each start with the same seeds; return the median test accuracy of each, and the best run."""
+    from bertcli.lifecycle.evaluate import evaluate
+    from bertcli.lifecycle.finetune import finetune
+
     questions, test = _few_questions(shipped, out), str(shipped / "banking77" / "test.csv.xz")
     starts = {"random weights": "scratch", "pre-trained": pretrained.model, "shipped model": shipped_model()}
     scores = {}
@@ -168,19 +170,19 @@ def _pretraining_measures(run: RunFolder) -> list[dict[str, Any]]:
             "pre-trained": after[metric],
         }
         for what, metric, guess, baseline in (
-            ("masked words found", "masked_lm_accuracy", "the most frequent token", "most_frequent_token_accuracy"),
-            ("next sentence told", "next_sentence_accuracy", "the commoner answer", "majority_next_sentence_accuracy"),
+            ("masked-word accuracy", "masked_lm_accuracy", "most frequent token", "most_frequent_token_accuracy"),
+            ("next-sentence accuracy", "next_sentence_accuracy", "majority", "majority_next_sentence_accuracy"),
         )
     ]
 
 
 def _task_measure(shipped: Path, scores: dict[str, float]) -> dict[str, Any]:
-    """Median accuracy on the test questions from each start, beside guessing: each kind has as many questions."""
+    """Median accuracy on the test questions from each start, beside that of predicting one class."""
     test = Counter(read_columns(shipped / "banking77" / "test.csv.xz", COLUMNS).labels or [])
     return {
-        "what": f"questions sorted, {EXAMPLES_A_CLASS} to learn of each kind",
+        "what": f"question accuracy, {TRAIN_PER_CLASS} training questions per class",
         "on": f"Banking77, {test.total():,} test questions",
-        "guess": "one kind for all",
+        "guess": "one class for all",
         "guessing": round(100 * max(test.values()) / test.total(), 4),
         **scores,
     }

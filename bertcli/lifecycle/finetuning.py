@@ -163,12 +163,16 @@ class Finetuning:
         batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
         steps = max(1, int(len(self.train) / batch_size * epochs))
         return Plan(
-            config,
             steps=steps,
             batch_size=batch_size,
             learning_rate=config.learning_rate if config.learning_rate is not None else self._learning_rate(),
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
+            save_steps=config.save_steps,
+            log_steps=config.log_steps,
+            optimizer=config.optimizer,
+            seed=config.seed,
+            micro_batch_tokens=config.micro_batch_tokens,
             patience=config.patience,
         )
 
@@ -186,7 +190,7 @@ class Finetuning:
             say(self.frozen_words)
         if counts := self.label_counts:
             say(f"labels{listed(counts, 6)}")
-        say(plan.words(len(self.train)))
+        say(plan.describe(len(self.train)))
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""

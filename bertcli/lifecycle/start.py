@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # What a resumed run may be told anew; everything else is as the run was begun, or it would not be the same run.

@@ -6,35 +6,11 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
-from bertcli.models.cross_entropy import vocabulary_cross_entropy
-from bertcli.models.encoder import encode, run_head
+from bertcli.models.encoder import run_head
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.model_with_loss import Outputs
 
 # N sequences of the batch, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest sequence
-
-
-def pretraining_outputs(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Vocabulary logits at the masked positions only, [M, V], and next-sentence logits, [N, 2]."""
-    positions = batch.labels["masked_lm_positions"]
-    hidden = encode(model, batch, torch.cat([positions, batch.first_tokens]))  # [M + N, H]
-    masked, first = torch.split(hidden, [len(positions), len(batch.first_tokens)])
-    pooled = model.base_model.pooler(first[:, None])  # [N, H]
-    return {"masked_lm": model.cls.predictions(masked), "next_sentence": model.cls.seq_relationship(pooled)}
-
-
-def pretraining_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Summed cross entropies: over masked tokens, and over sequences."""
-    next_sentence = batch.labels["next_sentence_labels"]
-    return {
-        **masked_lm_losses(outputs, batch),
-        "next_sentence": cross_entropy(outputs["next_sentence"].float(), next_sentence, reduction="sum"),
-    }
-
-
-def masked_lm_losses(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """The masked-LM part alone, for data without next sentences."""
-    return {"masked_lm": vocabulary_cross_entropy(outputs["masked_lm"], batch.labels["masked_lm_ids"])}
 
 
 def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:

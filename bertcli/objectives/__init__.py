@@ -1,1 +1,20 @@
-"""One file a pre-training objective: its instances, targets, head, loss and metrics."""
+"""Pre-training objectives: a file each, found by name in one table."""
+
+from bertcli.errors import unknown
+from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.next_sentence import MLM_AND_NSP
+from bertcli.objectives.objective import Objective
+
+OBJECTIVES = {objective.name: objective for objective in (MLM_AND_NSP, MLM)}
+
+
+def get_objective(name: str) -> Objective:
+    """The objective of a name. Raises UserError, naming the nearest, if there is none."""
+    if name not in OBJECTIVES:
+        raise unknown("objective", name, OBJECTIVES)
+    return OBJECTIVES[name]
+
+
+def default_objective(has_pairs: bool) -> Objective:
+    """The original's objective for data of pairs; for data of single texts, the part that they allow."""
+    return MLM_AND_NSP if has_pairs else MLM

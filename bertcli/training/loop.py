@@ -1,8 +1,8 @@
 """The training loop of pre-training and fine-tuning."""
 
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
@@ -13,7 +13,6 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 
 from bertcli import say
-from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
 from bertcli.data.packing.keyed import derive
 from bertcli.errors import Interrupted, RunError
@@ -35,54 +34,57 @@ UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels ar
 Evaluate = Callable[[], dict[str, float]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long to train, how fast to learn, and when to look up: what was asked for, and what was filled in."""
+    """How long to train, how fast to learn, and when to log, evaluate and save."""
 
-    config: PretrainConfig | FinetuneConfig
     steps: int
-    batch_size: int
-    learning_rate: float
+    batch_size: int  # rows of a step, over all processes
+    learning_rate: float  # peak
     warmup_steps: int
-    eval_steps: int
+    eval_steps: int  # between evaluations
+    save_steps: int  # between checkpoints
+    log_steps: int | None = None  # between log lines; None: about fifty lines in a run
+    optimizer: str
+    seed: int
+    micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     patience: int | None = None  # evaluations without improvement after which to stop
 
-    @property
-    def log_steps(self) -> int:
-        """Steps between log lines: about fifty in a run, unless asked otherwise."""
-        return self.config.log_steps or max(1, min(100, self.steps // 50))
+    def is_due(self, step: int, every: int | None) -> bool:
+        """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
+        return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
 
-    def words(self, rows: int) -> str:
-        """The plan in a line, for the card."""
+    def describe(self, rows: int) -> str:
+        """The plan in one line, for data of so many rows."""
         return (
             f"{self.batch_size} per step, {self.steps:,} steps ({self.steps * self.batch_size / rows:.2f} epochs), "
-            f"{self.config.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} of warm-up, "
-            f"seed {self.config.seed}"
+            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, "
+            f"seed {self.seed}"
         )
 
 
 @dataclass
 class History:
-    """What the loop remembers; saved with each checkpoint."""
+    """The state of the loop; saved with each checkpoint."""
 
     losses: list[float] = field(default_factory=list)  # the mean of each log interval
-    unlogged: list[dict[str, float]] = field(default_factory=list)  # losses since the last log line, a step each
+    unlogged: list[dict[str, float]] = field(default_factory=list)  # of each step since the last log line
     metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
     best: dict[str, Any] = field(default_factory=dict)
     evaluations_since_best: int = 0
     timed_tokens: int = 0
     timed_flops: float = 0.0
     timed_seconds: float = 0.0
-    is_warm: bool = False  # whether what is timed is without the first steps
+    is_warm: bool = False  # whether the timed steps exclude the first ones
     steps: int = 0
 
     @property
     def tokens_per_second(self) -> float:
-        """Real tokens a second over all processes, without the first steps."""
+        """Real tokens per second over all processes, without the first steps."""
         return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
 
     def time(self, tokens: float, flops: float, seconds: float, is_warm: bool) -> None:
-        """Count a step; the first ones count for want of later ones."""
+        """Time a step; the first steps count only until there are later ones."""
         if is_warm and not self.is_warm:
             self.timed_tokens, self.timed_flops, self.timed_seconds, self.is_warm = 0, 0.0, 0.0, True
         if is_warm == self.is_warm:
@@ -96,101 +98,84 @@ class Training:
 
     def __init__(
         self,
-        objective: ModelWithLoss,
+        model: ModelWithLoss,
         examples: Packable,
         plan: Plan,
         folder: RunFolder,
         accelerator: Accelerator,
         precision: str,
     ) -> None:
-        self.plan, self.folder, self.accelerator, config = plan, folder, accelerator, plan.config
-        self.batches = TrainingBatches(
-            examples,
-            plan.batch_size,
-            config.seed,
-            micro_batch_tokens(config.micro_batch_tokens),
-            accelerator.process_index,
-            accelerator.num_processes,
-        )
-        self.model = objective.to(accelerator.device)  # what is updated, evaluated and saved
-        self.working_copy = WorkingCopy(
-            objective, torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
-        )
-        self.optimizer = make_optimizer(objective, config.optimizer, self.working_copy)
-        self.objective, self.optimizer = accelerator.prepare(self.working_copy.module, self.optimizer)
-        self.peak_flops, self.peak_words = peak_flops(
-            accelerator.device, next(self.working_copy.module.parameters()).dtype
-        )
+        self.plan, self.folder, self.accelerator = plan, folder, accelerator
+        tokens, shares = micro_batch_tokens(plan.micro_batch_tokens), accelerator.num_processes
+        share = accelerator.process_index
+        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, share, shares)
+        self.model = model.to(accelerator.device)  # what is updated, evaluated and saved
+        dtype = torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
+        self.working_copy = WorkingCopy(model, dtype)
+        optimizer = make_optimizer(model, plan.optimizer, self.working_copy)
+        self.module, self.optimizer = accelerator.prepare(self.working_copy.module, optimizer)
+        dtype = next(self.working_copy.module.parameters()).dtype
+        self.peak_flops, self.peak_words = peak_flops(accelerator.device, dtype)
         self.history = History()
-        self._pending: list[dict[str, torch.Tensor]] = []  # losses that are not yet read from the device
+        self._pending: list[dict[str, torch.Tensor]] = []  # losses not yet read from the device
 
     @property
     def _own_optimizer(self) -> Adam:
-        """The optimizer without what Accelerate wraps around it."""
+        """The optimizer without Accelerate's wrapper."""
         own: Adam = getattr(self.optimizer, "optimizer", self.optimizer)
         return own
 
     @property
     def share_of_peak(self) -> float:
-        """The share of the FLOPs that all devices could have done, without the first steps."""
-        could = self.history.timed_seconds * self.peak_flops * self.accelerator.num_processes
-        return round(self.history.timed_flops / could, 4) if could else 0.0
+        """FLOPs done as a share of those that all devices could have done, without the first steps."""
+        possible = self.history.timed_seconds * self.peak_flops * self.accelerator.num_processes
+        return round(self.history.timed_flops / possible, 4) if possible else 0.0
 
     def resume(self) -> None:
-        """Go back to the last checkpoint of the run."""
-        remembered = load_checkpoint(self.folder.last, self.model, self._own_optimizer)
-        remembered.pop("file")
+        """Continue from the last checkpoint of the run."""
+        state = load_checkpoint(self.folder.last, self.model, self._own_optimizer)
+        state.pop("file")
         self.working_copy.refresh()
-        self.history = History(steps=remembered.pop("step"), **remembered)
-        say(f"going on after step {self.history.steps:,}")
+        self.history = History(steps=state.pop("step"), **state)
+        say(f"continuing after step {self.history.steps:,}")
         if self.accelerator.is_main_process:
             self.folder.forget_after(self.history.steps)
 
     @property
     def is_out_of_patience(self) -> bool:
-        """Whether the last evaluations have brought nothing better."""
+        """Whether the last evaluations brought no improvement."""
         return self.plan.patience is not None and self.history.evaluations_since_best >= self.plan.patience
 
     def run(self, evaluate: Evaluate) -> None:
-        """Train to the last step, or until patience runs out; `evaluate` is called every `eval_steps` steps and at the end.
+        """Train to the last step or until patience runs out, calling `evaluate` every `eval_steps` steps and at the end.
 
-        Raises:
-            Interrupted: after Ctrl-C, the checkpoint saved.
-            RunError: if the loss is no longer a number.
+        Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the loss is not finite.
         """
         keep_freed_memory()
         plan, history = self.plan, self.history
         first, stop = history.steps, False
-        last = first if self.is_out_of_patience else plan.steps
         with (
             Interruption() as interruption,
             ThreadPoolExecutor(1) as ahead,
             Progress("training", plan.steps) as progress,
         ):
             progress.start_at(first)
-            coming = ahead.submit(self.batches.of_step, first)
-            for step in range(first, last):
-                started = time.perf_counter()
-                micro_batches = coming.result()
-                if step + 1 < plan.steps:
-                    coming = ahead.submit(self.batches.of_step, step + 1)
+            for step, started, micro_batches in self._batches_from(first, ahead):
                 try:
                     totals = self._step(step, micro_batches, interruption.asked)
                 except torch.OutOfMemoryError:
                     raise _out_of_memory(micro_batches) from None
                 stop = totals["stop"] > 0
                 history.steps = step + 1
-                saves, evaluates, logs = (
-                    history.steps % every == 0 or history.steps == plan.steps
-                    for every in (plan.config.save_steps, plan.eval_steps, plan.log_steps)
-                )
+                intervals = (plan.save_steps, plan.eval_steps, plan.log_steps)
+                saves, evaluates, logs = (plan.is_due(history.steps, every) for every in intervals)
                 if saves or evaluates or logs or stop:
                     self._read_losses()
                 if logs:
                     self._log()
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
-                progress.advance(1, self._words(step))
+                progress.advance(1, self._describe_progress())
                 if evaluates:
                     self._evaluate(evaluate)
                 if saves or stop or self.is_out_of_patience:
@@ -198,13 +183,28 @@ class Training:
                 if stop or self.is_out_of_patience:
                     break
         if stop or interruption.asked:
-            self._stop()
-        say(
-            f"{history.tokens_per_second:,.0f} real tokens a second, {100 * self.share_of_peak:.1f} % of {self.peak_words}"
-        )
+            command = self.folder.config["command"]
+            raise Interrupted(
+                f"Stopped after step {history.steps:,} of {plan.steps:,}; the checkpoint is kept.",
+                f"Continue: bert {command} --resume --out {self.folder.path}",
+            )
+        speed, share = history.tokens_per_second, 100 * self.share_of_peak
+        say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}")
+
+    def _batches_from(self, first: int, ahead: Executor) -> Iterator[tuple[int, float, list[PackedBatch]]]:
+        """The steps left: number, when its batches were needed, and these, made while the step before runs."""
+        if self.is_out_of_patience or first >= self.plan.steps:
+            return
+        coming = ahead.submit(self.batches.of_step, first)
+        for step in range(first, self.plan.steps):
+            started = time.perf_counter()
+            micro_batches = coming.result()
+            if step + 1 < self.plan.steps:
+                coming = ahead.submit(self.batches.of_step, step + 1)
+            yield step, started, micro_batches
 
     def finish(self, task: str, split: str = "") -> TrainingResult:
-        """Close the trackers; return how the run went, with the scores of the checkpoint that was kept, or of the last."""
+        """Close the trackers; return the result of the run, with the scores of the best checkpoint, or of the last."""
         for tracker in self.accelerator.trackers:
             tracker.finish()
         history, best = self.history, self.history.best
@@ -212,7 +212,7 @@ class Training:
             run=str(self.folder.path),
             model=str(self.folder.model),
             task=task,
-            seed=self.plan.config.seed,
+            seed=self.plan.seed,
             split=split,
             steps=history.steps,
             losses=[round(loss, 4) for loss in history.losses],
@@ -226,24 +226,24 @@ class Training:
         )
 
     def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
-        """Make one update; return the counts of the global batch: tokens, FLOPs, and whether anyone asked to stop.
+        """Make one update; return the counts of the global batch: tokens, FLOPs, and whether a process was asked to stop.
 
         Each loss is divided by its count over the whole global batch, so that accumulation and data parallelism
         give the gradients of one large batch.
         """
         totals = self._global_counts(micro_batches, asked)
-        seed_dropout(derive(self.plan.config.seed, step, self.accelerator.process_index))
+        seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
         rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         losses: dict[str, torch.Tensor] = {}
-        self.objective.train()
+        self.module.train()
         for index, batch in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
             with self._synchronized(last):
-                sums = self.objective(batch.to(self.accelerator.device))
+                sums = self.module(batch.to(self.accelerator.device))
                 parts = {name: value / (totals[name] or 1) for name, value in sums.items()}
-                # Data parallelism averages gradients over processes; the parts are to be added.
+                # Data parallelism averages gradients over processes, but these are sums.
                 self.accelerator.backward(torch.stack([*parts.values()]).sum() * self.accelerator.num_processes)
             losses = {name: losses.get(name, 0) + part.detach() for name, part in parts.items()}
             if last or self.accelerator.num_processes == 1:  # processes exchange the sums of the copies
@@ -271,10 +271,10 @@ class Training:
 
     def _synchronized(self, last: bool) -> Any:
         """Processes exchange gradients once a step, with the last micro-batch."""
-        return nullcontext() if last else self.accelerator.no_sync(self.objective)
+        return nullcontext() if last else self.accelerator.no_sync(self.module)
 
     def _read_losses(self) -> None:
-        """Take the losses from the device and sum them over processes; nothing is saved or measured if one is no number."""
+        """Read the losses from the device and sum them over processes. Raises RunError if one is not finite."""
         names = list(self._pending[0])
         values = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending])
         self._pending.clear()
@@ -283,7 +283,7 @@ class Training:
         if not values.isfinite().all():
             raise RunError(
                 f"The loss is {float(values.mean(0).sum())} at step {self.history.steps:,}.",
-                f"Go on from the checkpoint with a smaller --learning-rate than {self.plan.learning_rate:g}, or in float32.",
+                f"Continue from the checkpoint with a smaller --learning-rate than {self.plan.learning_rate:g}, or in float32.",
             )
         self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
 
@@ -305,19 +305,20 @@ class Training:
             self.folder.log(line)
         self.accelerator.log(line, step=history.steps)
 
-    def _words(self, step: int) -> str:
-        loss = f"loss {self.history.losses[-1]:.4f}  " if self.history.losses else ""
-        return f"step {step + 1:,}/{self.plan.steps:,}  {loss}{self.history.tokens_per_second:,.0f} tokens/s"
+    def _describe_progress(self) -> str:
+        history = self.history
+        loss = f"loss {history.losses[-1]:.4f}  " if history.losses else ""
+        return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{history.tokens_per_second:,.0f} tokens/s"
 
     def _evaluate(self, evaluate: Evaluate) -> None:
-        self.objective.eval()
+        self.module.eval()
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
             words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items())
             say(f"step {self.history.steps:,}  {words}")
         waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
-        self.history.evaluations_since_best = int(broadcast(waited))  # the main process tells the others
+        self.history.evaluations_since_best = int(broadcast(waited))  # as the main process counted
         if self.is_out_of_patience and self.history.unlogged:
             self._log()
 
@@ -327,17 +328,10 @@ class Training:
             save_checkpoint(self.folder.last, self.model, self._own_optimizer, self.history.steps, more)
         self.accelerator.wait_for_everyone()
 
-    def _stop(self) -> None:
-        command = self.folder.config["command"]
-        raise Interrupted(
-            f"Stopped after step {self.history.steps:,} of {self.plan.steps:,}; the checkpoint is kept.",
-            f"Go on: bert {command} --resume --out {self.folder.path}",
-        )
-
 
 def _out_of_memory(micro_batches: list[PackedBatch]) -> RunError:
     tokens = max(len(batch.input_ids) for batch in micro_batches)
     return RunError(
-        f"The GPU's memory does not hold a pass over {tokens:,} tokens.",
-        f"Give --micro-batch-tokens {tokens // 2}: more passes a step, and the same result.",
+        f"The GPU has not enough memory for a pass over {tokens:,} tokens.",
+        f"Give --micro-batch-tokens {tokens // 2}: more passes per step, with the same result.",
     )

@@ -38,7 +38,7 @@ def outside(shards: str, steps: str, batch_size: str, model: str, out: str) -> d
 
     def instrumented(self: Training, *args: Any, **kwargs: Any) -> None:
         setup(self, *args, **kwargs)
-        self.objective.forward = timed("forward", self.objective.forward)
+        self.module.forward = timed("forward", self.module.forward)
         self.accelerator.backward = timed("backward", self.accelerator.backward)  # type: ignore[method-assign]
         self.optimizer.step = timed("optimizer", self.optimizer.step)  # type: ignore[method-assign]
         self.working_copy.give_gradients = timed("optimizer", self.working_copy.give_gradients)  # type: ignore[method-assign]

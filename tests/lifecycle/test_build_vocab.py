@@ -21,7 +21,7 @@ from bertcli.lifecycle.build_vocab import build_vocab
 def test_the_same_text_gives_the_same_file_in_any_order(
     workspace: Path, monkeypatch: pytest.MonkeyPatch, most_held_out: int
 ) -> None:
-    monkeypatch.setattr(vocabulary, "MOST_HELD_OUT", most_held_out)
+    monkeypatch.setattr(vocabulary, "MAX_HELD_OUT", most_held_out)
     names = [str(write_corpus(Path(f"{name}.txt"), documents=60, seed=seed)) for seed, name in enumerate("abcd")]
     files, covered = set(), set()
     for order in [*permutations(names), ["*.txt"], ["."]]:

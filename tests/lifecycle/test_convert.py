@@ -113,10 +113,10 @@ def test_one_checkpoint_of_several_is_named(workspace: Path) -> None:
     )
 
 
-def test_a_head_that_the_original_has_not_is_refused(workspace: Path) -> None:
+def test_a_head_that_the_original_does_not_have_is_refused(workspace: Path) -> None:
     config = BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
     BertForTokenClassification(config).save_pretrained("tagger")
-    with pytest.raises(UserError, match="of the kind `tag`, which the original has not"):
+    with pytest.raises(UserError, match="is a BertForTokenClassification, which the original does not have"):
         convert("tagger", out="there")
 
 

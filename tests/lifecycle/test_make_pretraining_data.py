@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks
-from bertcli.data.pretraining.next_sentence import truncate_pair
 from bertcli.data.text.corpus import tokenize
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.objectives.next_sentence import truncate_pair
 
 CASES = sorted(path.name.removesuffix(".meta.json") for path in (GOLDENS / "pretraining").glob("*.meta.json"))
 
@@ -146,7 +146,7 @@ def test_more_workers_give_the_same_shards(workspace: Path) -> None:
 def test_an_interrupted_making_goes_on_with_its_finished_shards(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import bertcli.lifecycle.make_pretraining_data as module
+    import bertcli.data.pretraining.writing as module
 
     corpus = str(write_corpus(Path("corpus.txt")))
     build_vocab(corpus, vocab_size=120)

@@ -20,12 +20,13 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, Ber
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import RunError, UserError
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.models.loading import save_model
+from bertcli.models.loading import build_model, save_model
+from bertcli.objectives import get_objective
+from bertcli.objectives.objective import ObjectiveExamples
 from bertcli.training.device import micro_batch_tokens
 from bertcli.training.interruption import Interruption
 from bertcli.training.loop import Training
 from bertcli.training.run_folder import RunFolder
-from tests.support import HEADS, build, with_loss
 
 SHORT = {"size": "tiny", "batch_size": 8, "learning_rate": 1e-3, "seed": 3}
 
@@ -144,18 +145,19 @@ def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monk
 
 def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build("pretrain", "tiny", examples.tokenizer, {}, 0)
-    objective = with_loss(model, "pretrain").eval()  # no dropout: it is drawn by the batch
+    model = build_model(AutoModelForPreTraining, "tiny", examples.tokenizer, {}, 0)
+    with_loss = get_objective("mlm+nsp").with_loss(model).eval()  # no dropout: it is drawn by the batch
+    prepared = ObjectiveExamples(get_objective("mlm+nsp"), examples)
     rows = np.arange(12)
 
     def gradients(parts: list[np.ndarray]) -> list[torch.Tensor]:
-        objective.zero_grad()
-        batches = [examples.pack(part[np.argsort(-examples.lengths[part], kind="stable")], 0) for part in parts]
+        with_loss.zero_grad()
+        batches = [prepared.pack(part[np.argsort(-examples.lengths[part], kind="stable")], 0) for part in parts]
         totals = {name: sum(batch.counts[name] for batch in batches) for name in batches[0].counts}
         for batch in batches:
-            sums = objective(batch)
+            sums = with_loss(batch)
             sum(sums[name] / totals[name] for name in sums).backward()
-        return [parameter.grad.clone() for parameter in objective.parameters()]
+        return [parameter.grad.clone() for parameter in with_loss.parameters()]
 
     for whole, cut in zip(gradients([rows]), gradients([rows[:1], rows[1:7], rows[7:]]), strict=True):
         torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
@@ -188,8 +190,9 @@ def test_a_pretrained_folder_opens_in_plain_transformers_with_the_same_logits(at
     assert not info["unexpected_keys"]
     assert AutoTokenizer.from_pretrained("runs/pretrain-tiny/model").vocab_size == model.config.vocab_size
     examples = load_pretraining_examples("pretraining-data", 0)
-    batch = examples.pack(np.array([5]), 0)
-    ours = HEADS["pretrain"][0](packed_twin(model), batch)
+    objective = get_objective("mlm+nsp")
+    batch = ObjectiveExamples(objective, examples).pack(np.array([5]), 0)
+    ours = objective.outputs(packed_twin(model), batch)
     theirs = model.eval()(input_ids=batch.input_ids[None], token_type_ids=batch.token_type_ids[None])
     masked = theirs.prediction_logits[0, batch.labels["masked_lm_positions"]]
     torch.testing.assert_close(ours["masked_lm"], masked, atol=1e-5, rtol=1e-5)
@@ -205,7 +208,7 @@ def packed_twin(model: BertForPreTraining) -> BertForPreTraining:
 
 def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build("pretrain", "tiny", examples.tokenizer, {}, 0)
+    model = build_model(AutoModelForPreTraining, "tiny", examples.tokenizer, {}, 0)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             assert parameter.abs().max() <= 0.04, name
@@ -242,7 +245,7 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
 @pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 4e-3)])
 def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, precision: str, closeness: float) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
-    model = build("pretrain", "tiny", tokenizer, {}, 0)
+    model = build_model(AutoModelForPreTraining, "tiny", tokenizer, {}, 0)
     model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
     save_model(model, tokenizer, tmp_path / "start")
     options = {**SHORT, "steps": 3, "micro_batch_tokens": 100, "precision": precision, "from": str(tmp_path / "start")}
@@ -326,7 +329,7 @@ def test_a_full_gpu_is_a_line_that_says_how_to_fit(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 94.00 MiB.")
 
     monkeypatch.setattr(Training, "_step", full)
-    with pytest.raises(RunError, match="memory does not hold a pass over") as caught:
+    with pytest.raises(RunError, match="not enough memory for a pass over") as caught:
         pretrain(**SHORT, steps=2, micro_batch_tokens=100, out=str(tmp_path / "run"))
     tokens = int(caught.value.message.split()[-2])
     assert 50 < tokens <= 100
@@ -362,7 +365,7 @@ def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_pat
     for family in ("Electra", "Albert", "BigBird"):
         model = getattr(transformers, f"{family}ForPreTraining")(getattr(transformers, f"{family}Config")(**sizes))
         model.save_pretrained(tmp_path / family)
-        with pytest.raises(UserError, match="has not BERT's heads to pre-train"):
+        with pytest.raises(UserError, match="lacks the heads of --objective"):
             pretrain(from_=str(tmp_path / family), out=str(tmp_path / "run"))
 
 
@@ -405,9 +408,9 @@ def test_a_model_is_not_trained_on_with_another_vocabulary(at_home: Path, tmp_pa
     make_pretraining_data(
         "corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), max_seq_length=32, out=str(tmp_path / "data")
     )
-    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
+    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
         pretrain(from_="runs/pretrain-tiny", data=str(tmp_path / "data"), out=str(tmp_path / "run"))
     (tmp_path / "a.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
-    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
+    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
         finetune(str(tmp_path / "a.csv"), tokenizer=str(tmp_path / "vocab.txt"), out=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

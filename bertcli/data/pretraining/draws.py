@@ -1,4 +1,4 @@
-"""Python's random numbers, as the original draws them, at the pace of the generator."""
+"""Random numbers equal to Python's `random`, drawn faster."""
 
 import random
 from collections.abc import MutableSequence
@@ -12,7 +12,7 @@ class Draws(random.Random):
     """`random.Random`; every method draws what its namesake draws (CPython 3.2 and later)."""
 
     def coins(self, count: int) -> bytes:
-        """Draw `random() < 0.5` so many times: a byte each, 1 where it is."""
+        """Draw `random() < 0.5` `count` times: a byte each, 1 where it is true."""
         return self.getrandbits(64 * count).to_bytes(8 * count, "little")[3::8].translate(IS_HEADS)
 
     def randint(self, a: int, b: int) -> int:

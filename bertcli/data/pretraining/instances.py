@@ -1,8 +1,9 @@
-"""Pre-training instances as spans of a corpus, and the rows they become."""
+"""Pre-training instances as spans of a corpus, and the columns they are written as."""
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,31 +13,48 @@ from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks
 from bertcli.data.text.corpus import Corpus
 
-# N rows, T tokens of all of them, M masks
+# N instances, T tokens of all of them, M masked tokens
 
 Span = tuple[int, int]  # first token in the corpus and the one after the last
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Some instances as flat columns: ids end to end beside the offsets of the rows."""
+class InstanceColumns:
+    """Instances as flat columns: token ids end to end, and the offset at which each instance begins."""
 
     input_ids: NDArray[np.uint32]  # [T] after masking
     token_type_ids: NDArray[np.uint8]  # [T]
     offsets: NDArray[np.int64]  # [N + 1]
     next_sentence_labels: NDArray[np.uint8]  # [N]
-    masked_lm_positions: NDArray[np.int64]  # [M] within the row, ascending
-    masked_lm_ids: NDArray[np.uint32]  # [M] what stood there
+    masked_lm_positions: NDArray[np.int64]  # [M] within the instance, ascending
+    masked_lm_ids: NDArray[np.uint32]  # [M] the original tokens
     masked_lm_offsets: NDArray[np.int64]  # [N + 1]
+
+
+@dataclass(frozen=True)
+class InstanceRules:
+    """How documents are cut into instances, and how these are masked."""
+
+    cut: CutDocument  # the objective's
+    masking: MaskingRules
+    static_masking: bool
+    max_seq_length: int
+    short_seq_prob: float
+    dupe_factor: int
+
+    def target_length(self, longest: int, draws: Draws) -> int:
+        """Draw the length of a document's instances: mostly the longest, sometimes shorter, to train on short inputs too."""
+        if draws.random() < self.short_seq_prob:
+            return draws.randint(2, longest)
+        return longest
 
 
 @dataclass
 class Instances:
-    """Instances as they are drawn: two spans of the corpus each, and the masks."""
+    """The instances of a corpus in the order drawn: two spans of the corpus each, and the masks."""
 
     corpus: Corpus
-    masking: MaskingRules
-    static_masking: bool
+    rules: InstanceRules
     spans: array[int] = field(default_factory=lambda: array("I"))  # start and end of A, start and end of B
     next_sentence_labels: array[int] = field(default_factory=lambda: array("B"))
     places: array[int] = field(default_factory=lambda: array("H"))
@@ -51,25 +69,25 @@ class Instances:
         """Append `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where the second span is empty, and draw its masks."""
         self.spans.extend((*first, *second))
         self.next_sentence_labels.append(is_random_next)
-        if self.static_masking:
-            first_length = first[1] - first[0] + 2
+        if self.rules.static_masking:
+            masking, first_length = self.rules.masking, first[1] - first[0] + 2
             length = first_length + (second[1] - second[0] + 1 if second[1] > second[0] else 0)
-            ids = self._ids(first, second) if self.masking.whole_word_mask else []
-            places, replacements = draw_masks(length, first_length, ids, self.masking, draws)
+            ids = self._ids(first, second) if masking.whole_word_mask else []
+            places, replacements = draw_masks(length, first_length, ids, masking, draws)
             self.places.extend(places)
             self.replacements.extend(replacements)
             self.mask_counts.append(len(places))
 
     def _ids(self, first: Span, second: Span) -> list[int]:
-        tokens, sep_id = self.corpus.tokens, self.masking.sep_id
-        ids = [self.masking.cls_id, *tokens[slice(*first)].tolist(), sep_id]
-        return [*ids, *tokens[slice(*second)].tolist(), sep_id] if second[1] > second[0] else ids
+        tokens, masking = self.corpus.tokens, self.rules.masking
+        ids = [masking.cls_id, *tokens[slice(*first)].tolist(), masking.sep_id]
+        return [*ids, *tokens[slice(*second)].tolist(), masking.sep_id] if second[1] > second[0] else ids
 
-    def rows(self, order: NDArray[np.int64]) -> Rows:
-        """Write out the chosen instances, in that order."""
+    def columns(self, order: NDArray[np.int64]) -> InstanceColumns:
+        """The chosen instances written out, in that order."""
         ids, types, offsets = self._unmasked(order)
         labels = np.asarray(self.next_sentence_labels)[order]
-        counts = np.asarray(self.mask_counts, np.int64) if self.static_masking else np.zeros(len(self), np.int64)
+        counts = np.asarray(self.mask_counts, np.int64) if self.rules.static_masking else np.zeros(len(self), np.int64)
         mask_offsets = _offsets(counts[order])
         masks = ramps((np.cumsum(counts) - counts)[order], mask_offsets)  # [M] where each is in the flat columns
         row = np.repeat(np.arange(len(order)), counts[order])
@@ -78,7 +96,7 @@ class Instances:
         position, replacement = position[ascending], np.asarray(self.replacements)[masks[ascending]]
         originals = ids[position]
         ids[position] = np.where(replacement == KEPT, originals, replacement)
-        return Rows(ids, types, offsets, labels, position - offsets[row], originals, mask_offsets)
+        return InstanceColumns(ids, types, offsets, labels, position - offsets[row], originals, mask_offsets)
 
     def _unmasked(self, order: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int64]]:
         """Tokens, types and offsets of the chosen instances."""
@@ -92,13 +110,33 @@ class Instances:
         # Where in the corpus each token comes from; wrong for [CLS] and [SEP], which are written over.
         source = ramps(_interleave(first - 1, second), _offsets(_interleave(first_lengths, lengths - first_lengths)))
         ids = self.corpus.tokens.take(source, mode="clip")
-        ids[offsets[:-1]] = self.masking.cls_id
-        ids[offsets[:-1] + first_lengths - 1] = ids[offsets[1:] - 1] = self.masking.sep_id
+        ids[offsets[:-1]] = self.rules.masking.cls_id
+        ids[offsets[:-1] + first_lengths - 1] = ids[offsets[1:] - 1] = self.rules.masking.sep_id
         return ids, types, offsets
 
 
+CutDocument = Callable[[list[Span], int, Instances, Draws], None]  # adds the instances of one of the documents
+
+
+def make_instances(corpus: Corpus, rules: InstanceRules, draws: Draws) -> tuple[Instances, NDArray[np.int64]]:
+    """Make all instances of the documents, and the order that the original shuffles them into.
+
+    Equal to create_training_instances of create_pretraining_data.py, draw for draw.
+    """
+    shuffled = list(range(len(corpus.documents)))
+    draws.shuffle(shuffled)
+    documents = [corpus.documents[index] for index in shuffled]
+    instances = Instances(corpus, rules)
+    for _ in range(rules.dupe_factor):
+        for index in range(len(documents)):
+            rules.cut(documents, index, instances, draws)
+    order = list(range(len(instances)))
+    draws.shuffle(order)
+    return instances, np.array(order, dtype=np.int64)
+
+
 def ramps(starts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Runs of consecutive numbers end to end: from `starts`, [N], as many as between the `offsets`, [N + 1]."""
+    """Ranges of consecutive numbers end to end: each from one of `starts`, [N], and as long as `offsets`, [N + 1], say."""
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
 
 

@@ -1,51 +1,64 @@
-"""Pre-training data read back: shards as rows that can be packed."""
+"""Pre-training data read back: the rows of a folder of shards."""
 
 from __future__ import annotations
 
 import json
 import os
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.data.packing.keyed import derive
-from bertcli.data.packing.ragged import Ragged, TokenRows
-from bertcli.data.pretraining.masking import MaskingRules, mask_batch
+from bertcli.data.packing.ragged import Ragged
+from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
-MASK_STREAM = 1  # keeps the draws of masks apart from those of dropout and order
+LISTS = ("_ids", "_positions")  # ends of the names of columns with a list a row
+MASK_STREAM = 1  # separates the draws of masks from those of dropout and order
+
+# N rows, T tokens of all of them, M masked tokens
 
 
 @dataclass(frozen=True)
-class PretrainingExamples(TokenRows):
-    """The instances of a folder that `bert make-pretraining-data` wrote, memory-mapped through `datasets`."""
+class UnpackedRows:
+    """Rows of the data end to end, from which the targets of an objective are made before they are packed."""
+
+    rows: NDArray[np.int64]  # [N] which rows of the data they are
+    lengths: NDArray[np.int64]  # [N] tokens of each
+    input_ids: NDArray[np.int64]  # [T] with the static masks; targets may change them in place
+    token_type_ids: NDArray[np.int64]  # [T]
+    next_sentence_labels: NDArray[np.int64]  # [N]
+    masks: tuple[NDArray[np.int64], NDArray[np.int64]] | None  # [M] static: positions among all tokens, original ids
+    rules: MaskingRules
+    key: int  # what is drawn for a row depends on this and its number alone
+
+    def unmasked_ids(self) -> NDArray[np.int64]:
+        """The token ids without static masks, [T]."""
+        ids = self.input_ids.copy()
+        if self.masks is not None:
+            ids[self.masks[0]] = self.masks[1]
+        return ids
+
+
+@dataclass(frozen=True)
+class PretrainingExamples:
+    """The instances of a folder that `bert make-pretraining-data` wrote; they are opened when first read."""
 
     folder: Path
     manifest: dict[str, Any]
     tokenizer: WordPiece
     seed: int
-    input_ids: Ragged
-    token_type_ids: Ragged
-    next_sentence_labels: NDArray[np.int64]
-    masks: tuple[Ragged, Ragged] | None  # positions and ids, where they are on disk
-    rules: MaskingRules = field(init=False)
-
-    def __post_init__(self) -> None:
-        options = self.manifest["options"]
-        rules = MaskingRules.of(
-            self.tokenizer, options["masked_lm_prob"], options["max_predictions_per_seq"], options["whole_word_mask"]
-        )
-        object.__setattr__(self, "rules", rules)
+    first: int | None = None  # use only this many rows
+    opened: dict[str, Any] = field(default_factory=dict, repr=False)  # the columns, by name
 
     @property
-    def has_next_sentence(self) -> bool:
-        """Whether the rows are pairs."""
+    def has_pairs(self) -> bool:
+        """Whether the rows are pairs of texts, made for next-sentence prediction."""
         return bool(self.manifest["options"]["next_sentence"])
 
     @property
@@ -54,84 +67,63 @@ class PretrainingExamples(TokenRows):
         return int(self.manifest["options"]["max_seq_length"])
 
     def head(self, count: int) -> PretrainingExamples:
-        """The same data cut to its first rows."""
-        kept = np.arange(min(count, len(self.lengths)))
+        """The same data limited to its first rows."""
+        return replace(self, first=count)
 
-        def cut(column: Ragged) -> Ragged:
-            values, lengths = column.take(kept)
-            return Ragged([values], [np.concatenate([[0], np.cumsum(lengths)])], np.array([0, len(kept)]))
+    @cached_property
+    def rules(self) -> MaskingRules:
+        """The rules of masking that the data were made with."""
+        names = ("masked_lm_prob", "max_predictions_per_seq", "whole_word_mask")
+        return MaskingRules.of(self.tokenizer, *(self.manifest["options"][name] for name in names))
 
-        masks = (cut(self.masks[0]), cut(self.masks[1])) if self.masks else None
-        return replace(
-            self,
-            input_ids=cut(self.input_ids),
-            token_type_ids=cut(self.token_type_ids),
-            masks=masks,
-            next_sentence_labels=self.next_sentence_labels[kept],
-        )
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row, [N]."""
+        ids: Ragged = self._column("input_ids")
+        return ids.lengths[: self.first]
 
-    def unmasked(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The ids of rows end to end as the text had them, and the length of each row."""
-        ids, lengths = self.input_ids.take(rows)
-        if self.masks is not None:
-            inside, counts = self.masks[0].take(rows)
-            ids[inside + np.repeat(np.cumsum(lengths) - lengths, counts)] = self.masks[1].take(rows)[0]
-        return ids, lengths
+    def _column(self, name: str) -> Any:
+        """A column of all rows, memory-mapped: `datasets` converts the shards to Arrow files beside them if it may."""
+        if not self.opened:
+            from datasets import Dataset, disable_progress_bars
 
-    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
-        """Pack rows for masked-LM and next-sentence prediction; dynamic masks are drawn by (seed, `key`, row)."""
-        ids, lengths = self.input_ids.take(rows)
-        types, _ = self.token_type_ids.take(rows)
-        if self.masks is None:
-            positions, originals = mask_batch(ids, rows, lengths, self.rules, derive(self.seed, key, MASK_STREAM))
-        else:
-            inside, counts = self.masks[0].take(rows)
-            originals, _ = self.masks[1].take(rows)
-            positions = inside + np.repeat(np.cumsum(lengths) - lengths, counts)
-        labels = {
-            "masked_lm_positions": torch.from_numpy(positions),
-            "masked_lm_ids": torch.from_numpy(originals),
-            "next_sentence_labels": torch.from_numpy(self.next_sentence_labels[rows]),
-        }
-        counts_of = {"masked_lm": len(positions), "next_sentence": len(rows)}
-        return replace(pack(ids, types, lengths, rows), labels=labels, counts=counts_of)
+            disable_progress_bars()
+            cache = str(self.folder / ".arrow") if os.access(self.folder, os.W_OK) else None
+            table = Dataset.from_parquet(_shard_files(self.folder, self.manifest), cache_dir=cache).data
+            labels = np.asarray(table["next_sentence_label"].to_numpy(), dtype=np.int64)
+            lists = {name: Ragged.from_arrow(table[name]) for name in table.column_names if name.endswith(LISTS)}
+            self.opened.update(lists, next_sentence_label=labels)
+        return self.opened[name]
+
+    def take(self, rows: NDArray[np.int64], step: int = 0) -> UnpackedRows:
+        """Read rows; what an objective draws for them is a function of (seed, step, row)."""
+        ids, lengths = self._column("input_ids").take(rows)
+        types, _ = self._column("token_type_ids").take(rows)
+        masks = None
+        if self.manifest["options"]["masking"] == "static":
+            inside, counts = self._column("masked_lm_positions").take(rows)
+            originals, _ = self._column("masked_lm_ids").take(rows)
+            masks = inside + np.repeat(np.cumsum(lengths) - lengths, counts), originals
+        key = derive(self.seed, step, MASK_STREAM)
+        labels = self._column("next_sentence_label")[rows]
+        return UnpackedRows(rows, lengths, ids, types, labels, masks, self.rules, key)
 
 
 def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamples:
-    """Open a folder of pre-training data.
-
-    Raises:
-        UserError: if it is not one, or not finished.
-    """
-    from datasets import Dataset, disable_progress_bars
-
+    """Open a folder of pre-training data. Raises UserError if it is not one, or is not finished."""
     folder = Path(folder)
     if not (folder / "manifest.json").exists():
         raise UserError(
             f"`{folder}` holds no pre-training data.", f"Make some: bert make-pretraining-data TEXT --out {folder}"
         )
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    disable_progress_bars()
-    files = [str(folder / shard["file"]) for shard in manifest["shards"]]
-    missing = [name for name in files if not Path(name).exists()]
+    missing = [name for name in _shard_files(folder, manifest) if not Path(name).exists()]
     if missing:
         raise UserError(
             f"`{missing[0]}` is missing.", "Make the data again: bert make-pretraining-data TEXT --overwrite"
         )
-    # `datasets` memory-maps Arrow files, which it makes of the shards: kept with them, where that can be written.
-    cache = str(folder / ".arrow") if os.access(folder, os.W_OK) else None
-    table = Dataset.from_parquet(files, cache_dir=cache).data
-    static = manifest["options"]["masking"] == "static"
-    masks = (
-        (Ragged.from_arrow(table["masked_lm_positions"]), Ragged.from_arrow(table["masked_lm_ids"])) if static else None
-    )
-    return PretrainingExamples(
-        folder,
-        manifest,
-        load_tokenizer(folder / "tokenizer"),
-        seed,
-        Ragged.from_arrow(table["input_ids"]),
-        Ragged.from_arrow(table["token_type_ids"]),
-        table["next_sentence_label"].to_numpy().astype(np.int64),
-        masks,
-    )
+    return PretrainingExamples(folder, manifest, load_tokenizer(folder / "tokenizer"), seed)
+
+
+def _shard_files(folder: Path, manifest: dict[str, Any]) -> list[str]:
+    return [str(folder / shard["file"]) for shard in manifest["shards"]]

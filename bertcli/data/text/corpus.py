@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.text.tokenization import WordPiece
 
-# Each of these is a token of its own whatever stands around it, and a space ends one: what lies between them is
-# tokenized once, and looked up from then on.
+# Each of these is always a token of its own, and a space ends one: what is between them is tokenized once, then looked up.
 MARK = re.escape(string.punctuation + "“”‘’—–…")
 WORDS_AND_MARKS = re.compile(f"[{MARK}]|[^ {MARK}]+")
 
@@ -27,7 +26,7 @@ class Corpus:
 
 
 def tokenize(documents: Iterable[list[str]], tokenizer: WordPiece) -> Corpus:
-    """Tokenize documents; a line without tokens is no segment, a document without segments no document."""
+    """Tokenize documents; lines without tokens are dropped, and so are documents without any other line."""
     known: dict[str, bytes] = {}
     tokens, lengths, spans = bytearray(), array("I"), []
     for document in documents:

@@ -1,4 +1,4 @@
-"""How well a vocabulary covers text: the share of unknown words, and the tokens made of a word."""
+"""How well a vocabulary covers text: the share of unknown words, and tokens per word."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ LINES_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Coverage:
-    """Words are BasicTokenizer's: a punctuation mark or a Chinese character is a word of its own."""
+    """Counts of words as BasicTokenizer splits them: a punctuation mark or a Chinese character is a word of its own."""
 
     lines: int
     words: int
@@ -19,12 +19,12 @@ class Coverage:
     tokens_per_word: float
 
     def __str__(self) -> str:
-        """As it is said in a sentence."""
-        return f"{self.unknown_percent:.3f} % unknown words, {self.tokens_per_word:.3f} tokens a word"
+        """Both figures, for a message."""
+        return f"{self.unknown_percent:.3f} % unknown words, {self.tokens_per_word:.3f} tokens per word"
 
 
 def measure_coverage(texts: Iterable[str], tokenizer: WordPiece) -> Coverage:
-    """Tokenize lines of text and count; text without a single word has 0 of everything."""
+    """Tokenize lines of text and count; all figures of text without words are 0."""
     lines = words = unknown = tokens = 0
     rest = iter(texts)
     while chunk := list(islice(rest, LINES_AT_ONCE)):

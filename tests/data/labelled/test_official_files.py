@@ -17,7 +17,7 @@ def test_quotation_marks_in_glue_files_are_quotation_marks(workspace: Path) -> N
     text = '\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t1\t2\t"He said\tShe " said\r\n0\t3\t4\tone\ttwo\r\n'
     with lzma.open(folder / "train.tsv.xz", "wt", encoding="utf-8", newline="") as file:
         file.write(text)
-    examples = find_source("glue/mrpc", str(workspace).read({}), "train").examples
+    examples = find_source("glue/mrpc", str(workspace)).read("train").examples
     assert examples.texts == ['"He said', "one"]
     assert examples.pairs == ['She " said', "two"]
     assert examples.labels == ["1", "0"]

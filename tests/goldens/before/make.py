@@ -329,12 +329,9 @@ def strip() -> None:
     for folder in ("start", "static/.arrow", "dynamic/.arrow"):
         shutil.rmtree(folder, ignore_errors=True)
     for path in [*Path("runs").rglob("*"), *Path(".unfinished.part").rglob("*")]:
-        finished = path.name == "last" and (path.parent / "result.json").exists()
-        if not path.exists():
-            continue
         if path.name in ("README.md", "report.html", "loss.png", ".lock"):
             path.unlink()
-        elif finished:
+        elif path.name == "last" and (path.parent / "result.json").exists():
             shutil.rmtree(path)
         elif path.name in ("config.yaml", "environment.json"):
             text = path.read_text(encoding="utf-8").replace(f"{Path.cwd()}/", "").replace(platform.platform(), "Linux")

@@ -1,0 +1,132 @@
+"""Pre-training data written: documents dealt to shards, shards as Parquet files, the manifest."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertcli.data.pretraining.draws import Draws
+from bertcli.data.pretraining.instances import InstanceColumns, InstanceRules, Instances, make_instances
+from bertcli.data.text.corpus import tokenize
+from bertcli.data.text.documents import read_documents
+from bertcli.data.text.tokenization import WordPiece
+from bertcli.errors import UserError
+
+ROWS_PER_GROUP = 8192
+BUFFER_CHARACTERS = 1 << 18
+COUNTS = ("instances", "tokens", "random_next", "masked_tokens")
+
+
+def text_of(folder: Path, shard: int) -> Path:
+    """The file with the documents of a shard."""
+    return folder / "spool" / f"{shard:05}.txt"
+
+
+def counts_of(folder: Path, shard: int) -> Path:
+    """The file with the counts of a shard, which says that it is finished."""
+    return folder / f"shard-{shard:05}.json"
+
+
+def deal_documents(documents: Iterable[list[str]], folder: Path, shards: int) -> int:
+    """Deal the documents to the shards in turn, to a text file each; return how many there are."""
+    (folder / "spool").mkdir()
+    buffers, count = [""] * shards, 0
+
+    def flush(shard: int) -> None:
+        with text_of(folder, shard).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(buffers[shard])
+        buffers[shard] = ""
+
+    for count, document in enumerate(documents, start=1):
+        shard = (count - 1) % shards
+        buffers[shard] += "\n".join(document) + "\n\n"
+        if len(buffers[shard]) > BUFFER_CHARACTERS:
+            flush(shard)
+    for shard in range(shards):
+        flush(shard)
+    return count
+
+
+def make_shard(folder: Path, tokenizer: WordPiece, rules: InstanceRules, seed: int, shard: int) -> int:
+    """Make one shard from its text file: a Parquet file and, last, a JSON file with its counts."""
+    corpus = tokenize(read_documents([text_of(folder, shard)]), tokenizer)
+    draws = Draws(seed + shard)
+    instances, order = make_instances(corpus, rules, draws)
+    path = counts_of(folder, shard).with_suffix(".parquet")
+    counts = _write_parquet(path, instances, order, tokenizer.size)
+    counts |= {"file": path.name, "rng_random_after": draws.random()}
+    counts_of(folder, shard).write_text(json.dumps(counts), encoding="utf-8")
+    return shard
+
+
+def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], vocab_size: int) -> dict[str, Any]:
+    """Write the instances in their order; return their counts and the frequency of each token."""
+    import pyarrow.parquet as pq
+
+    part, is_static = path.with_suffix(".part"), instances.rules.static_masking
+    counts = dict.fromkeys(COUNTS, 0) | {"instances": len(order)}
+    frequency = np.zeros(vocab_size, dtype=np.int64)
+    schema = _table(instances.columns(order[:0]), vocab_size, is_static).schema
+    with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=False) as writer:
+        for start in range(0, len(order), ROWS_PER_GROUP):
+            columns = instances.columns(order[start : start + ROWS_PER_GROUP])
+            writer.write_table(_table(columns, vocab_size, is_static))
+            counts["tokens"] += len(columns.input_ids)
+            counts["random_next"] += int(columns.next_sentence_labels.sum())
+            counts["masked_tokens"] += len(columns.masked_lm_ids)
+            seen = columns.masked_lm_ids if is_static else columns.input_ids
+            frequency += np.bincount(seen, minlength=vocab_size)
+    part.rename(path)
+    return {**counts, "token_counts": frequency.tolist()}
+
+
+def _table(columns: InstanceColumns, vocab_size: int, static_masking: bool) -> Any:
+    """The columns as an Arrow table, in the smallest integers that hold them; no value is null."""
+    import pyarrow as pa
+
+    token = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
+    lists = {
+        "input_ids": (token, columns.input_ids, columns.offsets),
+        "token_type_ids": (pa.uint8(), columns.token_type_ids, columns.offsets),
+    }
+    if static_masking:
+        lists["masked_lm_positions"] = (pa.uint16(), columns.masked_lm_positions, columns.masked_lm_offsets)
+        lists["masked_lm_ids"] = (token, columns.masked_lm_ids, columns.masked_lm_offsets)
+    arrays = {
+        name: pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), pa.array(values, type_), pa.list_(pa.field("element", type_, nullable=False))
+        )
+        for name, (type_, values, offsets) in lists.items()
+    }
+    arrays["next_sentence_label"] = pa.array(columns.next_sentence_labels)
+    schema = pa.schema([pa.field(name, array.type, False) for name, array in arrays.items()])
+    return pa.table(list(arrays.values()), schema)
+
+
+def make_manifest(
+    request: dict[str, Any], shards: list[dict[str, Any]], documents: int, tokenizer: WordPiece
+) -> dict[str, Any]:
+    """Sum up the data: the request, counts, and the frequencies of tokens that masked-LM losses are compared with.
+
+    Raises UserError if there is no instance.
+    """
+    totals = {key: sum(shard[key] for shard in shards) for key in COUNTS}
+    if not totals["instances"]:
+        raise UserError("The text gives no instance: no line has a token in it.", "Check the text and the vocabulary.")
+    frequency = np.sum([shard.pop("token_counts") for shard in shards], axis=0)
+    frequency[[tokenizer.special("cls"), tokenizer.special("sep")]] = 0
+    most = int(frequency.argmax())
+    shares = frequency[frequency > 0] / frequency.sum()
+    return {
+        **request,
+        "vocab_size": tokenizer.size,
+        "cased": tokenizer.cased,
+        "documents": documents,
+        **totals,
+        "most_frequent_token": {"id": most, "token": tokenizer.tokens[most]},
+        "token_entropy": round(float(-(shares * np.log(shares)).sum()), 4),
+        "shards": shards,
+    }

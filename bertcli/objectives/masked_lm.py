@@ -1,0 +1,84 @@
+"""Masked-LM: predict the original tokens at masked positions (BERT section 3.1, task 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bertcli.data.pretraining.draws import Draws
+from bertcli.data.pretraining.instances import Instances, Span
+from bertcli.data.pretraining.masking import mask_batch
+from bertcli.data.pretraining.shards import UnpackedRows
+from bertcli.families import family_of
+from bertcli.objectives.objective import Objective, Part, Targets
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+def runs_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:
+    """Cut a document into instances of one text each, of whole segments where they fit."""
+    bounds, rules = instances.corpus.bounds, instances.rules
+    position, last = documents[index]
+    target = rules.target_length(rules.max_seq_length - 2, draws)
+    start = bounds[position]
+    for segment in range(position, last):
+        for piece in range(bounds[segment], bounds[segment + 1], target):  # a longer segment is cut
+            end = min(piece + target, bounds[segment + 1])
+            whole = bounds[segment + 1] if piece == bounds[segment] else end
+            if piece > start and (whole - start > target or end - start > target):
+                instances.add((start, piece), (piece, piece), False, draws)
+                start = piece
+    instances.add((start, bounds[last]), (start, start), False, draws)
+
+
+def _targets(read: UnpackedRows) -> Targets:
+    """The masks of the data, or where it has none, drawn by (seed, step, row)."""
+    positions, originals = read.masks or mask_batch(read.input_ids, read.rows, read.lengths, read.rules, read.key)
+    return {"masked_lm_positions": positions, "masked_lm_ids": originals}
+
+
+def _loss(logits: Tensor, labels: Tensor) -> Tensor:
+    from bertcli.models.cross_entropy import vocabulary_cross_entropy
+
+    return vocabulary_cross_entropy(logits, labels)
+
+
+def _baselines(share: float, manifest: Mapping[str, Any]) -> dict[str, float]:
+    """The accuracy of the most frequent token, and the loss of predicting each token by its frequency."""
+    entropy = {"token_entropy": manifest["token_entropy"]} if "token_entropy" in manifest else {}
+    return {"most_frequent_token_accuracy": 100 * share, **entropy}
+
+
+def _verdict(metrics: Mapping[str, float]) -> str:
+    """Whether the run left the plateau where masked-LM loss stays until attention starts to work."""
+    if "token_entropy" not in metrics:
+        return ""
+    loss, entropy = metrics["masked_lm_loss"], metrics["token_entropy"]
+    is_below = loss < 0.95 * entropy
+    side = "below it: the model uses the words around a mask" if is_below else "about there: it needs more steps"
+    return (
+        f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}. This run is {side}."
+    )
+
+
+MASKED_LM = Part(
+    name="masked_lm",
+    labels="masked_lm_ids",
+    targets=_targets,
+    rows=lambda batch: batch.labels["masked_lm_positions"],
+    head=lambda model, hidden: model.cls.predictions(hidden),  # [M, V]
+    loss=_loss,
+    guess=lambda manifest: int(manifest["most_frequent_token"]["id"]),
+    baselines=_baselines,
+    verdict=_verdict,
+)
+
+
+def has_heads(model: PreTrainedModel) -> bool:
+    """Whether a model has BERT's heads for masked-LM and next-sentence prediction."""
+    return family_of(model.config.model_type).can_pretrain(model)
+
+
+MLM = Objective("mlm", (MASKED_LM,), runs_of_document, fits=has_heads, trains_every_weight=False)

@@ -1,0 +1,136 @@
+"""What a model is pre-trained to do: the sum of parts that read one pass of the encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertcli.data.pretraining.instances import CutDocument
+from bertcli.data.pretraining.shards import PretrainingExamples, UnpackedRows
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from bertcli.data.packing.batches import PackedBatch
+    from bertcli.models.model_with_loss import ModelWithLoss
+
+EVALUATION_TOKENS = 8192  # in one pass
+
+# T tokens of the batch, N sequences, R predictions of a part (tokens or sequences), H hidden, C classes
+
+Targets = dict[str, NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A classification of some hidden states, with its own head and loss."""
+
+    name: str  # its loss is logged as `{name}_loss`
+    labels: str  # the target with the class of each prediction, [R]
+    targets: Callable[[UnpackedRows], Targets]  # drawn from the rows, which it may change in place
+    rows: Callable[[PackedBatch], Tensor]  # the tokens whose hidden states are read, [R]
+    head: Callable[[PreTrainedModel, Tensor], Tensor]  # hidden states, [R, H], to logits, [R, C]
+    loss: Callable[[Tensor, Tensor], Tensor]  # logits, [R, C], and labels, [R], to their summed cross entropy
+    guess: Callable[[Mapping[str, Any]], int]  # the class that a baseline always predicts, by the data's manifest
+    baselines: Callable[[float, Mapping[str, Any]], dict[str, float]]  # metrics of guessing, by the share of that class
+    verdict: Callable[[Mapping[str, float]], str] = lambda metrics: ""  # what the metrics of a run say, in a sentence
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A sum of parts, the instances they learn from and the model they train."""
+
+    name: str
+    parts: tuple[Part, ...]
+    cut: CutDocument  # how a document becomes instances
+    needs_pairs: bool = False
+    model_class: str = "AutoModelForPreTraining"  # of transformers
+    labels: Mapping[str, Any] = field(default_factory=dict)  # what the model's config says of its classes
+    fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
+    trains_every_weight: bool = True
+
+    def auto_class(self) -> Any:
+        """The class of transformers that makes the model."""
+        import transformers
+
+        return getattr(transformers, self.model_class)
+
+    def with_loss(self, model: PreTrainedModel) -> ModelWithLoss:
+        """The model with the heads and losses of the parts."""
+        from bertcli.models.model_with_loss import ModelWithLoss
+
+        return ModelWithLoss(model, self.outputs, self.losses)
+
+    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
+        """The logits of each part, [R, C], from one pass of the encoder."""
+        import torch
+
+        from bertcli.models.encoder import encode
+
+        rows = [part.rows(batch) for part in self.parts]
+        hidden = encode(model, batch, torch.cat(rows))  # [R of all parts, H]
+        states = torch.split(hidden, [len(of_part) for of_part in rows])
+        return {part.name: part.head(model, of_part) for part, of_part in zip(self.parts, states, strict=True)}
+
+    def losses(self, outputs: dict[str, Tensor], batch: PackedBatch) -> dict[str, Tensor]:
+        """The summed loss of each part; `batch.counts` says what to divide each by."""
+        return {part.name: part.loss(outputs[part.name], batch.labels[part.labels]) for part in self.parts}
+
+    def evaluate(self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device) -> dict[str, float]:
+        """Accuracy (times 100) and loss of each part, and what its baselines score."""
+        from bertcli.data.packing.batches import evaluation_batches
+
+        model.eval()
+        sums = {part.name: np.zeros(4) for part in self.parts}
+        for batch in evaluation_batches(ObjectiveExamples(self, examples), EVALUATION_TOKENS):
+            batch = batch.to(device)
+            outputs = model.outputs(batch)
+            for part in self.parts:
+                logits, labels = outputs[part.name], batch.labels[part.labels]
+                right = (logits.argmax(-1) == labels).sum()
+                guessed = (labels == part.guess(examples.manifest)).sum()
+                sums[part.name] += [float(part.loss(logits, labels)), int(right), int(guessed), len(labels)]
+        metrics: dict[str, float] = {}
+        for part in self.parts:
+            loss, accuracy, share, _ = sums[part.name] / sums[part.name][-1]
+            metrics |= {f"{part.name}_accuracy": 100 * accuracy, f"{part.name}_loss": loss}
+            metrics |= part.baselines(share, examples.manifest)
+        return {name: round(float(value), 4) for name, value in metrics.items()}
+
+    def verdicts(self, metrics: Mapping[str, float]) -> list[str]:
+        """What the metrics of a finished run say, in a sentence for each part that has one."""
+        return [said for part in self.parts if metrics and (said := part.verdict(metrics))]
+
+
+@dataclass(frozen=True)
+class ObjectiveExamples:
+    """Pre-training examples with the targets of an objective, ready to be packed."""
+
+    objective: Objective
+    examples: PretrainingExamples
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row."""
+        return self.examples.lengths
+
+    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
+        """Pack rows with the targets of the step `key`; each part's loss is divided by its number of labels."""
+        import torch
+
+        from bertcli.data.packing.batches import pack
+
+        read = self.examples.take(rows, key)
+        targets: Targets = {}
+        for part in self.objective.parts:
+            targets |= part.targets(read)
+        batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
+        labels = {name: torch.from_numpy(values) for name, values in targets.items()}
+        counts = {part.name: len(targets[part.labels]) for part in self.objective.parts}
+        return replace(batch, labels=labels, counts=counts)
