@@ -24,44 +24,15 @@ from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.memory import keep_freed_memory
 from bertcli.training.optimizer import Adam, make_optimizer
+from bertcli.training.plan import Plan
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-from bertcli.training.schedule import learning_rate_at
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
 Evaluate = Callable[[], dict[str, float]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How long to train, how fast to learn, and when to log, evaluate and save."""
-
-    steps: int
-    batch_size: int  # rows of a step, over all processes
-    learning_rate: float  # peak
-    warmup_steps: int
-    eval_steps: int  # between evaluations
-    save_steps: int  # between checkpoints
-    log_steps: int | None = None  # between log lines; None: about fifty lines in a run
-    optimizer: str
-    seed: int
-    micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
-    patience: int | None = None  # evaluations without improvement after which to stop
-
-    def is_due(self, step: int, every: int | None) -> bool:
-        """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
-        return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
-
-    def describe(self, rows: int) -> str:
-        """The plan in one line, for data of so many rows."""
-        return (
-            f"{self.batch_size} per step, {self.steps:,} steps ({self.steps * self.batch_size / rows:.2f} epochs), "
-            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, "
-            f"seed {self.seed}"
-        )
 
 
 @dataclass
@@ -153,40 +124,31 @@ class Training:
         Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the loss is not finite.
         """
         keep_freed_memory()
-        plan, history = self.plan, self.history
-        first, stop = history.steps, False
-        with (
-            Interruption() as interruption,
-            ThreadPoolExecutor(1) as ahead,
-            Progress("training", plan.steps) as progress,
-        ):
+        history, steps, stop = self.history, self.plan.steps, False
+        first = history.steps
+        with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, Progress("training", steps) as progress:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
                 try:
                     totals = self._step(step, micro_batches, interruption.asked)
                 except torch.OutOfMemoryError:
                     raise _out_of_memory(micro_batches) from None
-                stop = totals["stop"] > 0
-                history.steps = step + 1
-                intervals = (plan.save_steps, plan.eval_steps, plan.log_steps)
-                saves, evaluates, logs = (plan.is_due(history.steps, every) for every in intervals)
-                if saves or evaluates or logs or stop:
-                    self._read_losses()
-                if logs:
-                    self._log()
+                history.steps, stop = step + 1, totals["stop"] > 0
+                saves, evaluates = self._log_if_due(stop)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
                 if evaluates:
                     self._evaluate(evaluate)
-                if saves or stop or self.is_out_of_patience:
+                is_over = stop or self.is_out_of_patience
+                if saves or is_over:
                     self._save()
-                if stop or self.is_out_of_patience:
+                if is_over:
                     break
         if stop or interruption.asked:
             command = self.folder.config["command"]
             raise Interrupted(
-                f"Stopped after step {history.steps:,} of {plan.steps:,}; the checkpoint is kept.",
+                f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept.",
                 f"Continue: bert {command} --resume --out {self.folder.path}",
             )
         speed, share = history.tokens_per_second, 100 * self.share_of_peak
@@ -234,7 +196,7 @@ class Training:
         """
         totals = self._global_counts(micro_batches, asked)
         seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
-        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
+        rate = self.plan.learning_rate_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         losses: dict[str, torch.Tensor] = {}
@@ -274,6 +236,17 @@ class Training:
         """Processes exchange gradients once a step, with the last micro-batch."""
         return nullcontext() if last else self.accelerator.no_sync(self.module)
 
+    def _log_if_due(self, stop: bool) -> tuple[bool, bool]:
+        """Read the losses if they are needed, and log them if that is due; return whether to save, and to evaluate."""
+        plan = self.plan
+        intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
+        logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
+        if logs or saves or evaluates or stop:
+            self._read_losses()
+        if logs:
+            self._log()
+        return saves, evaluates
+
     def _read_losses(self) -> None:
         """Read the losses from the device and sum them over processes. Raises RunError if one is not finite."""
         names = list(self._pending[0])
@@ -289,14 +262,14 @@ class Training:
         self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
 
     def _log(self) -> None:
-        plan, history = self.plan, self.history
+        history = self.history
         means = {f"{name}_loss": fmean(losses[name] for losses in history.unlogged) for name in history.unlogged[0]}
         history.unlogged.clear()
         history.losses.append(sum(means.values()))
         line = {
             "step": history.steps,
             "loss": history.losses[-1],
-            "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
+            "learning_rate": self.plan.learning_rate_at(history.steps - 1),
             "tokens_per_second": history.tokens_per_second,
             "share_of_peak": self.share_of_peak,
         }
