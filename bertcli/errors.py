@@ -1,4 +1,4 @@
-"""What can be wrong with a request: one line that says it, one line that says what to type."""
+"""Errors that a person can act on: one line of what is wrong, one line of what to type next."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 class UserError(Exception):
-    """The request was wrong (exit code 2): `message` says what, `hint` what to type next."""
+    """The request was wrong (exit code 2): `message` says what is wrong, `hint` what to type next."""
 
     exit_code = 2
-    is_said = False  # by another process of the run
+    is_said = False  # printed already, by another process of the run
 
     def __init__(self, message: str, hint: str) -> None:
-        super().__init__(message, hint)  # both: a worker process sends it by its arguments
+        super().__init__(message, hint)  # both, because a worker process pickles an error by its arguments
         self.message = message
         self.hint = hint
 
@@ -33,7 +33,7 @@ class Interrupted(UserError):
 
 
 def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> UserError:
-    """Build the error for a name that is not known, with the nearest one that is."""
+    """Build the error for an unknown name, with the nearest known one."""
     names = sorted(known)
     nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
     hint = f"Did you mean `{nearest[0]}`?" if nearest else f"Known: {', '.join(names)}."
@@ -41,10 +41,6 @@ def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> Use
 
 
 def check_vacant(out: Path) -> None:
-    """Check that a folder to write is not there yet, or empty.
-
-    Raises:
-        UserError: if it holds something, or is a file.
-    """
+    """Check that an output folder does not exist or is empty. Raises UserError if it is neither, or a file."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"`{out}` already holds something.", "Give another: --out NEW-FOLDER")
+        raise UserError(f"`{out}` exists already and is not empty.", "Give another folder: --out NEW-FOLDER")

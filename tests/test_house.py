@@ -1,4 +1,4 @@
-"""The house stays in order: imports point down, files are one noun, the README's tree is true, recipes and commands work."""
+"""The rules of the code hold, the tree in README.md is true, recipes and commands work."""
 
 import re
 import shlex
@@ -11,11 +11,26 @@ import yaml
 
 from bertcli.config.recipes import recipe_names, recipes_folder
 from bertcli.config.training import FinetuneConfig, PretrainConfig
+from tests.house import PACKAGE, problems
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "bertcli"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_recipes" not in path.parts)
+
+
+def test_the_rules_of_the_code_hold() -> None:
+    assert list(problems()) == []
+
+
+def test_the_readmes_tree_repeats_the_line_of_each_room() -> None:
+    tree = README.partition("## Where is what\n\n```\n")[2].partition("```")[0].splitlines()
+    folders: list[str] = []
+    lines = {}
+    for indent, name, text in (re.match(r"( *)(\S+)/ +(.*)", line).groups() for line in tree):
+        folders[len(indent) // 2 :] = [name]
+        lines["/".join(folders)] = text
+    rooms = {path.parent: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("__init__.py")}
+    described = {room.relative_to(ROOT).as_posix(): text.split('"""')[1].split("\n")[0] for room, text in rooms.items()}
+    assert {path: text for path, text in lines.items() if path not in ("recipes", "tests")} == described
 
 
 @pytest.mark.parametrize("name", recipe_names())

@@ -1,1 +1,1 @@
-"""One file a command: parse, call the core, show."""
+"""The command line: one file per command, which parses, calls the core and shows the result."""

@@ -1,1 +1,1 @@
-"""The options of each command, declared once; recipes read and checked."""
+"""The options of each command, declared once, and recipes."""

@@ -41,8 +41,7 @@ from bertcli.training.device import (
     resolve_precision,
     training_precision,
 )
-from bertcli.training.loop import Training
-from bertcli.training.plan import Plan
+from bertcli.training.loop import Plan, Training
 from bertcli.training.processes import is_launched, launch
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder

@@ -19,7 +19,6 @@ from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model
 from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective, ObjectiveExamples
-from bertcli.training.plan import Plan
 from bertcli.training.processes import is_launched, launch
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -27,6 +26,8 @@ from bertcli.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
+
+    from bertcli.training.loop import Plan
 
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
@@ -139,6 +140,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
 
 def _plan(config: PretrainConfig) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
+    from bertcli.training.loop import Plan
+
     return Plan(
         steps=config.steps,
         batch_size=config.batch_size,

@@ -1,1 +1,1 @@
-"""Tables beside the paper, plots and the model card."""
+"""Tables beside the paper's scores, plots, model cards and reports of runs."""

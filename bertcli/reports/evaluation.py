@@ -1,4 +1,4 @@
-"""The result of an evaluation, and the tables a person sees of it."""
+"""The result of an evaluation, and its tables."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from bertcli.reports.tables import INTERVAL, Table, interval_text, score_table, signed
 
-MOST_LABELS = 20  # of which the whole confusion is shown; of more, the most confused pairs
+MOST_LABELS = 20  # whose confusion matrix is shown; of more labels, the pairs most often confused
 LONGEST = 160  # characters of a text that are shown
+LABEL_SCORES = ["precision", "recall", "f1", "support"]
 
 
 @dataclass(frozen=True)
@@ -21,34 +22,37 @@ class Evaluation:
     examples: int
     metrics: dict[str, float] = field(default_factory=dict)
     paper: dict[str, float] = field(default_factory=dict)  # "size metric" -> score
-    paper_splits: dict[str, str] = field(default_factory=dict)  # which split each of those is of
+    paper_splits: dict[str, str] = field(default_factory=dict)  # the split of each of them
     confidence_intervals: dict[str, list[float]] = field(default_factory=dict)  # 95 %, by bootstrap
     labels: dict[str, dict[str, float]] = field(default_factory=dict)  # -> precision, recall, f1, support
     confusion_matrix: list[list[int]] = field(default_factory=list)  # [true, predicted], in the order of the labels
     mistakes: list[dict[str, Any]] = field(default_factory=list)
     others: list[Evaluation] = field(default_factory=list)
     other_splits: list[Evaluation] = field(default_factory=list)  # a second dev set
-    to_first: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the others, by metric
+    to_first: dict[str, dict[str, Any]] = field(default_factory=dict)  # difference to the first model, by metric
 
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it; `confidence_interval` is that of the first metric."""
         main = next(iter(self.confidence_intervals.values()), None)
+        paper = {name: (name.split()[1], score) for name, score in self.paper.items()}
         differences = {
-            name: round(self.metrics[name.split()[1]] - score, 6)
-            for name, score in self.paper.items()
-            if name.split()[1] in self.metrics
+            name: round(self.metrics[metric] - score, 6)
+            for name, (metric, score) in paper.items()
+            if metric in self.metrics
         }
         more = {name: [each.to_json() for each in getattr(self, name)] for name in ("others", "other_splits")}
         return {**asdict(self), **more, "difference": differences, "confidence_interval": main}
 
 
 def evaluation_tables(result: Evaluation) -> list[Table]:
-    """The scores, each label and what is taken for what; of several models their scores side by side; the mistakes."""
+    """The scores, also by label, and the confusion matrix; of several models only their scores; then the mistakes."""
     if result.others:
         tables = [_side_by_side(result)]
     else:
         tables = [score_table(result.task, result.split, result.metrics, result.confidence_intervals)]
-        tables += [_labels(result)] if result.labels else []
+        if result.labels:
+            rows = [[name, *(scores[column] for column in LABEL_SCORES)] for name, scores in result.labels.items()]
+            tables.append(Table("by label", ["label", *LABEL_SCORES], rows))
         tables += [_confusion(result)] if result.confusion_matrix else []
     for other in result.other_splits:
         scores, *more = evaluation_tables(other)
@@ -57,59 +61,43 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
 
 
 def _side_by_side(first: Evaluation) -> Table:
-    """Below each metric the models, and the paper's scores."""
+    """The models below each metric, then the paper's scores."""
     rows: list[list[object]] = []
     for metric, score in first.metrics.items():
-        for each in (model for model in (first, *first.others) if metric in model.metrics):
-            found = each.to_first.get(metric, {})
-            difference = signed(found["difference"]) if found else None
-            rows.append(
-                [
-                    metric,
-                    each.model,
-                    round(each.metrics[metric], 4),
-                    interval_text(each.confidence_intervals.get(metric)),
-                    difference,
-                    interval_text(found.get("confidence_interval")),
-                    ("yes" if found["significant"] else "no") if found else None,
-                ]
-            )
-        for size in ("base", "large"):
-            name = f"{size} {metric}"
+        rows += [_model_row(each, metric) for each in (first, *first.others) if metric in each.metrics]
+        for name in (f"{size} {metric}" for size in ("base", "large")):
             if name in first.paper:
-                difference = signed(first.paper[name] - score)
-                of = f"paper {size}, {first.paper_splits[name]}"
-                rows.append([metric, of, first.paper[name], None, difference, None, None])
+                source = f"paper {name.split()[0]}, {first.paper_splits[name]}"
+                rows.append([metric, source, first.paper[name], None, signed(first.paper[name] - score), None, None])
     columns = ["metric", "model", "score", INTERVAL, "to the first", f"its {INTERVAL}", "significant"]
     return Table(f"{first.task} {first.split}", columns, rows)
 
 
-def _labels(result: Evaluation) -> Table:
-    columns = ["precision", "recall", "f1", "support"]
-    rows = [[name, *(scores[column] for column in columns)] for name, scores in result.labels.items()]
-    return Table("by label", ["label", *columns], rows)
+def _model_row(result: Evaluation, metric: str) -> list[object]:
+    score = [metric, result.model, round(result.metrics[metric], 4)]
+    interval = interval_text(result.confidence_intervals.get(metric))
+    if metric not in result.to_first:
+        return [*score, interval, None, None, None]
+    found = result.to_first[metric]
+    significant = "yes" if found["significant"] else "no"
+    return [*score, interval, signed(found["difference"]), interval_text(found["confidence_interval"]), significant]
 
 
 def _confusion(result: Evaluation) -> Table:
-    """A row for each true label; where there are many, the pairs most often confused."""
+    """A row per true label; where there are many labels, the pairs most often confused."""
     names, confusion = list(result.labels), result.confusion_matrix
     if len(names) > MOST_LABELS:
-        pairs = [
-            (count, true, predicted)
-            for true, row in enumerate(confusion)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ]
-        worst = sorted(pairs, key=lambda pair: -pair[0])[:MOST_LABELS]
-        rows: list[list[object]] = [[names[true], names[predicted], count] for count, true, predicted in worst]
-        return Table("most confused", ["true", "predicted", "examples"], rows)
+        cells = ((count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if count and i != j)
+        worst = sorted(cells, key=lambda cell: -cell[0])[:MOST_LABELS]
+        columns = ["true", "predicted", "examples"]
+        return Table(
+            "most often confused", columns, [[names[true], names[guess], count] for count, true, guess in worst]
+        )
+    numbers = [str(number) for number in range(1, len(names) + 1)]
     fits = sum(map(len, names)) < LONGEST // 2
-    columns = names if fits else [str(number) for number in range(1, len(names) + 1)]
-    rows = [
-        [name if fits else f"{number} {name}", *row]
-        for number, (name, row) in enumerate(zip(names, confusion, strict=True), 1)
-    ]
-    return Table("confusion", ["true \\ predicted", *columns], rows)
+    heads = names if fits else [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
+    rows: list[list[object]] = [[head, *row] for head, row in zip(heads, confusion, strict=True)]
+    return Table("confusion matrix", ["true \\ predicted", *(names if fits else numbers)], rows)
 
 
 def _mistakes(result: Evaluation) -> Table:
@@ -119,6 +107,6 @@ def _mistakes(result: Evaluation) -> Table:
 
 
 def _shown(cell: Any) -> object:
-    """A cell of few enough characters; several labels, entities or answers with a stroke between."""
+    """A cell cut to the longest text that is shown; several labels, entities or answers separated by |."""
     text = " | ".join(cell) if isinstance(cell, list) else cell
     return text[: LONGEST - 1] + "…" if isinstance(text, str) and len(text) > LONGEST else text

@@ -1,9 +1,9 @@
 """The model card and the report of a run: README.md, report.html, loss.png, result.json."""
 
 import base64
-import html
 import json
 from dataclasses import asdict
+from html import escape
 
 from bertcli.reports.plots import plot_run
 from bertcli.reports.tables import Table, result_tables
@@ -11,10 +11,13 @@ from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 NOT_SHOWN = {"losses", "metrics", "runs", "spread"}
+STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}
+table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}
+img{max-width:100%}"""
 
 
 def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | None = None) -> None:
-    """Write what a person reads about the run; result.json comes last and says that the run is finished."""
+    """Write the reports of a run; result.json is written last and marks the run as finished."""
     plot_run(folder.metrics(), folder.path / "loss.png")
     folder.write("README.md", _card(folder, result, notes or []))
     folder.write("report.html", _page(folder, result, notes or []))
@@ -22,26 +25,25 @@ def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | 
 
 
 def _card(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
-    config = folder.config
-    tags = "\n".join(f"- {tag}" for tag in ("bert", result.task))
     tables = "\n\n".join(_markdown_table(table) for table in result_tables(result))
-    options = "\n".join(
-        f"- {key}: {value}" for key, value in config.items() if value is not None and value is not False
-    )
-    said = "".join(f"\n{note}\n" for note in notes)
+    given = {key: value for key, value in folder.config.items() if value is not None and value is not False}
+    options = "\n".join(f"- {key}: {value}" for key, value in given.items())
+    paragraphs = "".join(f"\n{note}\n" for note in notes)
+    utilization = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
     return f"""---
 library_name: transformers
 tags:
-{tags}
+- bert
+- {result.task}
 ---
 
 # {folder.path.name}
 
-Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{result.model}")`.
-{result.steps:,} steps, {result.tokens_per_second:,.0f} real tokens a second{_share(result)}, seed {result.seed}.
+Made by `bert {folder.config["command"]}`; opens with `AutoModel...from_pretrained("{result.model}")`.
+{result.steps:,} steps, {result.tokens_per_second:,.0f} tokens per second without padding{utilization}, seed {result.seed}.
 
 {tables}
-{said}
+{paragraphs}
 ![Loss and scores over the steps](loss.png)
 
 ## Options
@@ -50,36 +52,25 @@ Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{re
 """
 
 
-def _share(result: TrainingResult) -> str:
-    return f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
-
-
 def _page(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
     picture = base64.b64encode((folder.path / "loss.png").read_bytes()).decode()
-    tables = "".join(_html_table(table) for table in result_tables(result))
+    name = escape(folder.path.name)
+    tables = "".join(_html_table(table.columns, table.rows) for table in result_tables(result))
     facts = {**folder.config, **{key: value for key, value in asdict(result).items() if key not in NOT_SHOWN}}
-    listed = "".join(
-        f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
-        for key, value in facts.items()
-        if value is not None
-    )
-    said = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
+    paragraphs = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{html.escape(folder.path.name)}</title>
-<style>body{{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}
-table{{border-collapse:collapse;margin:1em 0}}td,th{{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}}img{{max-width:100%}}</style>
-<h1>{html.escape(folder.path.name)}</h1>
-{tables}{said}
+<html lang="en"><meta charset="utf-8"><title>{name}</title>
+<style>{STYLE}</style>
+<h1>{name}</h1>
+{tables}{paragraphs}
 <img alt="Loss and scores over the steps" src="data:image/png;base64,{picture}">
-<h2>Options and figures</h2><table>{listed}</table></html>
+<h2>Options and results</h2>{_html_table([], [[key, str(value)] for key, value in facts.items() if value is not None])}</html>
 """
 
 
-def _html_table(table: Table) -> str:
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in table.rows
-    )
+def _html_table(columns: list[str], rows: list[list[object]]) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 

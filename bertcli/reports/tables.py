@@ -1,4 +1,4 @@
-"""The tables of a result: scores beside the paper's, the runs of a sweep and their spread."""
+"""Tables of results: scores beside the paper's, the runs of a sweep and the spread of their scores."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,9 +7,12 @@ from typing import Any
 from bertcli.tasks import TASKS
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
+from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 
 INTERVAL = "95 % interval"
+MISMATCHED = "dev_mismatched_"  # before the metrics of MNLI's second dev set
+NOTES = {"best": "best", "collapsed": "collapsed: one answer for every example", "stopped_early": "stopped early"}
 
 
 @dataclass(frozen=True)
@@ -24,34 +27,24 @@ class Table:
 def score_table(
     task_name: str, split: str, metrics: dict[str, float], intervals: dict[str, list[float]] | None = None
 ) -> Table:
-    """One row a metric: ours, the paper's by size with the difference to it, and the splits that the paper's are of."""
-    task = TASKS.get(task_name)
+    """A row per metric: our score, the paper's by model size with the difference, and the split of the paper's scores."""
     rows: list[list[object]] = []
     for metric, value in metrics.items():
-        where = split
-        plain = metric
-        if metric.startswith("dev_mismatched_"):
-            where, plain = "dev_mismatched", metric.removeprefix("dev_mismatched_")
-        paper = task.paper_scores(where) if task else {}
-        sizes = [paper.get(f"{size} {plain}") for size in ("base", "large")]
-        splits = task.paper_splits(where) if task else {}
-        of = dict.fromkeys(splits[name] for name in (f"base {plain}", f"large {plain}") if name in splits)
-        beside = [cell for size in sizes for cell in (size, signed(value - size) if size else None)]
+        where = MISMATCHED.rstrip("_") if metric.startswith(MISMATCHED) else split
+        plain = metric.removeprefix(MISMATCHED)
         interval = [interval_text(intervals.get(metric))] if intervals else []
-        rows.append([task_name, where, plain, round(value, 4), *interval, *beside, ", ".join(of) or None])
-    columns = [
-        "task",
-        "split",
-        "metric",
-        "ours",
-        *([INTERVAL] if intervals else []),
-        "paper base",
-        "difference",
-        "paper large",
-        "difference",
-        "paper's split",
-    ]
-    return Table("", columns, rows)
+        paper = _beside_paper(TASKS.get(task_name), where, plain, value)
+        rows.append([task_name, where, plain, round(value, 4), *interval, *paper])
+    sizes = ["paper base", "difference", "paper large", "difference", "paper's split"]
+    return Table("", ["task", "split", "metric", "ours", *([INTERVAL] if intervals else []), *sizes], rows)
+
+
+def _beside_paper(task: Task | None, split: str, metric: str, value: float) -> list[object]:
+    scores, splits = (task.paper_scores(split), task.paper_splits(split)) if task else ({}, {})
+    names = [f"base {metric}", f"large {metric}"]
+    cells = [(scores[name], signed(value - scores[name])) if name in scores else (None, None) for name in names]
+    known = dict.fromkeys(splits[name] for name in names if name in splits)
+    return [*cells[0], *cells[1], ", ".join(known) or None]
 
 
 def signed(value: float) -> str:
@@ -65,7 +58,7 @@ def interval_text(ends: list[float] | None) -> str | None:
 
 
 def result_tables(result: TrainingResult) -> list[Table]:
-    """What a person wants to see of a result: the scores, and for several runs each of them and their spread."""
+    """The scores of a training; of several runs also each run, and the spread of their scores."""
     tables = [score_table(result.task, result.split, result.metrics)]
     if result.runs:
         tables.append(_runs(result.runs, FROZEN_SCORES if result.task == CONLL2003.name else {}))
@@ -76,18 +69,13 @@ def result_tables(result: TrainingResult) -> list[Table]:
 
 def _runs(runs: list[dict[str, Any]], paper: dict[str, float]) -> Table:
     settings, metrics = list(runs[0]["setting"]), list(runs[0]["metrics"])
-    shows_paper = paper and "frozen_layers" in settings
-    notes = {"best": "best", "collapsed": "collapsed: says the same of every example", "stopped_early": "stopped early"}
-    rows = [
-        [
-            *map(str, run["setting"].values()),
-            *run["metrics"].values(),
-            *([paper[run["setting"]["frozen_layers"]]] if shows_paper else []),
-            f"{run['best_step']} of {run['steps']}",
-            ", ".join(words for key, words in notes.items() if run[key]),
-        ]
-        for run in runs
-    ]
+    shows_paper = bool(paper) and "frozen_layers" in settings
+    rows: list[list[object]] = []
+    for run in runs:
+        beside = [paper[run["setting"]["frozen_layers"]]] if shows_paper else []
+        notes = ", ".join(words for key, words in NOTES.items() if run[key])
+        scores = [*run["metrics"].values(), *beside]
+        rows.append([*map(str, run["setting"].values()), *scores, f"{run['best_step']} of {run['steps']}", notes])
     columns = [*_words(settings), *metrics, *(["paper base f1"] if shows_paper else []), "best step", "note"]
     return Table("runs", columns, rows)
 

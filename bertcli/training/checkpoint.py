@@ -1,6 +1,7 @@
-"""The state of a training run, saved whole and read without pickle."""
+"""Checkpoints of a training run: atomic writes, read without pickle."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,42 @@ from bertcli.errors import UserError
 STATE = "state.json"
 
 
+@dataclass
+class History:
+    """The state of the loop; saved with each checkpoint."""
+
+    losses: list[float] = field(default_factory=list)  # the mean of each log interval
+    unlogged: list[dict[str, float]] = field(default_factory=list)  # of each step since the last log line
+    metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
+    best: dict[str, Any] = field(default_factory=dict)
+    evaluations_since_best: int = 0
+    timed_tokens: int = 0
+    timed_flops: float = 0.0
+    timed_seconds: float = 0.0
+    is_warm: bool = False  # whether the timed steps exclude the first ones
+    steps: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens per second over all processes, without the first steps."""
+        return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
+
+    def time(self, tokens: float, flops: float, seconds: float, is_warm: bool) -> None:
+        """Time a step; the first steps count only until there are later ones."""
+        if is_warm and not self.is_warm:
+            self.timed_tokens, self.timed_flops, self.timed_seconds, self.is_warm = 0, 0.0, 0.0, True
+        if is_warm == self.is_warm:
+            self.timed_tokens += int(tokens)
+            self.timed_flops += flops
+            self.timed_seconds += seconds
+
+
 def save_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, more: dict[str, Any]
 ) -> None:
-    """Write weights and optimizer state after `step` updates; `more` is what the loop remembers.
+    """Write weights and optimizer state after `step` steps; `more` is the state of the loop.
 
-    state.json names the tensors' file and is replaced last, in one move: a kill leaves the old state or the new one.
+    state.json names the file of the tensors and is replaced last: if the process is killed, the old state or the new remains.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"model.{name}": value for name, value in model.named_parameters()}
@@ -36,28 +67,23 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put the saved state into a model and its optimizer; return what the loop remembered, with `step`.
+    """Load a checkpoint into a model and its optimizer; return the state of the loop, with `step`.
 
-    Raises:
-        UserError: if there is no checkpoint, or it is not of this model.
+    Raises UserError if there is no checkpoint, or it is of another model.
     """
     if not (folder / STATE).exists():
         raise UserError(f"There is no checkpoint in `{folder}`.", "Start the run again without --resume.")
-    remembered: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    tensors = load_file(folder / remembered["file"])
+    state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
+    tensors = load_file(folder / state["file"])
     with torch.no_grad():
         for name, value in model.named_parameters():
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != value.shape:
-                raise UserError(
-                    f"The checkpoint in `{folder}` is not of this model (`{name}`).",
-                    "Resume with the options of the run.",
-                )
+                what = f"The checkpoint in `{folder}` is of another model (`{name}` differs)."
+                raise UserError(what, "Resume with the options of the run.")
             value.copy_(saved)
-    state = optimizer.state_dict()
-    state["state"] = _optimizer_slots(tensors)
-    optimizer.load_state_dict(state)
-    return remembered
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": _optimizer_slots(tensors)})
+    return state
 
 
 def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

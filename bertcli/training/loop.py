@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -19,12 +19,11 @@ from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
+from bertcli.training.checkpoint import History, load_checkpoint, save_checkpoint
 from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.memory import keep_freed_memory
-from bertcli.training.optimizer import Adam, make_optimizer
-from bertcli.training.plan import Plan
+from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -35,34 +34,33 @@ UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels ar
 Evaluate = Callable[[], dict[str, float]]
 
 
-@dataclass
-class History:
-    """The state of the loop; saved with each checkpoint."""
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long to train, how fast to learn, and when to log, evaluate and save."""
 
-    losses: list[float] = field(default_factory=list)  # the mean of each log interval
-    unlogged: list[dict[str, float]] = field(default_factory=list)  # of each step since the last log line
-    metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
-    best: dict[str, Any] = field(default_factory=dict)
-    evaluations_since_best: int = 0
-    timed_tokens: int = 0
-    timed_flops: float = 0.0
-    timed_seconds: float = 0.0
-    is_warm: bool = False  # whether the timed steps exclude the first ones
-    steps: int = 0
+    steps: int
+    batch_size: int  # rows of a step, over all processes
+    learning_rate: float  # peak
+    warmup_steps: int
+    eval_steps: int  # between evaluations
+    save_steps: int  # between checkpoints
+    log_steps: int | None = None  # between log lines; None: about fifty lines in a run
+    optimizer: str
+    seed: int
+    micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
+    patience: int | None = None  # evaluations without improvement after which to stop
 
-    @property
-    def tokens_per_second(self) -> float:
-        """Real tokens per second over all processes, without the first steps."""
-        return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
+    def is_due(self, step: int, every: int | None) -> bool:
+        """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
+        return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
 
-    def time(self, tokens: float, flops: float, seconds: float, is_warm: bool) -> None:
-        """Time a step; the first steps count only until there are later ones."""
-        if is_warm and not self.is_warm:
-            self.timed_tokens, self.timed_flops, self.timed_seconds, self.is_warm = 0, 0.0, 0.0, True
-        if is_warm == self.is_warm:
-            self.timed_tokens += int(tokens)
-            self.timed_flops += flops
-            self.timed_seconds += seconds
+    def describe(self, rows: int) -> str:
+        """The plan in one line, for data of so many rows."""
+        return (
+            f"{self.batch_size} per step, {self.steps:,} steps ({self.steps * self.batch_size / rows:.2f} epochs), "
+            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, "
+            f"seed {self.seed}"
+        )
 
 
 class Training:
@@ -196,7 +194,7 @@ class Training:
         """
         totals = self._global_counts(micro_batches, asked)
         seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
-        rate = self.plan.learning_rate_at(step)
+        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         losses: dict[str, torch.Tensor] = {}
@@ -262,14 +260,14 @@ class Training:
         self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
 
     def _log(self) -> None:
-        history = self.history
+        plan, history = self.plan, self.history
         means = {f"{name}_loss": fmean(losses[name] for losses in history.unlogged) for name in history.unlogged[0]}
         history.unlogged.clear()
         history.losses.append(sum(means.values()))
         line = {
             "step": history.steps,
             "loss": history.losses[-1],
-            "learning_rate": self.plan.learning_rate_at(history.steps - 1),
+            "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
             "tokens_per_second": history.tokens_per_second,
             "share_of_peak": self.share_of_peak,
         }

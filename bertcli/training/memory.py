@@ -1,4 +1,4 @@
-"""What the process does with memory that is freed."""
+"""Freed memory is kept by the process instead of returned to the system."""
 
 import ctypes
 import platform
@@ -7,9 +7,9 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h of glibc
 
 
 def keep_freed_memory() -> None:
-    """Have malloc give the arrays of a pass to the next one, not back to the system, which would clear each page again.
+    """Make malloc reuse the memory of one pass in the next; the system would clear each page again.
 
-    Only glibc can be told so; elsewhere nothing changes. With AMX it took a sixth of a step of base.
+    Only with glibc. With AMX, returning the memory took a sixth of a step of BERT base.
     """
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)

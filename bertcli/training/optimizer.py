@@ -1,4 +1,4 @@
-"""Adam as the original has it, and the bias-corrected one; both decay all but LayerNorm and biases."""
+"""Adam as in the original and with bias correction, and the learning rate schedule of both."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -84,3 +84,11 @@ def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Ad
         {"params": [p for n, p in named if NOT_DECAYED.search(n)], "weight_decay": 0.0},
     ]
     return Adam(groups, UNCORRECTED_STEP if name == "bert" else 0.0, working_copy)
+
+
+def learning_rate_at(step: int, peak: float, steps: int, warmup_steps: int) -> float:
+    """The learning rate of a step: linear warm-up, then linear decay counted from step 0 (optimization.py).
+
+    The first step of a warm-up has rate 0, and the rate drops where the warm-up ends: both as in the original.
+    """
+    return peak * step / warmup_steps if step < warmup_steps else peak * (1 - min(step, steps) / steps)

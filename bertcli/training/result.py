@@ -1,4 +1,4 @@
-"""What a training gives back."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingResult:
-    """A finished run: where it is, how it went, what it scored."""
+    """A finished run: its folder, losses, speed and scores."""
 
-    run: str = ""  # none of a dry run
+    run: str = ""  # empty for a dry run
     model: str = ""
     task: str
     steps: int = 0
-    tokens_per_second: float = 0.0  # real tokens over all processes, without the first steps
+    tokens_per_second: float = 0.0  # over all processes, without padding and without the first steps
     losses: list[float] = field(default_factory=list)  # the mean of each log interval
     metrics: dict[str, float] = field(default_factory=dict)
     seed: int
     split: str = ""
-    share_of_peak: float = 0.0  # of the FLOPs that the devices could have done
-    peak: str = ""  # which figure that is, and where it is from
-    best_step: int = 0  # the checkpoint that was kept, where there is a dev set
-    stopped_early: bool = False  # patience ran out
-    collapsed: bool = False  # the kept checkpoint says the same of every dev example
-    runs: list[dict[str, Any]] = field(default_factory=list)  # of --seeds and --grid; the other values are of the best
+    share_of_peak: float = 0.0  # of the FLOPs that the devices can do
+    peak: str = ""  # that figure, and where it is from
+    best_step: int = 0  # the step of the checkpoint that was kept, where there is a dev set
+    stopped_early: bool = False  # by --patience
+    collapsed: bool = False  # the kept checkpoint gives the same answer for every dev example
+    runs: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # of --seeds, --grid or --frozen-layers all; the other fields are of the best
     spread: list[dict[str, Any]] = field(default_factory=list)  # over the seeds of each setting
 
     @classmethod

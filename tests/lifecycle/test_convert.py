@@ -125,5 +125,5 @@ def test_what_is_no_checkpoint_is_refused(workspace: Path) -> None:
     with pytest.raises(UserError, match="holds no model"):
         convert("folder", out="model")
     Path("file").touch()
-    with pytest.raises(UserError, match="`file` already holds something"):
+    with pytest.raises(UserError, match="`file` exists already and is not empty"):
         convert(str(CHECKPOINT), out="file")

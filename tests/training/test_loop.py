@@ -19,6 +19,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, Ber
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import RunError, UserError
+from bertcli.families.bert import BERT
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.loading import build_model, save_model
 from bertcli.objectives import get_objective
@@ -145,7 +146,7 @@ def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monk
 
 def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build_model(AutoModelForPreTraining, "tiny", examples.tokenizer, {}, 0)
+    model = build_model(AutoModelForPreTraining, BERT, "tiny", examples.tokenizer, {}, 0)
     with_loss = get_objective("mlm+nsp").with_loss(model).eval()  # no dropout: it is drawn by the batch
     prepared = ObjectiveExamples(get_objective("mlm+nsp"), examples)
     rows = np.arange(12)
@@ -208,7 +209,7 @@ def packed_twin(model: BertForPreTraining) -> BertForPreTraining:
 
 def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None:
     examples = load_pretraining_examples("pretraining-data", 0)
-    model = build_model(AutoModelForPreTraining, "tiny", examples.tokenizer, {}, 0)
+    model = build_model(AutoModelForPreTraining, BERT, "tiny", examples.tokenizer, {}, 0)
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
             assert parameter.abs().max() <= 0.04, name
@@ -245,7 +246,7 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
 @pytest.mark.parametrize(("precision", "closeness"), [("float32", 2e-5), ("bfloat16", 4e-3)])
 def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, precision: str, closeness: float) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
-    model = build_model(AutoModelForPreTraining, "tiny", tokenizer, {}, 0)
+    model = build_model(AutoModelForPreTraining, BERT, "tiny", tokenizer, {}, 0)
     model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
     save_model(model, tokenizer, tmp_path / "start")
     options = {**SHORT, "steps": 3, "micro_batch_tokens": 100, "precision": precision, "from": str(tmp_path / "start")}
@@ -408,9 +409,9 @@ def test_a_model_is_not_trained_on_with_another_vocabulary(at_home: Path, tmp_pa
     make_pretraining_data(
         "corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), max_seq_length=32, out=str(tmp_path / "data")
     )
-    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
         pretrain(from_="runs/pretrain-tiny", data=str(tmp_path / "data"), out=str(tmp_path / "run"))
     (tmp_path / "a.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
-    with pytest.raises(UserError, match="is another than the model's: it does not fit"):
+    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
         finetune(str(tmp_path / "a.csv"), tokenizer=str(tmp_path / "vocab.txt"), out=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
