@@ -30,7 +30,8 @@ def test_pairs_are_for_both_parts_and_single_texts_for_masked_lm() -> None:
 def test_outputs_targets_counts_and_metrics_fit_each_other(at_home: Path, name: str) -> None:
     objective, examples = get_objective(name), load_pretraining_examples("pretraining-data", 0)
     batch = ObjectiveExamples(objective, examples).pack(np.array([3, 0]), 7)
-    model = copy.deepcopy(objective.with_loss(AutoModelForPreTraining.from_pretrained("runs/pretrain-tiny/model")))
+    model = objective.auto_class().from_pretrained("runs/pretrain-tiny/model", **objective.labels)
+    model = copy.deepcopy(objective.with_loss(model)).eval()
     outputs, losses = model.outputs(batch), model(batch)
     metrics = objective.evaluate(model, examples.head(5), torch.device("cpu"))
     assert outputs.keys() == losses.keys() == batch.counts.keys() == {part.name for part in objective.parts}
