@@ -14,8 +14,8 @@ from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.tables import NumberedRow, Table, TableStream, are_numbers, place_of, read_table
 from bertcli.errors import UserError, unknown
 from bertcli.kinds.choice import CHOICE
-from bertcli.kinds.kind import OwnData
 from bertcli.kinds.text import TextKind
+from bertcli.kinds.types import OwnData
 from bertcli.tasks.task import Files, Task
 
 LABEL_NAMES = (*CLASS_NAMES, "target", "sentiment", "score", "stars", "rating", "y")
@@ -99,8 +99,7 @@ def _spread(first: Table, table: Table) -> Table:
 def spread_choices(path: Path, names: list[str], rows: Iterable[NumberedRow], first: Mapping[str, Any]) -> TableStream:
     """The columns choice0, choice1 ... in place of one that lists choices, if the first row of all has one.
 
-    Raises:
-        UserError: where a row has another number of them.
+    Raises UserError where a row has another number of them.
     """
     column = named(CHOICE_LISTS, names)
     if column is None or not isinstance(first.get(column), list):

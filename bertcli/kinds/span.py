@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
@@ -30,27 +30,21 @@ from bertcli.data.labelled.squad import (
 from bertcli.data.labelled.tables import check_file, ending_of, json_value
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
-from bertcli.kinds.kind import (
+from bertcli.kinds.kind import Encoder, Features, Kind, Split, mistake
+from bertcli.kinds.types import (
+    Batch,
     Compared,
-    Encoder,
-    Features,
-    Kind,
     Mistakes,
     ModelOutputs,
+    Outputs,
     OwnData,
     Prediction,
-    Split,
-    mistake,
+    Predictions,
+    Row,
+    Rules,
+    Tokenizer,
 )
 from bertcli.tasks.task import Files, Task
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.windows import WindowRules
-    from bertcli.data.text.tokenization import WordPiece
-    from bertcli.models.model_with_loss import Outputs
 
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
@@ -59,19 +53,20 @@ NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 class Span(Kind):
     """Start and end over the tokens of windows, by run_squad.py's rules; scored by exact match and F1."""
 
-    name: ClassVar[str] = "span"
-    architectures: ClassVar[tuple[str, ...]] = ("QuestionAnswering",)
-    metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
-    metric_class: ClassVar[str] = "squad.Squad"
-    inputs: ClassVar[tuple[str, ...]] = ("question",)
-    needs: ClassVar[str] = "a question with its context"
-    says: ClassVar[str] = "answer"
-    official_file: ClassVar[str] = "predictions.json"
-    can_collapse: ClassVar[bool] = False
-    has_windows: ClassVar[bool] = True
-    scores_all: ClassVar[bool] = True
-    max_seq_length: ClassVar[int] = 384
-    max_query_length: ClassVar[int] = 64
+    name = "span"
+    architectures = ("QuestionAnswering",)
+    head = "span_logits"  # start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence
+    metrics = ("f1", "exact_match")
+    metric_class = "squad.Squad"
+    inputs = ("question",)
+    needs = "a question with its context"
+    says = "answer"
+    official_file = "predictions.json"
+    can_collapse = False
+    has_windows = True
+    scores_all = True
+    max_seq_length = 384
+    max_query_length = 64
 
     def read(self, task: Task, split: str, path: Path) -> Articles:
         return Articles(read_squad(path), origin=task.name)
@@ -113,16 +108,10 @@ class Span(Kind):
 
         return encode_spans(cast(Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
 
-    def inputs_that_are_cut(self, split: Split, rules: WindowRules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: Rules) -> tuple[int, str]:
         return len(split), f"questions longer than {rules.max_query_length} tokens"
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-        """Start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence."""
-        from bertcli.models.heads import span_logits
-
-        return span_logits(model, batch)
-
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
+    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
         """Half of the summed cross entropies of start and end (run_squad.py)."""
         from torch.nn.functional import cross_entropy
 
@@ -132,7 +121,7 @@ class Span(Kind):
         )
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
+    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
         from bertcli.data.packing.span_answers import AnswerRules, choose_answers
 
         windows = cast(Any, split.features).windows
@@ -155,11 +144,11 @@ class Span(Kind):
             for answer in answers
         ]
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Questions:
+    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> Questions:
         asked = [SpanExample(str(n), row["question"], split_words(row["context"])[0]) for n, row in enumerate(rows)]
         return Questions(asked, {}, origin="the input")
 
-    def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: Row, prediction: Prediction, examples: Examples, number: int) -> Prediction:
         answer, context = prediction["answer_object"], row["context"]
         if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
             return {"answer": "", "score": 0.0, "start": None, "end": None}
@@ -171,8 +160,7 @@ class Span(Kind):
         start, end = place.span() if place else (None, None)
         return {"answer": prediction["answer"], "score": prediction["score"], "start": start, "end": end}
 
-    def files(self, task: Task, predictions: list[Prediction]) -> dict[str, str]:
-        """The official files of SQuAD."""
+    def files(self, task: Task, predictions: Predictions) -> dict[str, str]:
         answers = [each["answer_object"] for each in predictions]
         keys = ("text", "probability", "start_logit", "end_logit")
         n_best = {answer.id: [{key: getattr(c, key) for key in keys} for c in answer.n_best] for answer in answers}
@@ -182,7 +170,7 @@ class Span(Kind):
             files["null_odds.json"] = odds
         return {name: json.dumps(values, indent=4) + "\n" for name, values in files.items()}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> Predictions:
         answers = read_by_question(path, _text, "text", "answer")
         asked = [question.id for question in cast(Questions, split.examples).asked]
         known, given = set(asked), set(answers)
@@ -198,7 +186,7 @@ class Span(Kind):
     def metric_version(self, task: Task) -> str | None:
         return "squad_v2" if task.with_impossible else "squad"
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
         from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
         true = cast(Questions, examples).answers
@@ -217,7 +205,7 @@ class Span(Kind):
             compared["na_probs"] = odds
         return compared
 
-    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: Predictions, compared: Compared) -> Mistakes:
         """Answers by their F1, then by their probability."""
         questions = {question.id: question.question for question in cast(Questions, examples).asked}
         _, f1 = cast(Any, self.metric(task)).answer_scores(**compared)
@@ -230,7 +218,7 @@ class Span(Kind):
                 yield (-share, prediction.get("score", 0.0)), asked | shown
 
 
-def _with_null_odds(predictions: list[Prediction], path: Path) -> list[Prediction]:
+def _with_null_odds(predictions: Predictions, path: Path) -> Predictions:
     """Add the no-answer scores, and put the predictions into the order of their file, which decides between equal ones."""
     check_file(path, "Give --na-probs a file.")
     odds = read_by_question(path, finite, "number", "null_odds")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.conll import (
@@ -27,27 +27,21 @@ from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, rea
 from bertcli.data.text.documents import lines_of, read_text
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.kinds.kind import (
+from bertcli.kinds.kind import Encoder, Features, Kind, Split
+from bertcli.kinds.text import check_count
+from bertcli.kinds.types import (
     Compared,
-    Encoder,
-    Features,
-    Kind,
     LabelScores,
     Mistakes,
     ModelOutputs,
     OwnData,
     Prediction,
-    Split,
+    Predictions,
+    Row,
+    Saved,
+    Tokenizer,
 )
-from bertcli.kinds.text import check_count
 from bertcli.tasks.task import Files, Task
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.text.tokenization import WordPiece
-    from bertcli.models.model_with_loss import Outputs
 
 TAG = re.compile(r"O|[BIESLUM](-.+)?")
 
@@ -55,18 +49,19 @@ TAG = re.compile(r"O|[BIESLUM](-.+)?")
 class Tagging(Kind):
     """Softmax over the tags of each word, read off its first piece; scored by entities, as conlleval does."""
 
-    name: ClassVar[str] = "tag"
-    architectures: ClassVar[tuple[str, ...]] = ("TokenClassification",)
-    metrics: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
-    metric_class: ClassVar[str] = "entities.Entities"
-    inputs: ClassVar[tuple[str, ...]] = ("text", "mask")
-    needs: ClassVar[str] = "one text"
-    says: ClassVar[str] = "tags"
-    options: ClassVar[tuple[str, ...]] = ("frozen",)
-    purpose: ClassVar[str] = "token labelling"
-    names_outputs: ClassVar[bool] = True
-    has_probabilities: ClassVar[bool] = False
-    has_windows: ClassVar[bool] = True
+    name = "tag"
+    architectures = ("TokenClassification",)
+    head = "word_logits"  # tag logits of each word, read off its first piece, [W, C]
+    metrics = ("f1", "precision", "recall")
+    metric_class = "entities.Entities"
+    inputs = ("text", "mask")
+    needs = "one text"
+    says = "tags"
+    options = ("frozen",)
+    purpose = "token labelling"
+    names_outputs = True
+    has_probabilities = False
+    has_windows = True
 
     def read(self, task: Task, split: str, path: Path) -> Sentences:
         return read_conll(path)
@@ -104,7 +99,7 @@ class Tagging(Kind):
 
         return encode_sentences(cast(Sentences, examples), encoder.tokenizer, encoder.rules, task.labels)
 
-    def model_class(self, saved: PretrainedConfig | None, config: dict[str, Any] | None) -> Any:
+    def model_class(self, saved: Saved | None, config: dict[str, Any] | None) -> Any:
         from bertcli.models.frozen import FrozenBertForTokenClassification, saved_layers
 
         layers = saved_layers(saved) if config is None else config.get("frozen_layers")
@@ -115,24 +110,12 @@ class Tagging(Kind):
             raise UserError(what, "Give --frozen a BERT, or leave it out.")
         return FrozenBertForTokenClassification
 
-    def keeps_head(self, saved: PretrainedConfig, config: dict[str, Any]) -> bool:
+    def keeps_head(self, saved: Saved, config: dict[str, Any]) -> bool:
         from bertcli.models.frozen import saved_layers
 
         return super().keeps_head(saved, config) and saved_layers(saved) == config.get("frozen_layers")
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-        """Tag logits of each word, read off its first piece, [W, C]."""
-        from bertcli.models.heads import word_logits
-
-        return word_logits(model, batch)
-
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        from bertcli.models.heads import summed_cross_entropy
-
-        return summed_cross_entropy(outputs, batch)
-
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
-        """The most probable tag of each word of a sentence, with its probability."""
+    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
         from scipy.special import softmax
 
         rows = (row.astype("float64") for row in outputs.get("logits", []))
@@ -145,14 +128,13 @@ class Tagging(Kind):
             for words in sentences
         ]
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Sentences:
+    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> Sentences:
         texts = [row["text"] for row in rows]
         characters = _word_places(texts, tokenizer)
         words = [[text[a:b] for a, b in places] for text, places in zip(texts, characters, strict=True)]
         return _WordsOfTexts(words, characters=characters, origin="the input")
 
-    def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
-        """The entities of a text, with their characters and the mean probability of their tags."""
+    def show(self, row: Row, prediction: Prediction, examples: Examples, number: int) -> Prediction:
         from bertcli.metrics.tags import entities
 
         found = []
@@ -164,7 +146,7 @@ class Tagging(Kind):
             found.append({"text": row["text"][start:end], "label": label, "start": start, "end": end, "score": score})
         return {"entities": found}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> Predictions:
         is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
         tags = _tags_of_table(path) if is_table else _tags_of_columns(path, task, split)
         known = {tag.partition("-")[2] for tag in task.labels}
@@ -176,7 +158,7 @@ class Tagging(Kind):
         check_count(task, split, path, predictions)
         return predictions
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
         return {
             "predictions": [each["tags"] for each in predictions],
             "references": list(cast(Sentences, examples).tags or []),
@@ -185,12 +167,12 @@ class Tagging(Kind):
     def flat(self, answers: list[Any]) -> list[Any]:
         return list(chain.from_iterable(answers))
 
-    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: Predictions, compared: Compared) -> LabelScores:
         from bertcli.metrics.counts import label_scores
 
         return label_scores(*self.metric(task).counts(**compared)), []
 
-    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: Predictions, compared: Compared) -> Mistakes:
         from bertcli.metrics.tags import entities
 
         rows = zip(cast(Sentences, examples).words, compared["references"], predictions, strict=True)
@@ -210,7 +192,7 @@ class _WordsOfTexts(Sentences):
     characters: list[list[tuple[int, int]]] = field(kw_only=True)
 
 
-def _word_places(texts: list[str], tokenizer: WordPiece) -> list[list[tuple[int, int]]]:
+def _word_places(texts: list[str], tokenizer: Tokenizer) -> list[list[tuple[int, int]]]:
     """Start and end of each word; a space before it, which some tokenizers count in, is not part of it."""
     found = []
     for text, encoding in zip(texts, tokenizer.encode(texts), strict=True):

@@ -16,8 +16,7 @@ ENDS = {"IOB2": {"BB", "BI"}, "IOBES": {"BE", "SS"}}
 def entities(tags: list[str], scheme: str = "default") -> Iterator[Entity]:
     """The entities of a sentence; a tag without a type (`B`) is of type `_`.
 
-    Raises:
-        UserError: at a tag that the scheme does not have.
+    Raises UserError at a tag that the scheme does not have.
     """
     words = [OUTSIDE, *(_word(tag, scheme) for tag in tags), OUTSIDE]
     first = 1

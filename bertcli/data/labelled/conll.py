@@ -34,8 +34,7 @@ def list_columns(rows: Table) -> tuple[str, str] | None:
 def read_sentences(path: Path) -> Sentences:
     """Read words and tags from a table with lists of both, or from columns.
 
-    Raises:
-        UserError: naming the line that is wrong.
+    Raises UserError naming the line that is wrong.
     """
     if ending_of(path) not in LIST_ENDINGS:
         return read_conll(path)
@@ -63,8 +62,7 @@ def read_conll(path: Path) -> Sentences:
 
     Columns stand apart by tabs, or by spaces where there are none.
 
-    Raises:
-        UserError: naming the line that has other columns than the first.
+    Raises UserError naming the line that has other columns than the first.
     """
     sentences: list[list[list[str]]] = [[]]
     places: list[str] = []

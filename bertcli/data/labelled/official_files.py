@@ -16,11 +16,7 @@ from bertcli.tasks.task import Task
 
 
 def data_folder(data_dir: str | None) -> Path | None:
-    """The folder of official files: as given, else $BERT_DATA, else none.
-
-    Raises:
-        UserError: if it is not a folder.
-    """
+    """The folder of official files: as given, else $BERT_DATA, else none. Raises UserError if it is not a folder."""
     name = data_dir or os.environ.get("BERT_DATA")
     if name and not Path(name).is_dir():
         raise UserError(
@@ -32,8 +28,7 @@ def data_folder(data_dir: str | None) -> Path | None:
 def split_file(task: Task, split: str, folder: Path) -> Path:
     """The official file of a split, which may be compressed.
 
-    Raises:
-        UserError: if the task has no such split, or the folder lacks the file.
+    Raises UserError if the task has no such split, or the folder lacks the file.
     """
     if split not in task.files.splits:
         raise unknown(f"split of {task.name}", split, task.files.splits)
@@ -63,8 +58,7 @@ def find_file(task: Task, split: str, folder: Path) -> Path | None:
 def read_official(task: Task, split: str, path: Path) -> TextExamples:
     """Read an official file, or folder, of texts: to classify, to measure, or to choose what follows.
 
-    Raises:
-        UserError: if it has not the columns of the task, or no examples.
+    Raises UserError if it has not the columns of the task, or no examples.
     """
     if path.is_dir() or tar_of(path):
         return _read_folders(path, task.file_labels)
@@ -149,11 +143,7 @@ def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
 
 
 def load_from_hub(task: Task, split: str) -> Any:
-    """Load a split from the Hub through `datasets`.
-
-    Raises:
-        RunError: if it cannot be reached.
-    """
+    """Load a split from the Hub through `datasets`. Raises RunError if it cannot be reached."""
     import datasets
 
     name, subset = task.hub

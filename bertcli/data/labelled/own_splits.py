@@ -54,8 +54,7 @@ def own_files(name: str) -> dict[str, list[Path]]:
     `name` is a file, several with commas between, a pattern or a folder. Other files than those of splits are training
     data where the user named them, and left out where a pattern or a folder did.
 
-    Raises:
-        UserError: if there are none, no split's in a folder, or two forms of a split.
+    Raises UserError if there are none, no split's in a folder, or two forms of a split.
     """
     path = Path(name)
     if path.is_file():
@@ -100,8 +99,7 @@ def split_of(path: Path) -> str:
 def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:
     """Cut a dev set off the training data, each label its share of it, and say so.
 
-    Raises:
-        UserError: if there is too little for one.
+    Raises UserError if there is too little for one.
     """
     train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
     if not dev or not train:

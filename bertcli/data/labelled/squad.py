@@ -54,11 +54,7 @@ def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
 
 
 def read_squad(path: Path) -> list[dict[str, Any]]:
-    """Read the articles of a file in SQuAD's form.
-
-    Raises:
-        UserError: if it is not.
-    """
+    """Read the articles of a file in SQuAD's form. Raises UserError if it is not."""
     place = f"`{path}`"
     try:
         articles = json.loads(read_text(path))["data"]
@@ -93,8 +89,7 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
 
     For training, an answer that is not found among the words of its context is skipped, and counted.
 
-    Raises:
-        UserError: if a training question has no answer, or several, where it needs one; or none is left to train on.
+    Raises UserError if a training question has no answer, or several, where it needs one; or none is left to train on.
     """
     made = []
     for context, question in questions_of(articles):

@@ -41,8 +41,7 @@ class Table:
     def column(self, name: str) -> list[str]:
         """The cells of a column as text, a missing one as "".
 
-        Raises:
-            UserError: if there is no such column.
+        Raises UserError if there is no such column.
         """
         if name not in self.names:
             raise unknown(f"column of {self.path}:", name, self.names)
@@ -69,11 +68,7 @@ def ending_of(path: Path) -> str:
 
 
 def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:
-    """Check that a file is there.
-
-    Raises:
-        UserError: if it is not, or is a folder; `hint` is what to give.
-    """
+    """Check that a file is there. Raises UserError if it is not, or is a folder; `hint` is what to give."""
     if not path.exists() or path.is_dir():
         raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
 
@@ -81,8 +76,7 @@ def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV
 def read_table(path: Path) -> Table:
     """Read a file of rows by its ending, whole.
 
-    Raises:
-        UserError: naming the file and the line that is wrong, or what the file is instead.
+    Raises UserError naming the file and the line that is wrong, or what the file is instead.
     """
     names, rows = stream_table(path)
     numbers, cells = zip(*rows, strict=True)
@@ -97,8 +91,7 @@ TableStream = tuple[list[str], Iterator[NumberedRow]]
 def stream_table(path: Path) -> TableStream:
     """The names of a file's columns, and its rows, read as they are asked for; JSON lines are named by the first 1,000.
 
-    Raises:
-        UserError: as `read_table`, where the rows have come to the line that is wrong.
+    Raises UserError as `read_table`, where the rows have come to the line that is wrong.
     """
     check_file(path)
     ending = ending_of(path)
@@ -191,11 +184,7 @@ def _parquet_errors(path: Path) -> Iterator[None]:
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> TableStream:
-    """The names and the rows of JSON lines.
-
-    Raises:
-        UserError: as `stream_table`.
-    """
+    """The names and the rows of JSON lines. Raises UserError as `stream_table`."""
     chunks = chunks_of(_json(path, lines), ROWS_AT_ONCE)
     first = next(chunks, [])
     return list(dict.fromkeys(name for _, row in first for name in row)), chain(first, chain.from_iterable(chunks))
@@ -291,8 +280,7 @@ def _quoting(path: Path, delimiter: str) -> int:
 def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, list[str]]]:
     """The fields of each record with the line where it begins; each has as many as the first, the header.
 
-    Raises:
-        UserError: naming the first line that has not, or where quotation marks are wrong.
+    Raises UserError naming the first line that has not, or where quotation marks are wrong.
     """
     reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
     begin, width = 1, 0
