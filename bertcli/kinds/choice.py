@@ -36,10 +36,8 @@ class Choice(TextKind):
                 say(f"{task.name}: the choices count from {names[0]}")
                 return replace(task, labels=numbers[:-1], file_labels=names)
         strange = next(label for label in labels if label not in numbers[:-1])
-        raise UserError(
-            f"`{task.name}` has the label `{strange}`, which is none of {count} choices.",
-            f"Number them from 0 to {count - 1}, or give the column with --label.",
-        )
+        what = f"`{task.name}` has the label `{strange}`, which is none of {count} choices."
+        raise UserError(what, f"Number them from 0 to {count - 1}, or give the column with --label.")
 
     def described(self, task: Task) -> str:
         return f", one of {len(task.labels)}"

@@ -127,9 +127,8 @@ def _texts(split: str, tables: list[Table], found: dict[str, str]) -> TextExampl
             if any(isinstance(cells.get(name), list | dict) for key, name in found.items() if key != "label"):
                 raise UserError(f"{rows.place(number)} has a list where a text should be.", "Give one text a column.")
             if isinstance(cells.get(found.get("label", "")), dict):
-                raise UserError(
-                    f"{rows.place(number)} has an object where a label should be.", 'Give its name: {"label": "good"}'
-                )
+                what = f"{rows.place(number)} has an object where a label should be."
+                raise UserError(what, 'Give its name: {"label": "good"}')
     read = {key: [cell for rows in tables for cell in rows.column(name)] for key, name in found.items()}
     labels = [spelled(label) for label in read.get("label", ())]
     examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))

@@ -224,10 +224,8 @@ def _with_null_odds(predictions: Predictions, path: Path) -> Predictions:
     odds = read_by_question(path, finite, "number", "null_odds")
     without = sum(each["id"] not in odds and each["answer"] not in ("", NO_PREDICTION) for each in predictions)
     if without:
-        raise UserError(
-            f"`{path}` has no number for {without:,} of the questions that are answered.",
-            "Give the null_odds.json that was written beside the predictions.",
-        )
+        what = f"`{path}` has no number for {without:,} of the questions that are answered."
+        raise UserError(what, "Give the null_odds.json that was written beside the predictions.")
     place = {id_: number for number, id_ in enumerate(odds)}
     ordered = sorted(predictions, key=lambda each: place.get(each["id"], -1))
     return [

@@ -17,13 +17,11 @@ class Classification(Metric):
 
     def counts(self, predictions: Any, references: Any, labels: int = 0) -> csr_array:
         """How often each label is right, predicted and true in each example, [examples, 3 x labels]."""
-        examples = (
-            ([one] if one == two else [], [one], [two]) for one, two in zip(predictions, references, strict=True)
-        )
+        pairs = zip(predictions, references, strict=True)
+        examples = (([one] if one == two else [], [one], [two]) for one, two in pairs)
         return count_labels(examples, max(labels, 1 + max([*predictions, *references])))
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
         counts = self.counts(predictions, references, 2)
 
         def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -33,12 +31,12 @@ class Classification(Metric):
             occurs = predicted + true > 0
             by_chance = (predicted * true).sum(-1)
             spread = (total**2 - (predicted**2).sum(-1)) * (total**2 - (true**2).sum(-1))
+            # 0 where every prediction or every label is the same
+            matthews = (right.sum(-1) * total - by_chance) / np.sqrt(np.where(spread > 0, spread, np.inf))
             return {
                 "accuracy": right.sum(-1) / total,
                 "macro_f1": f1.sum(-1) / occurs.sum(-1),
-                # 0 where every prediction or every label is the same
-                "matthews_correlation": (right.sum(-1) * total - by_chance)
-                / np.sqrt(np.where(spread > 0, spread, np.inf)),
+                "matthews_correlation": matthews,
                 **({"f1": f1[:, 1]} if counts.shape[1] == 6 else {}),
             }
 

@@ -24,10 +24,8 @@ class Entities(Metric):
         sentences = []
         for number, (guess, truth) in enumerate(zip(predictions, references, strict=True), 1):
             if len(guess) != len(truth):
-                raise UserError(
-                    f"Sentence {number} has {len(truth)} words, but {len(guess)} predicted tags.",
-                    "Give one tag a word.",
-                )
+                what = f"Sentence {number} has {len(truth)} words, but {len(guess)} predicted tags."
+                raise UserError(what, "Give one tag a word.")
             found, wanted = (set(entities(tags, self.config_name)) for tags in (guess, truth))
             sentences.append([[kind for kind, _, _ in side] for side in (found & wanted, found, wanted)])
         types = sorted({kind for sides in sentences for side in sides for kind in side})
@@ -36,7 +34,6 @@ class Entities(Metric):
         return count_labels(numbers, len(types)), types
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each sentence counts."""
         counts, types = self.counts(predictions, references)
 
         def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:

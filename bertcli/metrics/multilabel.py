@@ -21,7 +21,6 @@ class MultiLabel(Metric):
         return csr_array(np.concatenate([given & wanted, given, wanted], axis=1).astype(np.float64))
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
         counts = self.counts(predictions, references)
         all_right = (np.array(predictions) == np.array(references)).all(-1)
 

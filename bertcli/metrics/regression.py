@@ -15,7 +15,6 @@ class Regression(Metric):
     takes = ("value", "value")
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
         values = [np.array(side, dtype=np.float64) for side in (predictions, references)]
         places = [np.unique(side, return_inverse=True)[1] for side in values]
 

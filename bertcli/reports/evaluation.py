@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from bertcli.reports.tables import INTERVAL, Table, interval_text, score_table, signed
 
@@ -33,17 +33,14 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it; `confidence_interval` is that of the first metric."""
         main = next(iter(self.confidence_intervals.values()), None)
-        differences = {
-            name: round(self.metrics[name.split()[1]] - score, 6)
-            for name, score in self.paper.items()
-            if name.split()[1] in self.metrics
-        }
+        paper = {name: (score, self.metrics.get(name.split()[1])) for name, score in self.paper.items()}
+        differences = {name: round(own - score, 6) for name, (score, own) in paper.items() if own is not None}
         more = {name: [each.to_json() for each in getattr(self, name)] for name in ("others", "other_splits")}
         return {**asdict(self), **more, "difference": differences, "confidence_interval": main}
 
 
 def evaluation_tables(result: Evaluation) -> list[Table]:
-    """The scores, each label and what is taken for what; of several models their scores side by side; the mistakes."""
+    """The scores, those of each label and the confusion matrix; of several models their scores side by side; the mistakes."""
     if result.others:
         tables = [_side_by_side(result)]
     else:
@@ -63,17 +60,10 @@ def _side_by_side(first: Evaluation) -> Table:
         for each in (model for model in (first, *first.others) if metric in model.metrics):
             found = each.to_first.get(metric, {})
             difference = signed(found["difference"]) if found else None
-            rows.append(
-                [
-                    metric,
-                    each.model,
-                    round(each.metrics[metric], 4),
-                    interval_text(each.confidence_intervals.get(metric)),
-                    difference,
-                    interval_text(found.get("confidence_interval")),
-                    ("yes" if found["significant"] else "no") if found else None,
-                ]
-            )
+            own, its = interval_text(each.confidence_intervals.get(metric)), found.get("confidence_interval")
+            significant = ("yes" if found["significant"] else "no") if found else None
+            score_of = round(each.metrics[metric], 4)
+            rows.append([metric, each.model, score_of, own, difference, interval_text(its), significant])
         for size in ("base", "large"):
             name = f"{size} {metric}"
             if name in first.paper:
@@ -94,21 +84,14 @@ def _confusion(result: Evaluation) -> Table:
     """A row for each true label; where there are many, the pairs most often confused."""
     names, confusion = list(result.labels), result.confusion_matrix
     if len(names) > MOST_LABELS:
-        pairs = [
-            (count, true, predicted)
-            for true, row in enumerate(confusion)
-            for predicted, count in enumerate(row)
-            if count and true != predicted
-        ]
-        worst = sorted(pairs, key=lambda pair: -pair[0])[:MOST_LABELS]
-        rows: list[list[object]] = [[names[true], names[predicted], count] for count, true, predicted in worst]
-        return Table("most confused", ["true", "predicted", "examples"], rows)
+        pairs = [(names[true], guess, count) for true, row in enumerate(confusion) for guess, count in enumerate(row)]
+        wrong = [[true, names[guess], count] for true, guess, count in pairs if count and true != names[guess]]
+        worst = sorted(wrong, key=lambda row: -cast(int, row[2]))[:MOST_LABELS]
+        return Table("most confused", ["true", "predicted", "examples"], worst)
     fits = sum(map(len, names)) < LONGEST // 2
     columns = names if fits else [str(number) for number in range(1, len(names) + 1)]
-    rows = [
-        [name if fits else f"{number} {name}", *row]
-        for number, (name, row) in enumerate(zip(names, confusion, strict=True), 1)
-    ]
+    shown = names if fits else [f"{number} {name}" for number, name in enumerate(names, 1)]
+    rows: list[list[object]] = [[name, *row] for name, row in zip(shown, confusion, strict=True)]
     return Table("confusion", ["true \\ predicted", *columns], rows)
 
 

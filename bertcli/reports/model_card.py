@@ -25,9 +25,9 @@ def _card(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
     config = folder.config
     tags = "\n".join(f"- {tag}" for tag in ("bert", result.task))
     tables = "\n\n".join(_markdown_table(table) for table in result_tables(result))
-    options = "\n".join(
-        f"- {key}: {value}" for key, value in config.items() if value is not None and value is not False
-    )
+    given = {key: value for key, value in config.items() if value is not None and value is not False}
+    options = "\n".join(f"- {key}: {value}" for key, value in given.items())
+    share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
     said = "".join(f"\n{note}\n" for note in notes)
     return f"""---
 library_name: transformers
@@ -38,7 +38,7 @@ tags:
 # {folder.path.name}
 
 Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{result.model}")`.
-{result.steps:,} steps, {result.tokens_per_second:,.0f} real tokens a second{_share(result)}, seed {result.seed}.
+{result.steps:,} steps, {result.tokens_per_second:,.0f} real tokens a second{share}, seed {result.seed}.
 
 {tables}
 {said}
@@ -50,19 +50,12 @@ Made by `bert {config["command"]}`; opens with `AutoModel...from_pretrained("{re
 """
 
 
-def _share(result: TrainingResult) -> str:
-    return f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
-
-
 def _page(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
     picture = base64.b64encode((folder.path / "loss.png").read_bytes()).decode()
     tables = "".join(_html_table(table) for table in result_tables(result))
     facts = {**folder.config, **{key: value for key, value in asdict(result).items() if key not in NOT_SHOWN}}
-    listed = "".join(
-        f"<tr><th>{html.escape(key)}</th><td>{html.escape(str(value))}</td></tr>"
-        for key, value in facts.items()
-        if value is not None
-    )
+    known = ((key, html.escape(str(value))) for key, value in facts.items() if value is not None)
+    listed = "".join(f"<tr><th>{html.escape(key)}</th><td>{value}</td></tr>" for key, value in known)
     said = "".join(f"<p>{html.escape(note)}</p>" for note in notes)
     return f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{html.escape(folder.path.name)}</title>
@@ -77,10 +70,8 @@ table{{border-collapse:collapse;margin:1em 0}}td,th{{padding:.2em .8em;border-bo
 
 def _html_table(table: Table) -> str:
     head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in table.rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    rows = ("".join(f"<td>{html.escape(_text(cell))}</td>" for cell in row) for row in table.rows)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
 def _markdown_table(table: Table) -> str:

@@ -13,15 +13,14 @@ def plot_run(metrics: list[dict[str, Any]], path: Path) -> None:
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     name = "masked_lm_loss" if logged and "masked_lm_loss" in logged[0] else "loss"
-    left.plot([line["step"] for line in logged], [line[name] for line in logged], color="tab:blue")
+    steps = [line["step"] for line in logged]
+    left.plot(steps, [line[name] for line in logged], color="tab:blue")
     left.set(xlabel="step", ylabel=f"training {name.replace('_', ' ')}")
     if measured and (entropy := measured[-1]["metrics"].get("token_entropy")):
         left.axhline(entropy, color="tab:red", linewidth=0.8, linestyle="--")
         left.annotate("token frequencies alone", (0, entropy), fontsize=7, color="tab:red", va="bottom")
     rate = left.twinx()
-    rate.plot(
-        [line["step"] for line in logged], [line["learning_rate"] for line in logged], color="tab:gray", linewidth=0.8
-    )
+    rate.plot(steps, [line["learning_rate"] for line in logged], color="tab:gray", linewidth=0.8)
     rate.set_ylabel("learning rate")
     shares = {name for line in measured for name in line["metrics"] if not name.endswith(("loss", "thresh", "entropy"))}
     for name in sorted(shares):

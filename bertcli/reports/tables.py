@@ -21,17 +21,16 @@ class Table:
     rows: list[list[object]]
 
 
-def score_table(
-    task_name: str, split: str, metrics: dict[str, float], intervals: dict[str, list[float]] | None = None
-) -> Table:
+Intervals = dict[str, list[float]]
+
+
+def score_table(task_name: str, split: str, metrics: dict[str, float], intervals: Intervals | None = None) -> Table:
     """One row a metric: ours, the paper's by size with the difference to it, and the splits that the paper's are of."""
     task = TASKS.get(task_name)
     rows: list[list[object]] = []
     for metric, value in metrics.items():
-        where = split
-        plain = metric
-        if metric.startswith("dev_mismatched_"):
-            where, plain = "dev_mismatched", metric.removeprefix("dev_mismatched_")
+        plain = metric.removeprefix("dev_mismatched_")
+        where = split if plain == metric else "dev_mismatched"
         paper = task.paper_scores(where) if task else {}
         sizes = [paper.get(f"{size} {plain}") for size in ("base", "large")]
         splits = task.paper_splits(where) if task else {}
@@ -39,19 +38,9 @@ def score_table(
         beside = [cell for size in sizes for cell in (size, signed(value - size) if size else None)]
         interval = [interval_text(intervals.get(metric))] if intervals else []
         rows.append([task_name, where, plain, round(value, 4), *interval, *beside, ", ".join(of) or None])
-    columns = [
-        "task",
-        "split",
-        "metric",
-        "ours",
-        *([INTERVAL] if intervals else []),
-        "paper base",
-        "difference",
-        "paper large",
-        "difference",
-        "paper's split",
-    ]
-    return Table("", columns, rows)
+    ours = ["task", "split", "metric", "ours", *([INTERVAL] if intervals else [])]
+    papers = ["paper base", "difference", "paper large", "difference", "paper's split"]
+    return Table("", ours + papers, rows)
 
 
 def signed(value: float) -> str:
@@ -78,16 +67,11 @@ def _runs(runs: list[dict[str, Any]], paper: dict[str, float]) -> Table:
     settings, metrics = list(runs[0]["setting"]), list(runs[0]["metrics"])
     shows_paper = paper and "frozen_layers" in settings
     notes = {"best": "best", "collapsed": "collapsed: says the same of every example", "stopped_early": "stopped early"}
-    rows = [
-        [
-            *map(str, run["setting"].values()),
-            *run["metrics"].values(),
-            *([paper[run["setting"]["frozen_layers"]]] if shows_paper else []),
-            f"{run['best_step']} of {run['steps']}",
-            ", ".join(words for key, words in notes.items() if run[key]),
-        ]
-        for run in runs
-    ]
+    rows: list[list[object]] = []
+    for run in runs:
+        beside = [paper[run["setting"]["frozen_layers"]]] if shows_paper else []
+        last = [f"{run['best_step']} of {run['steps']}", ", ".join(words for key, words in notes.items() if run[key])]
+        rows.append([*map(str, run["setting"].values()), *run["metrics"].values(), *beside, *last])
     columns = [*_words(settings), *metrics, *(["paper base f1"] if shows_paper else []), "best step", "note"]
     return Table("runs", columns, rows)
 
