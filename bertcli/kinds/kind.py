@@ -10,23 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bertcli.data.labelled.examples import Examples
 from bertcli.errors import UserError
-from bertcli.kinds.types import (
-    Batch,
-    Compared,
-    LabelScores,
-    Mistakes,
-    Model,
-    ModelOutputs,
-    Numbers,
-    Outputs,
-    OwnData,
-    Prediction,
-    Predictions,
-    Row,
-    Rules,
-    Saved,
-    Tokenizer,
-)
+from bertcli.kinds import types as t
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -42,10 +26,10 @@ class Features(Protocol):
         """How many inputs were too long and were cut."""
 
     @property
-    def lengths(self) -> Numbers:
+    def lengths(self) -> t.Numbers:
         """Tokens an input, [inputs]."""
 
-    def pack(self, rows: Numbers, key: int) -> Batch:
+    def pack(self, rows: t.Numbers, key: int) -> t.Batch:
         """Pack the chosen inputs."""
 
 
@@ -53,8 +37,8 @@ class Features(Protocol):
 class Encoder:
     """What makes inputs of examples."""
 
-    tokenizer: Tokenizer
-    rules: Rules
+    tokenizer: t.Tokenizer
+    rules: t.Rules
 
 
 @dataclass(frozen=True)
@@ -110,7 +94,7 @@ class Kind:
         """Whether a file of the user's own is in a form of this kind alone."""
         return False
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         """Make a task of the user's own files, and the examples of each split; columns, labels and sizes are said."""
         raise NotImplementedError
 
@@ -140,13 +124,13 @@ class Kind:
         """The number of training examples of each label, in words."""
         return []
 
-    def inputs_that_are_cut(self, split: Split, rules: Rules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         """How many inputs may be cut where they are too long, and which those are, in words."""
         return len(split), f"inputs longer than {rules.max_seq_length} tokens"
 
     # The model
 
-    def model_class(self, saved: Saved | None, config: dict[str, Any] | None) -> Any:
+    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
         """The class of transformers for a model of this kind, as saved, or with what config.json says of a new one."""
         import transformers
 
@@ -160,15 +144,15 @@ class Kind:
             config = {"num_labels": len(names), "id2label": names, "label2id": {name: i for i, name in names.items()}}
         return config | ({"problem_type": self.problem_type} if self.problem_type else {})
 
-    def has_made(self, saved: Saved) -> bool:
+    def has_made(self, saved: t.Saved) -> bool:
         """Whether a saved model is of this kind."""
         return any(name in (saved.architectures or [""])[0] for name in self.architectures)
 
-    def keeps_head(self, saved: Saved, config: dict[str, Any]) -> bool:
+    def keeps_head(self, saved: t.Saved, config: dict[str, Any]) -> bool:
         """Whether the saved head is of this kind and of the labels to learn."""
         return self.has_made(saved) and saved.id2label == config.get("id2label", saved.id2label)
 
-    def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> Model:
+    def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> t.Model:
         """Load a model; `config` is what config.json says of labels to learn.
 
         Raises UserError if there is none or it cannot be opened.
@@ -179,20 +163,20 @@ class Kind:
         has_new_head = config is not None and not self.keeps_head(saved, config)
         return load_model(source, self.model_class(saved, config), config, has_new_head, seed)
 
-    def with_loss(self, model: Model) -> ModelWithLoss:
+    def with_loss(self, model: t.Model) -> ModelWithLoss:
         """The model with its head and loss, as it is trained and run."""
         from bertcli.models.model_with_loss import ModelWithLoss
 
         return ModelWithLoss(model, self.outputs, self.losses)
 
-    def outputs(self, model: Model, batch: Batch) -> Outputs:
+    def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
         """The outputs of the head, by name."""
         from bertcli.models import heads
 
-        outputs: Outputs = getattr(heads, self.head)(model, batch)
+        outputs: t.Outputs = getattr(heads, self.head)(model, batch)
         return outputs
 
-    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
+    def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Losses summed over the batch, by name; `batch.counts` says what to divide each by."""
         from bertcli.models.heads import summed_cross_entropy
 
@@ -200,7 +184,7 @@ class Kind:
 
     # Predictions
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         """One prediction an example."""
         raise NotImplementedError
 
@@ -208,22 +192,22 @@ class Kind:
         """The kind as `bert predict` runs it: `top_k` fills for each mask."""
         return self
 
-    def check_input(self, row: Row, tokenizer: Tokenizer, longest: int, file: str | None) -> None:
+    def check_input(self, row: t.Row, tokenizer: t.Tokenizer, longest: int, file: str | None) -> None:
         """Check a row that `bert predict` was given. Raises UserError if a model could not take it."""
 
-    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> Examples:
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Examples:
         """The rows that `bert predict` was given as examples."""
         raise NotImplementedError
 
-    def show(self, row: Row, prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         """A prediction as `bert predict` shows it, of example `number`, which a row was made."""
         return prediction
 
-    def files(self, task: Task, predictions: Predictions) -> dict[str, str]:
+    def files(self, task: Task, predictions: t.Predictions) -> dict[str, str]:
         """Names and texts of the files that hold the predictions of a split."""
         return {"predictions.jsonl": "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in predictions)}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> Predictions:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         """Read one prediction an example from a file; `na_probs` is a file of no-answer scores."""
         raise NotImplementedError
 
@@ -243,7 +227,7 @@ class Kind:
         """Which of the metric's rules count."""
         return None
 
-    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         """Predictions and right answers as the metric takes them."""
         raise NotImplementedError
 
@@ -251,16 +235,16 @@ class Kind:
         """Answers, a list of those that are compared, as single values."""
         return answers
 
-    def label_scores(self, task: Task, predictions: Predictions, compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
         """Scores of each label, and the confusion matrix: for each true label how often each was predicted."""
         return {}, []
 
-    def mistakes(self, task: Task, examples: Examples, predictions: Predictions, compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """The wrong predictions, with the number and the text of each example, the right answer and the one given."""
         raise NotImplementedError
 
 
-def mistake(prediction: Prediction, gold: Any, predicted: Any) -> Prediction:
+def mistake(prediction: t.Prediction, gold: Any, predicted: Any) -> t.Prediction:
     """What is shown of a mistake beside its example."""
     return {"gold": gold, "predicted": predicted, "probability": prediction.get("score")}
 

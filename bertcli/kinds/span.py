@@ -12,38 +12,15 @@ from pathlib import Path
 from typing import Any, cast
 
 from bertcli import say
+from bertcli.data.labelled import squad
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.prediction_table import finite, read_by_question
-from bertcli.data.labelled.squad import (
-    SEPARATORS,
-    Articles,
-    Questions,
-    SpanExample,
-    articles_of_hub,
-    questions_of,
-    read_squad,
-    span_examples,
-    split_words,
-    true_answers,
-)
 from bertcli.data.labelled.tables import check_file, ending_of, json_value
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
+from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Features, Kind, Split, mistake
-from bertcli.kinds.types import (
-    Batch,
-    Compared,
-    Mistakes,
-    ModelOutputs,
-    Outputs,
-    OwnData,
-    Prediction,
-    Predictions,
-    Row,
-    Rules,
-    Tokenizer,
-)
 from bertcli.tasks.task import Files, Task
 
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
@@ -68,25 +45,32 @@ class Span(Kind):
     max_seq_length = 384
     max_query_length = 64
 
-    def read(self, task: Task, split: str, path: Path) -> Articles:
-        return Articles(read_squad(path), origin=task.name)
+    def read(self, task: Task, split: str, path: Path) -> squad.Articles:
+        return squad.Articles(squad.read_squad(path), origin=task.name)
 
-    def read_hub(self, task: Task, split: str, dataset: Any) -> Articles:
-        return Articles(articles_of_hub(dataset), origin=task.name)
+    def read_hub(self, task: Task, split: str, dataset: Any) -> squad.Articles:
+        return squad.Articles(squad.articles_of_hub(dataset), origin=task.name)
 
     def recognizes(self, path: Path) -> bool:
         whole = json_value(read_text(path)) if ending_of(path) == ".json" else None
         return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         parts = {
-            split: Articles(
-                [{"paragraphs": [p]} for path in paths for article in read_squad(path) for p in article["paragraphs"]],
+            split: squad.Articles(
+                [
+                    {"paragraphs": [p]}
+                    for path in paths
+                    for article in squad.read_squad(path)
+                    for p in article["paragraphs"]
+                ],
                 origin=name,
             )
             for split, paths in files.items()
         }
-        asked = [(split, question) for split, part in parts.items() for _, question in questions_of(part.articles)]
+        asked = [
+            (split, question) for split, part in parts.items() for _, question in squad.questions_of(part.articles)
+        ]
         for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
             if count > 1:
                 raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
@@ -98,20 +82,20 @@ class Span(Kind):
         task = Task(name, self.name, Files({}, {}), ("", None), self.metrics, max_seq_length=self.max_seq_length)
         return replace(task, with_impossible=without > 0), dict(parts)
 
-    def for_use(self, task: Task, examples: Examples, training: bool) -> Questions:
-        articles = cast(Articles, examples).articles
-        asked = span_examples(articles, training, task.with_impossible)
-        return Questions(asked, true_answers(articles), origin=examples.origin)
+    def for_use(self, task: Task, examples: Examples, training: bool) -> squad.Questions:
+        articles = cast(squad.Articles, examples).articles
+        asked = squad.span_examples(articles, training, task.with_impossible)
+        return squad.Questions(asked, squad.true_answers(articles), origin=examples.origin)
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.span_features import encode_spans
 
-        return encode_spans(cast(Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
+        return encode_spans(cast(squad.Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
 
-    def inputs_that_are_cut(self, split: Split, rules: Rules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         return len(split), f"questions longer than {rules.max_query_length} tokens"
 
-    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
+    def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Half of the summed cross entropies of start and end (run_squad.py)."""
         from torch.nn.functional import cross_entropy
 
@@ -121,7 +105,7 @@ class Span(Kind):
         )
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         from bertcli.data.packing.span_answers import AnswerRules, choose_answers
 
         windows = cast(Any, split.features).windows
@@ -130,7 +114,7 @@ class Span(Kind):
             for window, start, end in zip(windows, outputs.get("start", []), outputs.get("end", []), strict=True)
         ]
         rules = AnswerRules(with_impossible=task.with_impossible)
-        answers = choose_answers(cast(Questions, split.examples).asked, windows, logits, tokenizer, rules)
+        answers = choose_answers(cast(squad.Questions, split.examples).asked, windows, logits, tokenizer, rules)
         if without := sum(not answer.had_candidate for answer in answers):
             say(f"{without} questions have no valid span; their answer is empty")
         return [
@@ -144,23 +128,26 @@ class Span(Kind):
             for answer in answers
         ]
 
-    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> Questions:
-        asked = [SpanExample(str(n), row["question"], split_words(row["context"])[0]) for n, row in enumerate(rows)]
-        return Questions(asked, {}, origin="the input")
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> squad.Questions:
+        asked = [
+            squad.SpanExample(str(n), row["question"], squad.split_words(row["context"])[0])
+            for n, row in enumerate(rows)
+        ]
+        return squad.Questions(asked, {}, origin="the input")
 
-    def show(self, row: Row, prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         answer, context = prediction["answer_object"], row["context"]
         if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
             return {"answer": "", "score": 0.0, "start": None, "end": None}
         word = next((c.first_word for c in answer.n_best if c.text == answer.text), -1)
         place = None
         if answer.text and word >= 0:  # it is of the words from this one on, with one space or more between them
-            spelt = re.compile(re.escape(answer.text).replace("\\ ", f"[{SEPARATORS}]+"))
-            place = spelt.search(context, split_words(context)[1].index(word))
+            spelt = re.compile(re.escape(answer.text).replace("\\ ", f"[{squad.SEPARATORS}]+"))
+            place = spelt.search(context, squad.split_words(context)[1].index(word))
         start, end = place.span() if place else (None, None)
         return {"answer": prediction["answer"], "score": prediction["score"], "start": start, "end": end}
 
-    def files(self, task: Task, predictions: Predictions) -> dict[str, str]:
+    def files(self, task: Task, predictions: t.Predictions) -> dict[str, str]:
         answers = [each["answer_object"] for each in predictions]
         keys = ("text", "probability", "start_logit", "end_logit")
         n_best = {answer.id: [{key: getattr(c, key) for key in keys} for c in answer.n_best] for answer in answers}
@@ -170,9 +157,9 @@ class Span(Kind):
             files["null_odds.json"] = odds
         return {name: json.dumps(values, indent=4) + "\n" for name, values in files.items()}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> Predictions:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         answers = read_by_question(path, _text, "text", "answer")
-        asked = [question.id for question in cast(Questions, split.examples).asked]
+        asked = [question.id for question in cast(squad.Questions, split.examples).asked]
         known, given = set(asked), set(answers)
         if known and not known & given:
             raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
@@ -186,11 +173,11 @@ class Span(Kind):
     def metric_version(self, task: Task) -> str | None:
         return "squad_v2" if task.with_impossible else "squad"
 
-    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
-        true = cast(Questions, examples).answers
-        compared: Compared = {
+        true = cast(squad.Questions, examples).answers
+        compared: t.Compared = {
             "predictions": [each["answer"] for each in predictions],
             "references": [true[each["id"]] or [""] for each in predictions],
         }
@@ -205,9 +192,9 @@ class Span(Kind):
             compared["na_probs"] = odds
         return compared
 
-    def mistakes(self, task: Task, examples: Examples, predictions: Predictions, compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """Answers by their F1, then by their probability."""
-        questions = {question.id: question.question for question in cast(Questions, examples).asked}
+        questions = {question.id: question.question for question in cast(squad.Questions, examples).asked}
         _, f1 = cast(Any, self.metric(task)).answer_scores(**compared)
         for prediction, truths, share in zip(predictions, compared["references"], f1, strict=True):
             if share < 1:
@@ -218,7 +205,7 @@ class Span(Kind):
                 yield (-share, prediction.get("score", 0.0)), asked | shown
 
 
-def _with_null_odds(predictions: Predictions, path: Path) -> Predictions:
+def _with_null_odds(predictions: t.Predictions, path: Path) -> t.Predictions:
     """Add the no-answer scores, and put the predictions into the order of their file, which decides between equal ones."""
     check_file(path, "Give --na-probs a file.")
     odds = read_by_question(path, finite, "number", "null_odds")

@@ -11,21 +11,8 @@ from bertcli.data.labelled.official_files import read_official, texts_of_hub
 from bertcli.data.labelled.own_labels import missing_labels
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
+from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Features, Kind, Split
-from bertcli.kinds.types import (
-    Compared,
-    Floats,
-    Labels,
-    Mistakes,
-    ModelOutputs,
-    Numbers,
-    OwnData,
-    Prediction,
-    Predictions,
-    Row,
-    Tokenizer,
-    Wrong,
-)
 from bertcli.tasks.task import Task
 
 LABELS_SHOWN = 20
@@ -45,7 +32,7 @@ class TextKind(Kind):
     def read_hub(self, task: Task, split: str, dataset: Any) -> TextExamples:
         return texts_of_hub(task, split, dataset)
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         from bertcli.kinds.own_tables import read_tables
 
         return read_tables(name, files, columns, self)
@@ -69,7 +56,7 @@ class TextKind(Kind):
         """The labels of a task of the user's own, in words."""
         return ""
 
-    def targets(self, task: Task, examples: TextExamples) -> Labels | None:
+    def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """The labels as numbers. Raises UserError at the first label that is not of the task."""
         raise NotImplementedError
 
@@ -79,33 +66,33 @@ class TextKind(Kind):
         texts = cast(TextExamples, examples)
         return encode_texts(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         return [self.predict(task.labels, row.astype("float64")) for row in outputs.get("logits", [])]
 
-    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
+    def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         """The prediction of an example, of its logits, [C]."""
         raise NotImplementedError
 
-    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> TextExamples:
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> TextExamples:
         pairs, choices = ([row[key] for row in rows] if key in rows[0] else None for key in ("text_pair", "choices"))
         return TextExamples([row["text"] for row in rows], pairs, choices=choices, origin="the input")
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> Predictions:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         table = PredictionTable.read(path, is_official=bool(task.hub[0]))
         predictions = self.parse(task, table)
         check_count(task, split, path, predictions)
         return predictions
 
-    def parse(self, task: Task, table: PredictionTable) -> Predictions:
+    def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         """The predictions of a table, with their probabilities where it has them."""
         raise NotImplementedError
 
-    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         true = self.targets(task, cast(TextExamples, examples))
         assert true is not None
         return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
 
-    def mistakes(self, task: Task, examples: Examples, predictions: Predictions, compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         texts = cast(TextExamples, examples)
         for row, (prediction, true) in enumerate(zip(predictions, compared["references"], strict=True)):
             badness, shown = self.mistake(task, (texts.choices or [[]] * len(texts))[row], prediction, true)
@@ -114,12 +101,12 @@ class TextKind(Kind):
                 pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
                 yield badness, {"example": row + 1, **place, "text": texts.texts[row], **pair, **shown}
 
-    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
+    def mistake(self, task: Task, choices: list[str], prediction: t.Prediction, true: Any) -> t.Wrong:
         """How wrong a prediction is, None if it is right, and what is shown of it."""
         raise NotImplementedError
 
 
-def check_count(task: Task, split: Split, path: Path, predictions: Predictions) -> None:
+def check_count(task: Task, split: Split, path: Path, predictions: t.Predictions) -> None:
     """Check that there is one prediction an example. Raises UserError if not."""
     if len(predictions) != len(split):
         raise UserError(
@@ -135,7 +122,7 @@ def unknown_label(place: str, label: str, labels: Iterable[str]) -> UserError:
     return UserError(f"{place} has the label `{label}`, which the task has not.", hint)
 
 
-def label_ids(task: Task, examples: TextExamples) -> Numbers | None:
+def label_ids(task: Task, examples: TextExamples) -> t.Numbers | None:
     """The labels as numbers, [examples], in the order of the task.
 
     Raises UserError at the first label that the task does not have.
@@ -151,6 +138,6 @@ def label_ids(task: Task, examples: TextExamples) -> Numbers | None:
     return np.array([index[label] for label in examples.labels], dtype=np.int64)
 
 
-def rounded(shares: Floats) -> list[float]:
+def rounded(shares: t.Floats) -> list[float]:
     """Probabilities to six decimals."""
     return [round(share, 6) for share in shares.tolist()]
