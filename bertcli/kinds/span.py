@@ -74,10 +74,8 @@ class Span(Kind):
         for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
             if count > 1:
                 raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
-        without = sum(
-            bool(question.get("is_impossible")) or (split == "dev" and not question["answers"])
-            for split, question in asked
-        )
+        no_answer = (bool(q.get("is_impossible")) or (split == "dev" and not q["answers"]) for split, q in asked)
+        without = sum(no_answer)
         say(f"{name}: {sizes_of(parts)} contexts, {len(asked):,} questions, {without:,} without an answer; kind: span")
         task = Task(name, self.name, Files({}, {}), ("", None), self.metrics, max_seq_length=self.max_seq_length)
         return replace(task, with_impossible=without > 0), dict(parts)
@@ -99,10 +97,8 @@ class Span(Kind):
         """Half of the summed cross entropies of start and end (run_squad.py)."""
         from torch.nn.functional import cross_entropy
 
-        sides = (
-            cross_entropy(outputs[side], batch.labels[f"{side}_positions"], reduction="sum")
-            for side in ("start", "end")
-        )
+        true = {side: batch.labels[f"{side}_positions"] for side in ("start", "end")}
+        sides = (cross_entropy(outputs[side], places, reduction="sum") for side, places in true.items())
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
@@ -117,16 +113,12 @@ class Span(Kind):
         answers = choose_answers(cast(squad.Questions, split.examples).asked, windows, logits, tokenizer, rules)
         if without := sum(not answer.had_candidate for answer in answers):
             say(f"{without} questions have no valid span; their answer is empty")
-        return [
-            {
-                "id": answer.id,
-                "answer": answer.text,
-                "score": next((round(c.probability, 6) for c in answer.n_best if c.text == answer.text), 0.0),
-                "null_odds": answer.null_odds,
-                "answer_object": answer,
-            }
-            for answer in answers
-        ]
+        predictions = []
+        for answer in answers:
+            score = next((round(c.probability, 6) for c in answer.n_best if c.text == answer.text), 0.0)
+            more = {"null_odds": answer.null_odds, "answer_object": answer}
+            predictions.append({"id": answer.id, "answer": answer.text, "score": score, **more})
+        return predictions
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> squad.Questions:
         asked = [
@@ -184,10 +176,8 @@ class Span(Kind):
         given = [each.get("null_odds") for each in predictions]
         if any(value is not None for value in given):
             odds = [-math.inf if value is None else value for value in given]  # without odds the answer stands
-            none = sum(
-                odd > NO_ANSWER_ABOVE and each["answer"] != "" for odd, each in zip(odds, predictions, strict=True)
-            )
-            if none:
+            pairs = zip(odds, predictions, strict=True)
+            if none := sum(odd > NO_ANSWER_ABOVE and each["answer"] != "" for odd, each in pairs):
                 say(f"{none} answers count as none: their no-answer score is above {NO_ANSWER_ABOVE:g}")
             compared["na_probs"] = odds
         return compared
@@ -214,10 +204,9 @@ def _with_null_odds(predictions: t.Predictions, path: Path) -> t.Predictions:
         what = f"`{path}` has no number for {without:,} of the questions that are answered."
         raise UserError(what, "Give the null_odds.json that was written beside the predictions.")
     place = {id_: number for number, id_ in enumerate(odds)}
+    known = {each["id"]: odds.get(each["id"]) for each in predictions if each["answer"] != NO_PREDICTION}
     ordered = sorted(predictions, key=lambda each: place.get(each["id"], -1))
-    return [
-        {**each, "null_odds": None if each["answer"] == NO_PREDICTION else odds.get(each["id"])} for each in ordered
-    ]
+    return [{**each, "null_odds": known.get(each["id"])} for each in ordered]
 
 
 def _text(value: Any) -> str:

@@ -101,13 +101,11 @@ class Tagging(Kind):
 
         rows = (row.astype("float64") for row in outputs.get("logits", []))
         sentences = (list(islice(rows, len(words))) for words in cast(Sentences, split.examples).words)
-        return [
-            {
-                "tags": [task.labels[int(logits.argmax())] for logits in words],
-                "scores": [round(float(softmax(logits).max()), 6) for logits in words],
-            }
-            for words in sentences
-        ]
+        predictions = []
+        for words in sentences:
+            tags = [task.labels[int(logits.argmax())] for logits in words]
+            predictions.append({"tags": tags, "scores": [round(float(softmax(logits).max()), 6) for logits in words]})
+        return predictions
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Sentences:
         texts = [row["text"] for row in rows]
@@ -196,10 +194,8 @@ def _is_tagged(text: str) -> bool:
 
 def _all_sentences(paths: list[Path]) -> Sentences:
     files = [conll.read_sentences(path) for path in paths]
-    words, tags, places = (
-        list(chain.from_iterable(getattr(sentences, name) or () for sentences in files))
-        for name in ("words", "tags", "places")
-    )
+    columns = ([each.words, each.tags or [], each.places or []] for each in files)
+    words, tags, places = (list[Any](chain.from_iterable(column)) for column in zip(*columns, strict=True))
     return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places)
 
 
