@@ -13,19 +13,15 @@ from bertcli.config.options import Config, ConfigType, default_of, flag, help_of
 from bertcli.config.recipes import read_recipe
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
-SHARED: dict[str, tuple[Any, Any]] = {  # name -> default, annotation
-    "recipe": (
-        None,
-        Annotated[
-            str | None, typer.Option(help="YAML file of these options, or a name from `bert recipes`; flags win.")
-        ],
-    ),
-    "json": (False, AsJson),
-    "quiet": (False, Annotated[bool, typer.Option("--quiet", help="Print only errors to stderr.")]),
-    "print_config": (
-        False,
-        Annotated[bool, typer.Option("--print-config", help="Print the resolved options as YAML and exit.")],
-    ),
+SHARED: dict[str, Any] = {  # name -> annotation
+    "recipe": Annotated[
+        str | None, typer.Option(help="YAML file of these options, or a name from `bert recipes`; flags win.")
+    ],
+    "json": AsJson,
+    "quiet": Annotated[bool, typer.Option("--quiet", help="Print only errors to stderr.")],
+    "print_config": Annotated[
+        bool, typer.Option("--print-config", help="Print the resolved options as YAML and exit.")
+    ],
 }
 
 
@@ -50,21 +46,16 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
     """
 
     def make(function: Callable[[ConfigType, Output], object]) -> Command:
-        def run(**given: Any) -> None:
-            recipe, as_json, quiet, print_config = (given.pop(key) for key in SHARED)
-            output = Output(as_json, quiet)
+        def run(recipe: str | None, json: bool, quiet: bool, print_config: bool, **given: Any) -> None:
             values = read_recipe(recipe) if recipe else {}
-            chosen = {key: value for key, value in given.items() if value is not None and value != []}
-            for key, hint in get_type_hints(config_class).items():
-                if hint is str and isinstance(chosen.get(key), list):
-                    chosen[key] = ",".join(chosen[key])  # several files of one task
-            config = config_class.from_values({**values, **chosen}, "recipe key")
+            config = config_class.from_values({**values, **_chosen(config_class, given)}, "recipe key")
             if print_config:
                 _print_config(config)
                 return
+            output = Output(json, quiet)
             output.start()
             result = function(config, output)
-            if as_json and result is not None:
+            if json and result is not None:
                 output.emit(result)
 
         run.__signature__ = _signature(config_class)  # type: ignore[attr-defined]
@@ -74,10 +65,20 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
     return make
 
 
+def _chosen(config_class: type[Config], given: dict[str, Any]) -> dict[str, Any]:
+    """The options that were typed; several files of one task are joined by commas."""
+    hints = get_type_hints(config_class)
+    chosen = {key: value for key, value in given.items() if value is not None and value != []}
+    return {
+        key: ",".join(value) if hints[key] is str and isinstance(value, list) else value
+        for key, value in chosen.items()
+    }
+
+
 def _signature(config_class: type[Config]) -> inspect.Signature:
     hints, own = get_type_hints(config_class), config_class.__annotations__
     ordered = sorted(fields(config_class), key=lambda declared: declared.name not in own)  # its own options come first
-    shared = (_keyword(name, default, annotation) for name, (default, annotation) in SHARED.items())
+    shared = (_keyword(name, None if name == "recipe" else False, each) for name, each in SHARED.items())
     return inspect.Signature([*(_parameter(declared, hints[declared.name]) for declared in ordered), *shared])
 
 

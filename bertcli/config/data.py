@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
-from bertcli.config.options import Config, argument, option
+from bertcli.config.options import Config, option
 
 TEXT = "Text files (may be .gz, .xz, .zst), folders of them, or patterns."
+MASKING = ("static", "dynamic")
 
 
 @dataclass(kw_only=True)
 class BuildVocabConfig(Config):
     """Options of `bert build-vocab`."""
 
-    text: list[str] = argument([], TEXT, "TEXT...")
+    text: list[str] = option([], TEXT, metavar="TEXT...")
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
     vocab_size: int = option(30522, "Vocabulary size, including special and unused tokens.", minimum=10)
     unused_tokens: int = option(0, "Number of unused tokens, reserved for words that are added later.", minimum=0)
@@ -26,30 +27,22 @@ class BuildVocabConfig(Config):
 class MakePretrainingDataConfig(Config):
     """Options of `bert make-pretraining-data` (defaults of create_pretraining_data.py)."""
 
-    text: list[str] = argument([], TEXT, "TEXT...")
-    tokenizer: str | None = option(
-        None, "Folder, Hub name or vocab.txt; default: the latest vocabulary in this folder."
-    )
+    text: list[str] = option([], TEXT, metavar="TEXT...")
+    tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")
     out: str = option("pretraining-data", "Output folder.")
     max_seq_length: int = option(128, "Maximum length of an instance in tokens, [CLS] and [SEP] included.", minimum=5)
     max_predictions_per_seq: int = option(20, "Maximum number of masked tokens per instance.", minimum=1)
     masked_lm_prob: float = option(0.15, "Proportion of tokens that are masked.", minimum=0, maximum=1)
     dupe_factor: int = option(10, "Number of passes over the text; splits and masks differ in each.", minimum=1)
-    short_seq_prob: float = option(
-        0.1, "Proportion of instances made shorter than the maximum length.", minimum=0, maximum=1
-    )
+    short_seq_prob: float = option(0.1, "Probability of a shorter, random instance length.", minimum=0, maximum=1)
     whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
-    masking: str = option(
-        "static",
-        "static: masks are stored, as in the original; dynamic: masks are drawn for each batch.",
-        choices=("static", "dynamic"),
-    )
+    masking: str = option("static", "static: masks are stored; dynamic: drawn for each batch.", choices=MASKING)
     next_sentence: bool = option(True, "Make sentence pairs for next-sentence prediction; else one text per instance.")
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")
     seed: int = option(12345, "Random seed.", minimum=0)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)
     workers: int | None = option(
-        None, "Number of processes; default: one per core. Does not change the result.", minimum=1
+        None, "Number of processes, which does not change the data; default: cores.", minimum=1
     )
     overwrite: bool = option(False, "Replace data that was made with other options.")

@@ -23,17 +23,13 @@ def option(
 ) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key.
 
-    Choices are the names of a table, or a function that returns them; `{choices}` in the help stands for them.
+    Choices are the names of a table, or a function that returns them; `{choices}` in the help stands for them. An option
+    with a metavar is a positional argument of the command.
     """
     metadata = {"help": text, "minimum": minimum, "maximum": maximum, "choices": choices, "metavar": metavar}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
-
-
-def argument(default: Any, text: str, metavar: str, choices: Choices | None = None) -> Any:
-    """Declare the positional argument of a command."""
-    return option(default, text, metavar=metavar, choices=choices)
 
 
 @dataclass(kw_only=True)
@@ -46,8 +42,7 @@ class Config:
         """Check every value: type, choice and range. Raises UserError, which names the option and what it takes."""
         hints = get_type_hints(type(self))
         for declared in fields(self):
-            value = _typed(hints[declared.name], getattr(self, declared.name), flag(declared))
-            _check(declared, value)
+            value = _checked(declared, hints[declared.name], getattr(self, declared.name))
             setattr(self, declared.name, value)
 
     @classmethod
@@ -102,8 +97,9 @@ def help_of(declared: Field[Any]) -> str:
     return text.replace("{choices}", ", ".join(choices_of(declared)))
 
 
-def _typed(hint: Any, value: Any, name: str) -> Any:
-    """Return the value as its type, or raise UserError with what the option takes."""
+def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
+    """The value as its type; raises UserError if it has another, is none of the choices or is out of range."""
+    name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:
             return None
@@ -111,29 +107,9 @@ def _typed(hint: Any, value: Any, name: str) -> Any:
     if get_origin(hint) is list:
         return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
     try:
-        return _converted(hint, value)
+        value = _converted(hint, value)
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{name} takes {TYPES[hint]}, not `{value}`.", f"Give {name} {TYPES[hint]}.") from None
-
-
-def _converted(hint: type, value: Any) -> Any:
-    if hint is bool and not isinstance(value, bool):
-        raise TypeError
-    if hint is int:
-        whole = int(float(value)) if not isinstance(value, int) else value
-        if isinstance(value, bool) or float(value) != whole:
-            raise ValueError
-        return whole
-    if hint is str and not isinstance(value, (str, int, float, Path)):
-        raise TypeError
-    return hint(value)
-
-
-def _check(declared: Field[Any], value: Any) -> None:
-    """Raise UserError if the value is none of the choices, or out of range."""
-    name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
-    if value is None:
-        return
     choices = choices_of(declared)
     if choices and value not in choices:
         raise unknown(f"value for {name}:", value, choices)
@@ -141,3 +117,17 @@ def _check(declared: Field[Any], value: Any) -> None:
         raise UserError(f"{name} is {value}; the minimum is {low}.", f"Give {name} {low} or more.")
     if high is not None and not value <= high:
         raise UserError(f"{name} is {value}; the maximum is {high}.", f"Give {name} {high} or less.")
+    return value
+
+
+def _converted(hint: type, value: Any) -> Any:
+    if hint is bool and not isinstance(value, bool):
+        raise TypeError
+    if hint is str and not isinstance(value, (str, int, float, Path)):
+        raise TypeError
+    if hint is int:
+        whole = value if isinstance(value, int) else int(float(value))
+        if isinstance(value, bool) or float(value) != whole:
+            raise ValueError
+        return whole
+    return hint(value)

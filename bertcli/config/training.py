@@ -2,13 +2,22 @@
 
 from dataclasses import dataclass
 
-from bertcli.config.options import Config, argument, option
+from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
 from bertcli.objectives import OBJECTIVES
 from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 OPTIMIZERS = ("bert", "adamw")
+OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with bias correction."
+EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
+FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
+GRID = (
+    "paper: try the batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
+)
+RATE = "Peak learning rate; default: the task's, 1e-4 for small, medium, 3e-4 for mini, 1e-3 for tiny and --frozen."
+OBJECTIVE = "Pre-training objective: {choices}; default: mlm+nsp where the data are pairs, else mlm."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
@@ -28,18 +37,14 @@ class TrainingConfig(Config):
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
     seed: int = option(0, "Random seed of new weights, data order, masks and dropout.", minimum=0)
     resume: bool = option(False, "Resume the latest unfinished run (or the one in --out).")
-    precision: str = option(
-        "auto",
-        "{choices}; auto: bfloat16 on a GPU or CPU that supports it (tiny models are fine-tuned in float32 on a CPU), else float32.",
-        choices=PRECISIONS,
-    )
+    precision: str = option("auto", f"{AUTO} (also for fine-tuning tiny models on a CPU).", choices=PRECISIONS)
     processes: int = option(1, "Number of processes that share each batch, one per device.", minimum=1)
     micro_batch_tokens: int | None = option(
-        None, "Tokens per forward pass; larger batches accumulate gradients. Default: by device.", minimum=1
+        None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
     )
     save_steps: int = option(1000, "Steps between checkpoints.", minimum=1)
     eval_steps: int | None = option(
-        None, "Steps between evaluations; default: every epoch in fine-tuning, at the end in pre-training.", minimum=1
+        None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
     )
     log_steps: int | None = option(None, "Steps between log lines; default: about fifty lines per run.", minimum=1)
     track: str | None = option(None, "Experiment tracker supported by Accelerate: tensorboard, wandb, ...")
@@ -51,31 +56,15 @@ class PretrainConfig(TrainingConfig):
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
     data: str | None = option(None, "Pre-training data; default: the latest in this folder.")
-    eval_data: str | None = option(
-        None, "Held-out pre-training data for evaluation; default: instances of --data, as in the original."
-    )
-    objective: str | None = option(
-        None,
-        "Pre-training objective: {choices}; default: mlm+nsp where the data are pairs, else mlm.",
-        choices=OBJECTIVES,
-    )
+    eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
+    objective: str | None = option(None, OBJECTIVE, choices=OBJECTIVES)
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
-    warmup_steps: int | None = option(
-        None, "Number of warm-up steps; default: 10,000, but at most a tenth of the steps.", minimum=0
-    )
-    optimizer: str = option(
-        "bert",
-        "bert: Adam without bias correction, as in the original; adamw: with bias correction.",
-        choices=OPTIMIZERS,
-    )
+    warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
+    optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
-    embeddings: str = option(
-        "random",
-        "Initialization of the token embeddings; cooccurrence: from co-occurrence counts of the data, which shortens the initial plateau.",
-        choices=("random", "cooccurrence"),
-    )
+    embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
 
 
@@ -83,7 +72,7 @@ class PretrainConfig(TrainingConfig):
 class OwnDataConfig(Config):
     """Options that describe labelled data: a task, or the user's own files."""
 
-    task: str = argument("", TASK, "TASK or FILE...")
+    task: str = option("", TASK, metavar="TASK or FILE...")
     text: str | None = option(None, "Own files: column of the text.")
     text_pair: str | None = option(None, "Own files: column of the second text.")
     label: str | None = option(None, "Own files: column of the label; several columns of 0 and 1 separated by commas.")
@@ -96,42 +85,18 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
 
     size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
-    epochs: float | None = option(
-        None, "Number of passes over the training data; default: the task's, 10 with --frozen.", minimum=0.001
-    )
+    epochs: float | None = option(None, "Number of epochs; default: the task's, 10 with --frozen.", minimum=0.001)
     batch_size: int | None = option(None, "Examples per step, over all processes.", minimum=1)
-    learning_rate: float | None = option(
-        None,
-        "Peak learning rate; default: the task's, 1e-4 for small and medium, 3e-4 for mini, 1e-3 for tiny and with --frozen.",
-        minimum=0,
-    )
+    learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)
-    doc_stride: int = option(
-        128, "Stride between windows over a long context or sentence (of a sentence at most half a window).", minimum=1
-    )
+    doc_stride: int = option(128, "Stride between the windows over a long context or sentence.", minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)
-    grid: str | None = option(
-        None,
-        "paper: try batch sizes 16, 32, learning rates 5e-5, 3e-5, 2e-5 and 2, 3, 4 epochs (those not given); the best on dev is kept.",
-        choices=("paper",),
-    )
-    class_weights: str | None = option(
-        None, "balanced: weight the classification loss by inverse label frequency.", choices=("balanced",)
-    )
-    frozen: bool = option(
-        False, "Token labelling: keep BERT frozen and train a two-layer BiLSTM on its features (section 5.3)."
-    )
-    frozen_layers: str | None = option(
-        None,
-        "With --frozen, the hidden states used as features: {choices} (default: concat-last-four); all: each in turn, beside Table 7 of the paper.",
-        choices=(*FROZEN_SCORES, "all"),
-    )
-    patience: int | None = option(
-        None, "Stop after this many evaluations without improvement; default: run all steps.", minimum=1
-    )
-    optimizer: str = option(
-        "adamw", "adamw: Adam with bias correction; bert: without, as in the original.", choices=OPTIMIZERS
-    )
+    grid: str | None = option(None, GRID, choices=("paper",))
+    class_weights: str | None = option(None, "balanced: by inverse label frequency.", choices=("balanced",))
+    frozen: bool = option(False, "Tagging: train a BiLSTM on the hidden states of a frozen BERT (section 5.3).")
+    frozen_layers: str | None = option(None, FROZEN, choices=(*FROZEN_SCORES, "all"))
+    patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
+    optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
-from bertcli.config.options import Config, argument, option
-from bertcli.config.training import PRECISIONS, OwnDataConfig
+from bertcli.config.options import Config, option
+from bertcli.config.training import AUTO, PRECISIONS, OwnDataConfig
 from bertcli.families.bert import BERT
 
+LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
+POOLING = ("tokens", "cls", "mean")
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
@@ -13,26 +15,20 @@ DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, e
 class EvaluateConfig(OwnDataConfig):
     """Options of `bert evaluate`; columns and kind that are not given come from the run."""
 
-    model: list[str] = option(
-        [], "Run, folder or Hub name; default: the latest run of the task. Repeat it to compare models."
-    )
+    model: list[str] = option([], "Run, folder or Hub name (repeat to compare); default: the latest run of the task.")
     data_dir: str | None = option(None, DATA_DIR)
     split: str = option("dev", "Split to score.")
     predictions: str | None = option(None, "Score this file of predictions; no model is needed.")
-    na_probs: str | None = option(
-        None, "No-answer scores of these predictions, such as null_odds.json, to find the best threshold (SQuAD 2.0)."
-    )
+    na_probs: str | None = option(None, "SQuAD 2.0: file of their no-answer scores, to find the best threshold.")
     mistakes: int = option(0, "Number of most confident errors to list.", minimum=0)
-    precision: str = option(
-        "auto", "{choices}; auto: bfloat16 on a GPU that supports it, else float32.", choices=PRECISIONS
-    )
+    precision: str = option("auto", f"{AUTO} (also on a CPU).", choices=PRECISIONS)
 
 
 @dataclass(kw_only=True)
 class PredictConfig(Config):
     """Options of `bert predict`."""
 
-    task: str = argument("", "A task (see `bert tasks`), to predict one of its splits.", "TASK")
+    task: str = option("", "A task (see `bert tasks`), to predict one of its splits.", metavar="TASK")
     data_dir: str | None = option(None, f"With TASK: {DATA_DIR[0].lower()}{DATA_DIR[1:]}")
     split: str = option("dev", "With TASK: split to predict.")
     text: str | None = option(None, "A text; each [MASK] in it is filled.")
@@ -41,40 +37,25 @@ class PredictConfig(Config):
     question: str | None = option(None, "A question about --context.")
     context: str | None = option(None, "The text that contains the answer.")
     file: str | None = option(
-        None,
-        "Input file: CSV, TSV, JSONL, Parquet, or plain text, one per line; - reads text or JSONL from standard input.",
+        None, "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
     )
-    output: str | None = option(
-        None, "Output file: CSV, TSV or JSONL (- prints JSONL); predictions.json for SQuAD's official format."
-    )
+    output: str | None = option(None, "Output file: CSV, TSV, JSONL (- prints it); SQuAD: predictions.json.")
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
-    layers: str = option(
-        "last",
-        "With --features, the layers: {choices}.",
-        choices=("last", "second-to-last", "sum-last-four", "concat-last-four"),
-    )
+    layers: str = option("last", "With --features: {choices}.", choices=LAYERS)
     pooling: str = option(
-        "tokens",
-        "With --features: a vector per token (tokens), that of [CLS] (cls), or their mean (mean).",
-        choices=("tokens", "cls", "mean"),
+        "tokens", "With --features: each token, [CLS] alone, or the mean: {choices}.", choices=POOLING
     )
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
-    precision: str = option(
-        "auto",
-        "{choices}; auto: bfloat16 on a GPU or CPU that supports it (tiny models and --features: float32 on a CPU), else float32.",
-        choices=PRECISIONS,
-    )
+    precision: str = option("auto", f"{AUTO} (also for tiny models and --features on a CPU).", choices=PRECISIONS)
 
 
 @dataclass(kw_only=True)
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 
-    benchmark: str = argument("glue", "The leaderboard: {choices}.", "glue", choices=("glue",))
-    runs: list[str] = argument(
-        [], "Fine-tuned runs, one per task (MNLI's is used for AX too); default: the latest of each.", "RUN..."
-    )
+    benchmark: str = option("glue", "The leaderboard: {choices}.", metavar="glue", choices=("glue",))
+    runs: list[str] = option([], "Runs, one per task (MNLI's also for AX); default: the latest.", metavar="RUN...")
     data_dir: str | None = option(None, DATA_DIR)
     out: str = option("submission.zip", "Output file.")
 
@@ -83,8 +64,8 @@ class SubmitConfig(Config):
 class ConvertConfig(Config):
     """Options of `bert convert`."""
 
-    source: str = argument(
-        "", "A checkpoint of the original (its folder or zip file), a run or a model folder.", "SOURCE"
+    source: str = option(
+        "", "A checkpoint of the original (folder or zip file), a run or a model folder.", metavar="SOURCE"
     )
     out: str = option("converted", "Output folder.")
     cased: bool = option(False, "The checkpoint is cased (its files do not say).")

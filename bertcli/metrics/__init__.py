@@ -1,1 +1,1 @@
-"""Metrics as modules of `evaluate` that ship with the package, so that nothing is downloaded."""
+"""Metrics, as modules of `evaluate` that are part of the package, so that nothing is downloaded."""

@@ -1,4 +1,4 @@
-"""Scores of resampled examples, and the intervals between which they lie (Efron 1979: the percentile bootstrap)."""
+"""Confidence intervals of scores, by the percentile bootstrap (Efron 1979)."""
 
 import numpy as np
 
@@ -6,13 +6,13 @@ from bertcli.metrics.metric import Array, Weighted
 
 RESAMPLES = 1000
 CONFIDENCE = 95  # per cent
-NUMBERS_AT_ONCE = 4_000_000  # of weights that are held in memory
+NUMBERS_AT_ONCE = 4_000_000  # weights held in memory
 
 
 def resampled_scores(weighted: Weighted, examples: int, seed: int = 0) -> dict[str, Array]:
-    """The scores, times 100, of as many examples drawn with replacement, 1,000 times over, [resamples].
+    """The scores, times 100, of 1,000 resamples of the examples with replacement, [resamples].
 
-    The draws depend on the number of examples and the seed alone, so those of two models are of the same examples.
+    The resamples depend only on the number of examples and the seed, so two models are compared on the same ones.
     """
     draw = np.random.default_rng(seed)
     at_once = max(1, NUMBERS_AT_ONCE // examples)
@@ -24,6 +24,6 @@ def resampled_scores(weighted: Weighted, examples: int, seed: int = 0) -> dict[s
 
 
 def confidence_interval(scores: Array) -> list[float]:
-    """The two ends of the middle 95 % of resampled scores, or of the differences of two models' scores."""
+    """The ends of the middle 95 % of resampled scores, or of the differences between two models."""
     tail = (100 - CONFIDENCE) / 2
     return [round(float(end), 6) for end in np.percentile(scores, [tail, 100 - tail])]

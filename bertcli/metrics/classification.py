@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bertcli.metrics.counts import add_up, count_labels, f1_of
+from bertcli.metrics.counts import Array, add_up, count_labels, f1_of
 from bertcli.metrics.metric import Metric, Weighted
 
 
@@ -23,10 +22,10 @@ class Classification(Metric):
         return count_labels(examples, max(labels, 1 + max([*predictions, *references])))
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
+        """The scores as a function of the weights of the examples."""
         counts = self.counts(predictions, references, 2)
 
-        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        def scores(weights: Array) -> dict[str, Array]:
             right, predicted, true = add_up(counts, weights)
             total = true.sum(-1)
             f1 = f1_of(right, predicted, true)

@@ -1,4 +1,4 @@
-"""How often each label is right, predicted and true: what precision, recall and F1 are made of."""
+"""Counts of right, predicted and true labels, from which precision, recall and F1 are computed."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 Array = NDArray[Any]
 SIDES = 3  # right, predicted, true
-Example = Sequence[Sequence[int]]  # the numbers of the labels that are right, predicted and true
+Example = Sequence[Sequence[int]]  # label ids that are right, predicted and true
 
 
 def count_labels(examples: Iterable[Example], labels: int) -> csr_array:
@@ -23,13 +23,13 @@ def count_labels(examples: Iterable[Example], labels: int) -> csr_array:
 
 
 def add_up(counts: csr_array, weights: Array) -> Array:
-    """Right, predicted and true, [3, resamples, labels], of examples counted so often each, [resamples, examples]."""
+    """Right, predicted and true, [3, resamples, labels], of weighted examples, [resamples, examples]."""
     sums: Array = weights @ counts
     return sums.reshape(len(weights), SIDES, counts.shape[1] // SIDES).swapaxes(0, 1)
 
 
 def precision_of(right: Array, predicted: Array) -> Array:
-    """The share of what is predicted that is right (of what is true: the recall); 0 where nothing is."""
+    """The proportion of predicted that is right; 0 where nothing is predicted. Of what is true, it is the recall."""
     share: Array = right / np.maximum(predicted, 1)
     return share
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from bertcli.errors import UserError
-from bertcli.metrics.counts import add_up, count_labels, f1_of, precision_of
+from bertcli.metrics.counts import Array, add_up, count_labels, f1_of, precision_of
 from bertcli.metrics.metric import Metric, Weighted
 from bertcli.metrics.tags import entities
 
@@ -21,37 +20,33 @@ class Entities(Metric):
 
     def counts(self, predictions: Any, references: Any) -> tuple[csr_array, list[str]]:
         """How often each type of entity is right, predicted and true in each sentence, [sentences, 3 x types]; the types."""
-        sentences = []
-        for number, (guess, truth) in enumerate(zip(predictions, references, strict=True), 1):
-            if len(guess) != len(truth):
-                raise UserError(
-                    f"Sentence {number} has {len(truth)} words, but {len(guess)} predicted tags.",
-                    "Give one tag a word.",
-                )
-            found, wanted = (set(entities(tags, self.config_name)) for tags in (guess, truth))
-            sentences.append([[kind for kind, _, _ in side] for side in (found & wanted, found, wanted)])
+        pairs = enumerate(zip(predictions, references, strict=True), 1)
+        sentences = [self._types(number, predicted, true) for number, (predicted, true) in pairs]
         types = sorted({kind for sides in sentences for side in sides for kind in side})
         number_of = {kind: number for number, kind in enumerate(types)}
         numbers = ([[number_of[kind] for kind in side] for side in sides] for sides in sentences)
         return count_labels(numbers, len(types)), types
 
+    def _types(self, number: int, predicted: list[str], true: list[str]) -> list[list[str]]:
+        """The types of the entities of a sentence that are right, predicted and true."""
+        if len(predicted) != len(true):
+            what = f"Sentence {number} has {len(true)} words, but {len(predicted)} predicted tags."
+            raise UserError(what, "Give one tag per word.")
+        found, wanted = (set(entities(tags, self.config_name)) for tags in (predicted, true))
+        return [[kind for kind, _, _ in side] for side in (found & wanted, found, wanted)]
+
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each sentence counts."""
+        """The scores as a function of the weights of the sentences."""
         counts, types = self.counts(predictions, references)
 
-        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        def scores(weights: Array) -> dict[str, Array]:
             sides = add_up(counts, weights)
-            found = _scores("", *sides.sum(-1))
-            for number, kind in enumerate(types):
-                found |= _scores(f"{kind}_", *sides[..., number])
-            return found
+            by_type = (_scores(f"{kind}_", *sides[..., number]) for number, kind in enumerate(types))
+            return {name: score for found in (_scores("", *sides.sum(-1)), *by_type) for name, score in found.items()}
 
         return scores
 
 
-def _scores(name: str, right: NDArray[Any], predicted: NDArray[Any], true: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    return {
-        f"{name}f1": f1_of(right, predicted, true),
-        f"{name}precision": precision_of(right, predicted),
-        f"{name}recall": precision_of(right, true),
-    }
+def _scores(name: str, right: Array, predicted: Array, true: Array) -> dict[str, Array]:
+    precision, recall = precision_of(right, predicted), precision_of(right, true)
+    return {f"{name}f1": f1_of(right, predicted, true), f"{name}precision": precision, f"{name}recall": recall}

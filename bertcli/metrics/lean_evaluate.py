@@ -9,7 +9,7 @@ PIPELINES = ("evaluate.evaluator", "evaluate.evaluation_suite")
 
 
 class _StandIn(ModuleType):
-    """Has whatever name is imported from it."""
+    """Has every name that is imported from it."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -18,14 +18,10 @@ class _StandIn(ModuleType):
 
 
 def import_evaluate() -> Any:
-    """Import `evaluate`; its evaluators and suites are imported when one of them is first used.
-
-    Where it is imported already, or has no such modules in a later version, it is the whole package.
-    """
+    """Import `evaluate`; its evaluators and suites are imported when the first of them is used."""
     if "evaluate" in sys.modules:
         return sys.modules["evaluate"]
-    stand_ins = {name: _StandIn(name) for name in PIPELINES}
-    sys.modules.update(stand_ins)
+    sys.modules.update({name: _StandIn(name) for name in PIPELINES})
     try:
         package: Any = importlib.import_module("evaluate")
     finally:
@@ -39,8 +35,7 @@ def import_evaluate() -> Any:
         if name not in missing:
             raise AttributeError(f"module 'evaluate' has no attribute '{name}'")
         for each, module in missing.items():
-            value = getattr(importlib.import_module(module), each)
-            setattr(package, each, value)
+            setattr(package, each, getattr(importlib.import_module(module), each))
         return vars(package)[name]
 
     package.__getattr__ = real

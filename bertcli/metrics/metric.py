@@ -1,4 +1,4 @@
-"""What all metrics are: modules of `evaluate`, with scores of examples that count more or less often."""
+"""A metric: a module of `evaluate` whose examples may be weighted."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,7 +15,7 @@ else:
     evaluate = import_evaluate()
 
 Array = NDArray[Any]
-# Scores [resamples], from 0 to 1, of how often each example counts [resamples, examples].
+# Weights of the examples [resamples, examples] -> scores from 0 to 1, each [resamples]. A weight is a number of copies.
 Weighted = Callable[[Array], dict[str, Array]]
 FEATURES = {
     "number": datasets.Value("int64"),
@@ -45,5 +45,5 @@ class Metric(evaluate.Metric):  # type: ignore[misc]
         return {name: 100 * float(values[0]) for name, values in scores.items()}
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
+        """The scores as a function of the weights of the examples."""
         raise NotImplementedError

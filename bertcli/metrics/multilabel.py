@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from bertcli.metrics.counts import add_up, f1_of
+from bertcli.metrics.counts import Array, add_up, f1_of
 from bertcli.metrics.metric import Metric, Weighted
 
 
@@ -21,11 +20,11 @@ class MultiLabel(Metric):
         return csr_array(np.concatenate([given & wanted, given, wanted], axis=1).astype(np.float64))
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
+        """The scores as a function of the weights of the examples."""
         counts = self.counts(predictions, references)
         all_right = (np.array(predictions) == np.array(references)).all(-1)
 
-        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        def scores(weights: Array) -> dict[str, Array]:
             sides = add_up(counts, weights)
             return {
                 "micro_f1": f1_of(*sides.sum(-1)),

@@ -4,23 +4,22 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertcli.metrics.metric import Metric, Weighted
+from bertcli.metrics.metric import Array, Metric, Weighted
 
 
 class Regression(Metric):
-    """Correlations of predicted and true values; 0 where one side is constant and there is none."""
+    """Correlations of predicted and true values; 0 where one side is constant, for which they are undefined."""
 
     takes = ("value", "value")
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of how often each example counts."""
+        """The scores as a function of the weights of the examples."""
         values = [np.array(side, dtype=np.float64) for side in (predictions, references)]
         places = [np.unique(side, return_inverse=True)[1] for side in values]
 
-        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
-            ranks = ([_ranks(side, row) for side in places] for row in weights)
+        def scores(weights: Array) -> dict[str, Array]:
+            ranks = [[_ranks(side, row) for side in places] for row in weights]
             return {
                 "spearmanr": np.array([_correlation(row, *sides) for sides, row in zip(ranks, weights, strict=True)]),
                 "pearson": np.array([_correlation(row, *values) for row in weights]),
@@ -29,14 +28,14 @@ class Regression(Metric):
         return scores
 
 
-def _ranks(places: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-    """The rank of each example, by its place among the distinct values; equal ones share the mean of theirs."""
+def _ranks(places: Array, weights: Array) -> Array:
+    """The rank of each example, by its place among the distinct values; equal values share their mean rank."""
     counts = np.bincount(places, weights)
-    ranks: NDArray[Any] = (np.cumsum(counts) - counts / 2)[places]
+    ranks: Array = (np.cumsum(counts) - counts / 2)[places]
     return ranks
 
 
-def _correlation(weights: NDArray[Any], one: NDArray[Any], two: NDArray[Any]) -> float:
+def _correlation(weights: Array, one: Array, two: Array) -> float:
     if any(np.ptp(side[weights > 0]) == 0 for side in (one, two)):
         return 0.0
     one, two = (side - weights @ side / weights.sum() for side in (one, two))

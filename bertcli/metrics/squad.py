@@ -7,9 +7,8 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertcli.metrics.metric import Metric, Weighted
+from bertcli.metrics.metric import Array, Metric, Weighted
 
 PUNCTUATION = frozenset(string.punctuation)
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -49,12 +48,12 @@ class Squad(Metric):
         return exact, f1
 
     def weighted(self, predictions: Any, references: Any, na_probs: list[float] | None = None) -> Weighted:
-        """The scores as a function of how often each question counts, but for the thresholds and their scores."""
+        """The scores as a function of the weights of the questions, without the best thresholds and their scores."""
         columns = np.array([*self.answer_scores(predictions, references, na_probs)])
         has = np.array([any(truths) for truths in references])
         groups = {"": has | True} | ({} if has.all() else {"HasAns_": has, "NoAns_": ~has})
 
-        def scores(weights: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        def scores(weights: Array) -> dict[str, Array]:
             return {
                 f"{group}{name}": weights @ (column * rows) / np.maximum(weights @ rows, 1)
                 for group, rows in groups.items()

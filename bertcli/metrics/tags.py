@@ -1,4 +1,4 @@
-"""Entities of tagged words, by the schemes that tags follow."""
+"""Entities of tagged words, in the tagging schemes IOB1, IOB2, IOBES, BILOU and BMES."""
 
 from collections.abc import Iterator
 
@@ -14,11 +14,7 @@ ENDS = {"IOB2": {"BB", "BI"}, "IOBES": {"BE", "SS"}}
 
 
 def entities(tags: list[str], scheme: str = "default") -> Iterator[Entity]:
-    """The entities of a sentence; a tag without a type (`B`) is of type `_`.
-
-    Raises:
-        UserError: at a tag that the scheme does not have.
-    """
+    """The entities of a sentence; a tag without a type (`B`) has type `_`. Raises UserError for a tag not in the scheme."""
     words = [OUTSIDE, *(_word(tag, scheme) for tag in tags), OUTSIDE]
     first = 1
     for after in range(2, len(words)):
