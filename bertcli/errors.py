@@ -41,10 +41,6 @@ def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> Use
 
 
 def check_vacant(out: Path) -> None:
-    """Check that a folder to write is not there yet, or empty.
-
-    Raises:
-        UserError: if it holds something, or is a file.
-    """
+    """Raise UserError if the folder to write is a file or not empty."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"`{out}` already holds something.", "Give another: --out NEW-FOLDER")

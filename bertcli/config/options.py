@@ -3,30 +3,25 @@
 import types
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from math import inf, isfinite
+from operator import ge, le
 from pathlib import Path
-from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from bertcli.errors import UserError, unknown
 
 Choices = Iterable[str] | Callable[[], Iterable[str]]
+TAKEN: dict[type, Any] = {bool: bool, str: str | int | float | Path}
 TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
-def option(
-    default: Any,
-    text: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: Choices | None = None,
-    metavar: str = "",
-) -> Any:
+def option(default: Any, text: str, *, minimum: float = -inf, choices: Choices = (), **more: Any) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key.
 
-    Choices are the names of a table, or a function that returns them; `{choices}` in the help stands for them. An option
-    with a metavar is a positional argument of the command.
+    Choices are the names of a table, or a function that returns them; `{choices}` in the help stands for them. `more` is a
+    `maximum`, or a `metavar`, which makes the option a positional argument of the command.
     """
-    metadata = {"help": text, "minimum": minimum, "maximum": maximum, "choices": choices, "metavar": metavar}
+    metadata = {"help": text, "minimum": minimum, "maximum": inf, "choices": choices, "metavar": "", **more}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -39,11 +34,10 @@ class Config:
     dry_run: bool = option(False, "Check the request and print what would be done, without writing anything.")
 
     def __post_init__(self) -> None:
-        """Check every value: type, choice and range. Raises UserError, which names the option and what it takes."""
+        """Check type, choice and range of every value. Raises UserError, which names the option and what it takes."""
         hints = get_type_hints(type(self))
         for declared in fields(self):
-            value = _checked(declared, hints[declared.name], getattr(self, declared.name))
-            setattr(self, declared.name, value)
+            setattr(self, declared.name, _checked(declared, hints[declared.name], getattr(self, declared.name)))
 
     @classmethod
     def build(cls, given: object, options: dict[str, Any]) -> Self:
@@ -57,14 +51,12 @@ class Config:
     @classmethod
     def from_values(cls, values: dict[str, Any], origin: str = "option") -> Self:
         """Make the configuration from names and values, as a recipe or a saved run spells them."""
-        known = [declared.name for declared in fields(cls)]
+        known = {declared.name.rstrip("_").replace("_", "-"): declared.name for declared in fields(cls)}
         named = {}
         for key, value in values.items():
-            name = key.replace("-", "_")
-            name = name if name in known else f"{name}_"
-            if name not in known:
-                raise unknown(origin, key, [n.rstrip("_").replace("_", "-") for n in known])
-            named[name] = value
+            if (spelled := key.rstrip("_").replace("_", "-")) not in known:
+                raise unknown(origin, key, known)
+            named[known[spelled]] = value
         return cls(**named)
 
     def values(self) -> dict[str, Any]:
@@ -76,7 +68,7 @@ ConfigType = TypeVar("ConfigType", bound=Config)
 
 
 def flag(declared: Field[Any]) -> str:
-    """The option's name on the command line: `max_seq_length` is `--max-seq-length`."""
+    """The option on the command line: `max_seq_length` is `--max-seq-length`."""
     return declared.metadata["metavar"] or f"--{declared.name.rstrip('_').replace('_', '-')}"
 
 
@@ -86,8 +78,8 @@ def default_of(declared: Field[Any]) -> Any:
 
 
 def choices_of(declared: Field[Any]) -> list[str]:
-    """The names that the option takes; none where it takes any value."""
-    choices: Choices = declared.metadata["choices"] or ()
+    """The values that the option takes; none if it takes any."""
+    choices: Choices = declared.metadata["choices"]
     return list(choices() if callable(choices) else choices)
 
 
@@ -98,12 +90,12 @@ def help_of(declared: Field[Any]) -> str:
 
 
 def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
-    """The value as its type; raises UserError if it has another, is none of the choices or is out of range."""
+    """The value as its type. Raises UserError if it has another type, is none of the choices or is out of range."""
     name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
-    if get_origin(hint) in (Union, types.UnionType):
-        if value is None:
-            return None
-        hint = next(part for part in get_args(hint) if part is not types.NoneType)
+    if value is None and types.NoneType in get_args(hint):
+        return None
+    if isinstance(hint, types.UnionType):
+        hint = get_args(hint)[0]  # as in `int | None`
     if get_origin(hint) is list:
         return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
     try:
@@ -113,17 +105,14 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     choices = choices_of(declared)
     if choices and value not in choices:
         raise unknown(f"value for {name}:", value, choices)
-    if low is not None and not value >= low:
-        raise UserError(f"{name} is {value}; the minimum is {low}.", f"Give {name} {low} or more.")
-    if high is not None and not value <= high:
-        raise UserError(f"{name} is {value}; the maximum is {high}.", f"Give {name} {high} or less.")
+    for word, end, fits, other in (("minimum", low, ge, "more"), ("maximum", high, le, "less")):
+        if isfinite(end) and not fits(value, end):
+            raise UserError(f"{name} is {value}; the {word} is {end}.", f"Give {name} {end} or {other}.")
     return value
 
 
 def _converted(hint: type, value: Any) -> Any:
-    if hint is bool and not isinstance(value, bool):
-        raise TypeError
-    if hint is str and not isinstance(value, (str, int, float, Path)):
+    if hint in TAKEN and not isinstance(value, TAKEN[hint]):
         raise TypeError
     if hint is int:
         whole = value if isinstance(value, int) else int(float(value))

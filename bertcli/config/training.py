@@ -13,9 +13,9 @@ OPTIMIZERS = ("bert", "adamw")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with bias correction."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
-GRID = (
-    "paper: try the batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
-)
+GRID = "paper: try the batch sizes, learning rates and epochs of appendix A.3 (where not given); keep the best on dev."
+MICRO = "Tokens per micro-batch (gradients accumulate); default: by device."
+EVAL_STEPS = "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training."
 RATE = "Peak learning rate; default: the task's, 1e-4 for small, medium, 3e-4 for mini, 1e-3 for tiny and --frozen."
 OBJECTIVE = "Pre-training objective: {choices}; default: mlm+nsp where the data are pairs, else mlm."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
@@ -39,13 +39,9 @@ class TrainingConfig(Config):
     resume: bool = option(False, "Resume the latest unfinished run (or the one in --out).")
     precision: str = option("auto", f"{AUTO} (also for fine-tuning tiny models on a CPU).", choices=PRECISIONS)
     processes: int = option(1, "Number of processes that share each batch, one per device.", minimum=1)
-    micro_batch_tokens: int | None = option(
-        None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
-    )
+    micro_batch_tokens: int | None = option(None, MICRO, minimum=1)
     save_steps: int = option(1000, "Steps between checkpoints.", minimum=1)
-    eval_steps: int | None = option(
-        None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
-    )
+    eval_steps: int | None = option(None, EVAL_STEPS, minimum=1)
     log_steps: int | None = option(None, "Steps between log lines; default: about fifty lines per run.", minimum=1)
     track: str | None = option(None, "Experiment tracker supported by Accelerate: tensorboard, wandb, ...")
 

@@ -1,4 +1,4 @@
-"""Files and folders written beside the place that they take when they are whole."""
+"""Atomic writes: to a temporary file or folder, then renamed."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a place to write a file or a folder to; it becomes `path`, unless something is raised: old or new, never half."""
+    """Yield a temporary path to write a file or folder to; it replaces `path` unless an exception is raised."""
     part, old = (path.with_name(f".{path.name}.{end}") for end in ("part", "old"))
     _remove(part)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from bertcli.data.atomic import replacing
 from bertcli.errors import UserError
@@ -14,12 +15,10 @@ from bertcli.errors import UserError
 STATE = "state.json"
 
 
-def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, more: dict[str, Any]
-) -> None:
-    """Write weights and optimizer state after `step` updates; `more` is what the loop remembers.
+def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, step: int, more: dict[str, Any]) -> None:
+    """Write weights and optimizer state after `step` updates; `more` is the state of the loop.
 
-    state.json names the tensors' file and is replaced last, in one move: a kill leaves the old state or the new one.
+    state.json names the file of the tensors and is replaced last, atomically: a kill leaves the old state or the new one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {f"model.{name}": value for name, value in model.named_parameters()}
@@ -35,11 +34,10 @@ def save_checkpoint(
             old.unlink()
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Put the saved state into a model and its optimizer; return what the loop remembered, with `step`.
+def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
+    """Load the saved state into a model and its optimizer; return the state of the loop, with `step`.
 
-    Raises:
-        UserError: if there is no checkpoint, or it is not of this model.
+    Raises UserError if there is no checkpoint, or it does not fit the model.
     """
     if not (folder / STATE).exists():
         raise UserError(f"There is no checkpoint in `{folder}`.", "Start the run again without --resume.")
@@ -49,21 +47,13 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optim
         for name, value in model.named_parameters():
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != value.shape:
-                raise UserError(
-                    f"The checkpoint in `{folder}` is not of this model (`{name}`).",
-                    "Resume with the options of the run.",
-                )
+                what = f"The checkpoint in `{folder}` is not of this model (`{name}`)."
+                raise UserError(what, "Resume with the options of the run.")
             value.copy_(saved)
-    state = optimizer.state_dict()
-    state["state"] = _optimizer_slots(tensors)
-    optimizer.load_state_dict(state)
-    return remembered
-
-
-def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
     slots: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
+    for key, saved in tensors.items():
         if key.startswith("optimizer."):
             _, index, name = key.split(".", 2)
-            slots.setdefault(int(index), {})[name] = value
-    return slots
+            slots.setdefault(int(index), {})[name] = saved
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
+    return remembered

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM asked for politely: the step is finished and saved first."""
+"""Ctrl-C and SIGTERM: stop after this step and save."""
 
 import signal
 import threading
@@ -7,21 +7,21 @@ from typing import Any, Self
 
 
 class Interruption:
-    """While it is entered, the first signal only sets `asked`; the second one stops at once."""
+    """While entered, the first signal only sets `asked`; the second one stops at once."""
 
     def __init__(self) -> None:
         self.asked = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
-        """Take the signals, where Python lets us: in the main thread."""
+        """Set the handlers; Python allows it in the main thread only."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._ask)
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Give the signals back."""
+        """Restore the handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

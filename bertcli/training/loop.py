@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -20,24 +21,20 @@ from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
-from bertcli.training.device import micro_batch_tokens, training_precision
+from bertcli.training.device import keep_freed_memory, micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
-from bertcli.training.memory import keep_freed_memory
-from bertcli.training.optimizer import Adam, make_optimizer
+from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-from bertcli.training.schedule import learning_rate_at
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
-Evaluate = Callable[[], dict[str, float]]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How long to train, how fast to learn, and when to log, evaluate and save."""
+    """Steps, batch size, learning rate, and when to log, evaluate and save."""
 
     steps: int
     batch_size: int  # rows of a step, over all processes
@@ -48,20 +45,18 @@ class Plan:
     log_steps: int | None = None  # between log lines; None: about fifty lines in a run
     optimizer: str
     seed: int
-    micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
+    micro_batch_tokens: int | None = None  # in one forward pass; None: by device
     patience: int | None = None  # evaluations without improvement after which to stop
 
     def is_due(self, step: int, every: int | None) -> bool:
-        """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
+        """Whether something done every so many steps (None: about fifty times in a run) is due after `step`."""
         return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
 
     def describe(self, rows: int) -> str:
         """The plan in one line, for data of so many rows."""
-        return (
-            f"{self.batch_size} per step, {self.steps:,} steps ({self.steps * self.batch_size / rows:.2f} epochs), "
-            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, "
-            f"seed {self.seed}"
-        )
+        epochs = self.steps * self.batch_size / rows
+        rate = f"learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
+        return f"{self.batch_size} per step, {self.steps:,} steps ({epochs:.2f} epochs), {self.optimizer}, {rate}"
 
 
 @dataclass
@@ -107,10 +102,10 @@ class Training:
         precision: str,
     ) -> None:
         self.plan, self.folder, self.accelerator = plan, folder, accelerator
-        tokens, shares = micro_batch_tokens(plan.micro_batch_tokens), accelerator.num_processes
-        share = accelerator.process_index
-        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, share, shares)
-        self.model = model.to(accelerator.device)  # what is updated, evaluated and saved
+        tokens, processes = micro_batch_tokens(plan.micro_batch_tokens), accelerator.num_processes
+        index = accelerator.process_index
+        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, index, processes)
+        self.model = model.to(accelerator.device)  # updated, evaluated and saved
         dtype = torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
         self.working_copy = WorkingCopy(model, dtype)
         optimizer = make_optimizer(model, plan.optimizer, self.working_copy)
@@ -123,12 +118,11 @@ class Training:
     @property
     def _own_optimizer(self) -> Adam:
         """The optimizer without Accelerate's wrapper."""
-        own: Adam = getattr(self.optimizer, "optimizer", self.optimizer)
-        return own
+        return cast(Adam, getattr(self.optimizer, "optimizer", self.optimizer))
 
     @property
     def share_of_peak(self) -> float:
-        """FLOPs done as a share of those that all devices could have done, without the first steps."""
+        """FLOPs as a share of the peak of all devices, without the first steps."""
         possible = self.history.timed_seconds * self.peak_flops * self.accelerator.num_processes
         return round(self.history.timed_flops / possible, 4) if possible else 0.0
 
@@ -147,7 +141,7 @@ class Training:
         """Whether the last evaluations brought no improvement."""
         return self.plan.patience is not None and self.history.evaluations_since_best >= self.plan.patience
 
-    def run(self, evaluate: Evaluate) -> None:
+    def run(self, evaluate: Callable[[], dict[str, float]]) -> None:
         """Train to the last step or until patience runs out, calling `evaluate` every `eval_steps` steps and at the end.
 
         Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the loss is not finite.
@@ -155,11 +149,8 @@ class Training:
         keep_freed_memory()
         plan, history = self.plan, self.history
         first, stop = history.steps, False
-        with (
-            Interruption() as interruption,
-            ThreadPoolExecutor(1) as ahead,
-            Progress("training", plan.steps) as progress,
-        ):
+        progress = Progress("training", plan.steps)
+        with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, progress:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
                 try:
@@ -169,31 +160,27 @@ class Training:
                 stop = totals["stop"] > 0
                 history.steps = step + 1
                 intervals = (plan.save_steps, plan.eval_steps, plan.log_steps)
-                saves, evaluates, logs = (plan.is_due(history.steps, every) for every in intervals)
-                if saves or evaluates or logs or stop:
-                    self._read_losses()
-                if logs:
-                    self._log()
+                saves, evaluates, logs = map(partial(plan.is_due, history.steps), intervals)
+                if any((saves, evaluates, logs, stop)):
+                    self._read_losses(logs)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
                 if evaluates:
                     self._evaluate(evaluate)
-                if saves or stop or self.is_out_of_patience:
+                ends = stop or self.is_out_of_patience
+                if saves or ends:
                     self._save()
-                if stop or self.is_out_of_patience:
+                if ends:
                     break
         if stop or interruption.asked:
-            command = self.folder.config["command"]
-            raise Interrupted(
-                f"Stopped after step {history.steps:,} of {plan.steps:,}; the checkpoint is kept.",
-                f"Continue: bert {command} --resume --out {self.folder.path}",
-            )
+            what = f"Stopped after step {history.steps:,} of {plan.steps:,}; the checkpoint is kept."
+            raise Interrupted(what, f"Continue: bert {self.folder.config['command']} --resume --out {self.folder.path}")
         speed, share = history.tokens_per_second, 100 * self.share_of_peak
         say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}")
 
     def _batches_from(self, first: int, ahead: Executor) -> Iterator[tuple[int, float, list[PackedBatch]]]:
-        """The steps left: number, when its batches were needed, and these, made while the step before runs."""
+        """Number, start time and batches of each remaining step; batches are made while the previous step runs."""
         if self.is_out_of_patience or first >= self.plan.steps:
             return
         coming = ahead.submit(self.batches.of_step, first)
@@ -209,28 +196,22 @@ class Training:
         for tracker in self.accelerator.trackers:
             tracker.finish()
         history, best = self.history, self.history.best
-        return TrainingResult(
-            run=str(self.folder.path),
-            model=str(self.folder.model),
-            task=task,
-            seed=self.plan.seed,
-            split=split,
-            steps=history.steps,
-            losses=[round(loss, 4) for loss in history.losses],
-            tokens_per_second=history.tokens_per_second,
-            share_of_peak=self.share_of_peak,
-            peak=self.peak_words,
-            metrics=best.get("metrics", history.metrics),
-            best_step=best.get("step", 0),
-            stopped_early=history.steps < self.plan.steps,
-            collapsed=best.get("collapsed", False),
-        )
+        own: dict[str, Any] = {
+            "run": str(self.folder.path),
+            "model": str(self.folder.model),
+            "task": task,
+            "split": split,
+        }
+        own |= {"seed": self.plan.seed, "steps": history.steps, "stopped_early": history.steps < self.plan.steps}
+        own |= {"tokens_per_second": history.tokens_per_second, "losses": [round(loss, 4) for loss in history.losses]}
+        own |= {"share_of_peak": self.share_of_peak, "peak": self.peak_words, "best_step": best.get("step", 0)}
+        scores, collapsed = best.get("metrics", history.metrics), best.get("collapsed", False)
+        return TrainingResult(**own, metrics=scores, collapsed=collapsed)
 
     def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
-        """Make one update; return the counts of the global batch: tokens, FLOPs, and whether a process was asked to stop.
+        """Make one update; return the counts of the global batch: tokens, FLOPs, and the processes asked to stop.
 
-        Each loss is divided by its count over the whole global batch, so that accumulation and data parallelism
-        give the gradients of one large batch.
+        Each loss is divided by its count over the global batch, so accumulation and data parallelism give its gradients.
         """
         totals = self._global_counts(micro_batches, asked)
         seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
@@ -241,7 +222,8 @@ class Training:
         self.module.train()
         for index, batch in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
-            with self._synchronized(last):
+            # Processes exchange gradients once a step, with the last micro-batch.
+            with nullcontext() if last else self.accelerator.no_sync(self.module):
                 sums = self.module(batch.to(self.accelerator.device))
                 parts = {name: value / (totals[name] or 1) for name, value in sums.items()}
                 # Data parallelism averages gradients over processes, but these are sums.
@@ -270,36 +252,29 @@ class Training:
             counts = dict(zip(counts, summed.tolist(), strict=True))
         return counts
 
-    def _synchronized(self, last: bool) -> Any:
-        """Processes exchange gradients once a step, with the last micro-batch."""
-        return nullcontext() if last else self.accelerator.no_sync(self.module)
-
-    def _read_losses(self) -> None:
-        """Read the losses from the device and sum them over processes. Raises RunError if one is not finite."""
+    def _read_losses(self, logs: bool) -> None:
+        """Read the losses from the device, sum them over processes and log them. Raises RunError if one is not finite."""
         names = list(self._pending[0])
         values = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending])
         self._pending.clear()
         if self.accelerator.num_processes > 1:
             values = self.accelerator.reduce(values)
         if not values.isfinite().all():
-            raise RunError(
-                f"The loss is {float(values.mean(0).sum())} at step {self.history.steps:,}.",
-                f"Continue from the checkpoint with a smaller --learning-rate than {self.plan.learning_rate:g}, or in float32.",
-            )
+            what = f"The loss is {float(values.mean(0).sum())} at step {self.history.steps:,}."
+            less = f"a smaller --learning-rate than {self.plan.learning_rate:g}"
+            raise RunError(what, f"Continue from the checkpoint with {less}, or in float32.")
         self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
+        if logs:
+            self._log()
 
     def _log(self) -> None:
         plan, history = self.plan, self.history
         means = {f"{name}_loss": fmean(losses[name] for losses in history.unlogged) for name in history.unlogged[0]}
         history.unlogged.clear()
         history.losses.append(sum(means.values()))
-        line = {
-            "step": history.steps,
-            "loss": history.losses[-1],
-            "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
-            "tokens_per_second": history.tokens_per_second,
-            "share_of_peak": self.share_of_peak,
-        }
+        rate = learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps)
+        line = {"step": history.steps, "loss": history.losses[-1], "learning_rate": rate}
+        line |= {"tokens_per_second": history.tokens_per_second, "share_of_peak": self.share_of_peak}
         if len(means) > 1:
             line |= means
         if self.accelerator.is_main_process:
@@ -311,7 +286,7 @@ class Training:
         loss = f"loss {history.losses[-1]:.4f}  " if history.losses else ""
         return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{history.tokens_per_second:,.0f} tokens/s"
 
-    def _evaluate(self, evaluate: Evaluate) -> None:
+    def _evaluate(self, evaluate: Callable[[], dict[str, float]]) -> None:
         self.module.eval()
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
@@ -332,7 +307,5 @@ class Training:
 
 def _out_of_memory(micro_batches: list[PackedBatch]) -> RunError:
     tokens = max(len(batch.input_ids) for batch in micro_batches)
-    return RunError(
-        f"The GPU has not enough memory for a pass over {tokens:,} tokens.",
-        f"Give --micro-batch-tokens {tokens // 2}: more passes per step, with the same result.",
-    )
+    hint = f"Give --micro-batch-tokens {tokens // 2}: more passes per step, with the same result."
+    return RunError(f"The GPU has not enough memory for a pass over {tokens:,} tokens.", hint)

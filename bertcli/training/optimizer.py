@@ -1,4 +1,4 @@
-"""Adam as the original has it, and the bias-corrected one; both decay all but LayerNorm and biases."""
+"""Adam without bias correction, as in the original, or with it; the learning rate of each step."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -16,28 +16,21 @@ NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 
 class Adam(torch.optim.AdamW):
-    """Adam of either kind, which also updates the working copy of the weights (models/working_copy.py).
+    """Adam with or without bias correction, which also updates the working copy of the weights (models/working_copy.py).
 
-    The original's (AdamWeightDecayOptimizer of optimization.py) has no bias correction, epsilon outside the root, decay
-    inside the step:
-
-    m = 0.9 m + 0.1 g;  v = 0.999 v + 0.001 g²;  p -= lr (m / (√v + 1e-6) + 0.01 p)
-
-    This is torch's fused AdamW but for the correction, 1 / (1 - β^step), which is 1 from a late step on: so its count of
-    steps begins there.
+    AdamWeightDecayOptimizer of optimization.py: m = 0.9 m + 0.1 g;  v = 0.999 v + 0.001 g²;  p -= lr (m / (√v + 1e-6) +
+    0.01 p). This is torch's fused AdamW without its correction, 1 / (1 - β^step), which is 1 at late steps: so the count
+    of steps starts at `first_step`.
     """
 
     def __init__(self, groups: list[dict[str, Any]], first_step: float, working_copy: WorkingCopy) -> None:
         super().__init__(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True)
         self.first_step, self.working_copy = first_step, working_copy
-        self.grad_scale = torch.ones(())  # what all gradients are divided by, as fused Adam and torch's scaler call it
+        self.grad_scale = torch.ones(())  # divides all gradients; the name is that of fused Adam and torch's scaler
 
     @torch.no_grad()
     def clip_by_global_norm(self, max_norm: float = 1.0) -> Tensor:
-        """Have the next step divide all gradients by max(1, norm / max_norm); return the norm.
-
-        Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
-        """
+        """Have the next step divide all gradients by max(1, norm / max_norm); unlike torch, add nothing to the norm."""
         norm = gradient_norm([gradient for _, gradient, _ in self.given()])
         self.grad_scale = (norm / max_norm).clamp(min=1.0)
         return norm
@@ -47,15 +40,12 @@ class Adam(torch.optim.AdamW):
         """Update every parameter that has a gradient, and its copy."""
         for parameter, _, _ in self.given():
             if not self.state[parameter]:
-                self.state[parameter] = {
-                    "step": torch.tensor(self.first_step, device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
+                zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[parameter] = {"step": torch.tensor(self.first_step, device=parameter.device), **zeros}
         adam_step(self)
 
     def given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:
-        """The parameters that have a gradient, each with it and its group's options."""
+        """Each parameter that has a gradient, the gradient and the options of its group."""
         return ((p, p.grad, group) for group in self.param_groups for p in group["params"] if p.grad is not None)
 
 
@@ -69,7 +59,7 @@ def gradient_norm(gradients: list[Tensor]) -> Tensor:
 
 @faster
 def adam_step(optimizer: Adam) -> None:
-    """Update the weights, their moments and the copy by torch's fused AdamW, which takes gradients in float32 alone."""
+    """Update the weights, their moments and the copy by torch's fused AdamW, which takes gradients in float32 only."""
     for parameter, gradient, _ in optimizer.given():
         parameter.grad = gradient.to(parameter.dtype)
     torch.optim.AdamW.step(optimizer)
@@ -78,9 +68,15 @@ def adam_step(optimizer: Adam) -> None:
 
 def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Adam:
     """Make `bert` (the original's) or `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021)."""
-    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for n, p in named if not NOT_DECAYED.search(n)], "weight_decay": WEIGHT_DECAY},
-        {"params": [p for n, p in named if NOT_DECAYED.search(n)], "weight_decay": 0.0},
-    ]
+    decayed: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []  # LayerNorm and biases
+    for key, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            (others if NOT_DECAYED.search(key) else decayed).append(parameter)
+    groups = [{"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0}]
     return Adam(groups, UNCORRECTED_STEP if name == "bert" else 0.0, working_copy)
+
+
+def learning_rate_at(step: int, peak: float, steps: int, warmup_steps: int) -> float:
+    """Linear warm-up from 0, then linear decay counted from step 0: the rate drops at the end of warm-up, as in the original."""
+    return peak * step / warmup_steps if step < warmup_steps else peak * (1 - min(step, steps) / steps)

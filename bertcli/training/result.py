@@ -1,4 +1,4 @@
-"""What a training gives back."""
+"""The result of a training run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 class TrainingResult:
     """A finished run: where it is, how it went, what it scored."""
 
-    run: str = ""  # none of a dry run
+    run: str = ""  # empty after a dry run
     model: str = ""
     task: str
     steps: int = 0
@@ -21,12 +21,14 @@ class TrainingResult:
     metrics: dict[str, float] = field(default_factory=dict)
     seed: int
     split: str = ""
-    share_of_peak: float = 0.0  # of the FLOPs that the devices could have done
-    peak: str = ""  # which figure that is, and where it is from
-    best_step: int = 0  # the checkpoint that was kept, where there is a dev set
+    share_of_peak: float = 0.0  # FLOPs, without the first steps
+    peak: str = ""  # its value and source
+    best_step: int = 0  # of the checkpoint that was kept, if there is a dev set
     stopped_early: bool = False  # patience ran out
-    collapsed: bool = False  # the kept checkpoint says the same of every dev example
-    runs: list[dict[str, Any]] = field(default_factory=list)  # of --seeds and --grid; the other values are of the best
+    collapsed: bool = False  # the kept checkpoint predicts the same for every dev example
+    runs: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # of --seeds and --grid; the other fields are those of the best
     spread: list[dict[str, Any]] = field(default_factory=list)  # over the seeds of each setting
 
     @classmethod

@@ -1,4 +1,4 @@
-"""How much of the arithmetic that a device can do a run makes use of."""
+"""FLOPs of a run, and the peak of its device."""
 
 import time
 from functools import lru_cache
@@ -8,22 +8,20 @@ from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
 
-# Dense bfloat16 peaks of the makers' data sheets, FLOP/s.
+# Dense bfloat16 peaks of the data sheets, FLOP/s.
 BFLOAT16_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
-PRODUCT_SIZE, PRODUCTS = 1024, 20  # rows and columns of the matrices of a measured ceiling, and the most of them
+PRODUCT_SIZE, PRODUCTS = 1024, 20  # of the matrices of a measured peak: their size, and the maximum number of products
 
 
 def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
-    """The FLOPs of forward and backward over the real tokens of a batch, two for each multiplication with an addition.
+    """The FLOPs of forward and backward over the real tokens of a batch, two per multiply-add; 0 for a frozen model.
 
-    6 (T L (4 H² + 2 H I) + 2 L H Σ length² + M (H² + H V)), where M tokens are masked: padding, embeddings, pooler and
-    optimizer count nothing, and a frozen model neither.
+    6 (T L (4 H² + 2 H I) + 2 L H Σ length² + M (H² + H V)) for M masked tokens, without embeddings, pooler and optimizer.
     """
     config = model.config
     if not next(model.base_model.parameters()).requires_grad:
         return 0.0
-    hidden: int = config.hidden_size
-    layers: int = config.num_hidden_layers
+    hidden, layers = int(config.hidden_size), int(config.num_hidden_layers)
     inner: int = getattr(config, "intermediate_size", 4 * hidden)
     masked = len(batch.labels.get("masked_lm_ids", ()))
     encoder = len(batch.input_ids) * layers * (4 * hidden**2 + 2 * hidden * inner)
@@ -34,7 +32,7 @@ def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
 
 @lru_cache
 def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
-    """The FLOP/s that a device can do, and where the figure is from: its data sheet, else large matrix products here."""
+    """The peak FLOP/s of a device, and its source: the data sheet, else a measurement of large matrix products."""
     if device.type == "cuda" and dtype == torch.bfloat16:
         name = torch.cuda.get_device_name(device)
         for chip, peak in BFLOAT16_PEAKS.items():
@@ -45,7 +43,7 @@ def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
 
 
 def _measured_flops(device: torch.device, dtype: torch.dtype) -> float:
-    """The fastest of some products, of which the first only warms up; a slow device makes few."""
+    """The speed of the fastest product after the first, a warm-up; a slow device makes few."""
     left, right = (torch.ones(PRODUCT_SIZE, PRODUCT_SIZE, dtype=dtype, device=device) for _ in range(2))
     times: list[float] = []
     while len(times) < 3 or (len(times) < PRODUCTS and sum(times) < 0.2):

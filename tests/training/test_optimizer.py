@@ -8,8 +8,7 @@ from conftest import GOLDENS
 from torch import nn
 
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.optimizer import make_optimizer
-from bertcli.training.schedule import learning_rate_at
+from bertcli.training.optimizer import learning_rate_at, make_optimizer
 
 GOLDEN = json.loads((GOLDENS / "optimizer.json").read_text())
 
