@@ -97,7 +97,7 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     if isinstance(hint, types.UnionType):
         hint = get_args(hint)[0]  # as in `int | None`
     if get_origin(hint) is list:
-        return [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
+        return list(map(str, value if isinstance(value, (list, tuple)) else [value]))
     try:
         value = _converted(hint, value)
     except (TypeError, ValueError, OverflowError):
