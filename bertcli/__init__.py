@@ -16,19 +16,11 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.submit import submit
 
 __version__ = "0.1.0"
-__all__ = [
-    "build_vocab",
-    "convert",
-    "demo",
-    "evaluate",
-    "finetune",
-    "make_pretraining_data",
-    "predict",
-    "pretrain",
-    "submit",
-]  # each is the function of this name in bertcli.lifecycle.<name>, imported when it is first used
+# Each is the function of this name in bertcli.lifecycle.<name>, imported at its first use.
+__all__ = ["build_vocab", "convert", "demo", "evaluate", "finetune", "make_pretraining_data", "predict", "pretrain"]
+__all__ += ["submit"]
 
-say = logging.getLogger("bertcli").info  # to the user: what was taken, cut, skipped or inferred
+say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, skipped or inferred
 
 
 def __getattr__(name: str) -> Any:

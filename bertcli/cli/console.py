@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
 class _ToStderr(logging.Handler):
-    """Prints to whatever stderr is at the time: a progress bar replaces it."""
+    """Prints to the current stderr, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr)
@@ -22,7 +22,7 @@ class _ToStderr(logging.Handler):
 
 @dataclass(frozen=True)
 class Output:
-    """How results are printed: as one JSON object, or as tables for a person; `quiet` prints no notes."""
+    """How results are printed: as one JSON object, or as tables; `quiet` prints no notes."""
 
     json: bool = False
     quiet: bool = False
@@ -38,8 +38,8 @@ class Output:
         values = result if isinstance(result, dict) else getattr(result, "to_json", lambda: asdict(result))()
         print(json.dumps(values, ensure_ascii=False), flush=True)
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-        """Print a table, numbers aligned to the right; nothing where the result is printed as JSON."""
+    def table(self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
+        """Print a table, numbers aligned to the right; nothing with --json."""
         if self.json:
             return
         from rich import box
@@ -53,8 +53,7 @@ class Output:
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in cells:
             table.add_row(*row)
-        is_terminal = Console().is_terminal
-        Console(highlight=False, markup=False, width=None if is_terminal else 160).print(table)
+        Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(table)
 
 
 def error(message: str, hint: str) -> None:
@@ -64,11 +63,10 @@ def error(message: str, hint: str) -> None:
 
 
 def _is_first() -> bool:
-    """Whether this is the first of several processes that share a run; only that one prints."""
+    """Whether this is the first of the processes of a run, the only one that prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    text = f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+    return "–" if value is None else text

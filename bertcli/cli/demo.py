@@ -18,10 +18,9 @@ def demo(config: DemoConfig, output: Output) -> object:
     """
     result = bertcli.demo(config)
     if result.measures:
-        output.table(["question", "label", "probability"], [list(row.values()) for row in result.predictions])
+        output.table(["question", "label", "probability"], [row.values() for row in result.predictions])
         columns = [name for name in COLUMNS if any(name in row for row in result.measures)]
-        rows = [[row.get(name) for name in columns] for row in result.measures]
         shown = [name if name in COLUMNS[:3] else f"{name}, %" for name in columns]
         title = f"Results after {result.seconds / 60:.1f} minutes (all files are in {result.out}/)"
-        output.table(shown, rows, title=title)
+        output.table(shown, ([row.get(name) for name in columns] for row in result.measures), title)
     return result

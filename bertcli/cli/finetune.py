@@ -21,5 +21,5 @@ def finetune(config: FinetuneConfig, output: Output) -> object:
 
     result = bertcli.finetune(config)
     for table in result_tables(result) if result.metrics else ():
-        output.table(table.columns, table.rows, title=table.title or result.run)
+        output.table(table.columns, table.rows, table.title or result.run)
     return result

@@ -1,6 +1,7 @@
 """`bert tasks`, `bert sizes` and `bert recipes`: what there is to choose from."""
 
 import shutil
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +14,7 @@ from bertcli.errors import UserError
 from bertcli.families.bert import BERT
 from bertcli.tasks import TASKS
 
+TARGET = typer.Argument(help="File to write; default: the recipe's own name.")
 recipes = typer.Typer(help="List, show or copy the recipes that ship with bert.", invoke_without_command=True)
 
 
@@ -20,10 +22,8 @@ def tasks(json: AsJson = False) -> None:
     """List the tasks, with the paper's scores."""
     if json:
         shown = ("kind", "metrics", "labels", "paper", "warning")
-        Output().emit({name: {key: getattr(task, key) for key in shown} for name, task in TASKS.items()})
-        return
-    scored = [("test", "base"), ("test", "large"), ("dev", "base"), ("dev", "large")]
-    rows = []
+        return Output().emit({name: {key: getattr(task, key) for key in shown} for name, task in TASKS.items()})
+    scored, rows = list(product(("test", "dev"), ("base", "large"))), []
     for task in TASKS.values():
         paper = [task.paper.get(split, {}).get(f"{size} {task.metrics[0]}") for split, size in scored]
         rows.append([task.name, task.kind, task.metrics[0], *paper, task.max_seq_length])
@@ -37,29 +37,22 @@ def tasks(json: AsJson = False) -> None:
 def sizes(json: AsJson = False) -> None:
     """List the model sizes."""
     names = ("layers", "hidden", "heads")
-    shapes = {name: {key: getattr(size, key) for key in names} for name, size in BERT.sizes.items()}
     if json:
-        Output().emit({name: shape | {"parameters": BERT.sizes[name].parameters()} for name, shape in shapes.items()})
-        return
-    rows = [
-        [name, *shape.values(), f"{BERT.sizes[name].parameters() / 1e6:.1f} M", BERT.sizes[name].source]
-        for name, shape in shapes.items()
-    ]
+        shapes = {name: {key: getattr(size, key) for key in names} for name, size in BERT.sizes.items()}
+        return Output().emit({name: shapes[name] | {"parameters": BERT.sizes[name].parameters()} for name in shapes})
+    shown = ((size.layers, size.hidden, size.heads, f"{size.parameters() / 1e6:.1f} M") for size in BERT.sizes.values())
+    rows = [[name, *row, BERT.sizes[name].source] for name, row in zip(BERT.sizes, shown, strict=True)]
     Output().table(["size", *names, "parameters", "source"], rows)
 
 
 @recipes.callback()
 def list_recipes(context: typer.Context, json: AsJson = False) -> None:
     """List, show or copy the recipes that ship with bert."""
-    if context.invoked_subcommand is not None:
-        return
-    if json:
+    if json and not context.invoked_subcommand:
         Output().emit({"recipes": recipe_names()})
-        return
-    texts = {name: recipe_path(name).read_text(encoding="utf-8") for name in recipe_names()}
-    Output().table(
-        ["recipe", "description"], [[name, text.split("\n")[0].lstrip("# ")] for name, text in texts.items()]
-    )
+    elif not context.invoked_subcommand:
+        texts = ((name, recipe_path(name).read_text(encoding="utf-8")) for name in recipe_names())
+        Output().table(["recipe", "description"], ([name, text.split("\n")[0].lstrip("# ")] for name, text in texts))
 
 
 @recipes.command("show")
@@ -69,13 +62,11 @@ def show_recipe(name: str) -> None:
 
 
 @recipes.command("copy")
-def copy_recipe(
-    name: str, to: Annotated[str | None, typer.Argument(help="File to write; default: the recipe's own name.")] = None
-) -> None:
+def copy_recipe(name: str, to: Annotated[str | None, TARGET] = None) -> None:
     """Copy a recipe into this folder, to be edited."""
     source = recipe_path(name)
     target = Path(to or source.name)
     if target.exists():
         raise UserError(f"`{target}` exists already.", f"Give another name: bert recipes copy {name} my-{source.name}")
     shutil.copyfile(source, target)
-    typer.echo(f"{target}")
+    typer.echo(target)

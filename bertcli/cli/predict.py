@@ -41,16 +41,15 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
 
 
 def _show(records: list[dict[str, Any]], output: Output) -> None:
-    """One prediction as its most probable labels or its parts, several as a row each."""
+    """Show one prediction as its most probable labels or its parts, several as a row each."""
     first = records[0]
     parts = first.get("fills") or first.get("entities") or [_plain(first)]
     if len(records) > 1:
-        output.table(list(_plain(first)), [list(_plain(record).values()) for record in records])
+        output.table(_plain(first), (_plain(record).values() for record in records))
     elif isinstance(first.get("scores"), dict):
-        best = sorted(first["scores"].items(), key=lambda item: -item[1])[:5]
-        output.table(["label", "probability"], best)
+        output.table(["label", "probability"], sorted(first["scores"].items(), key=lambda item: -item[1])[:5])
     else:
-        output.table(list(parts[0]), [list(part.values()) for part in parts])
+        output.table(parts[0], (part.values() for part in parts))
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
@@ -63,5 +62,4 @@ def _word(part: str | dict[str, Any]) -> str:
     """A label by its name; a fill or an entity with its probability."""
     if isinstance(part, str):
         return part
-    name = part["token"] if "token" in part else f"{part['text']}/{part['label']}"
-    return f"{name} {part['score']:.2f}"
+    return f"{part['token'] if 'token' in part else part['text'] + '/' + part['label']} {part['score']:.2f}"

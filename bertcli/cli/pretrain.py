@@ -17,5 +17,5 @@ def pretrain(config: PretrainConfig, output: Output) -> object:
     """
     result = bertcli.pretrain(config)
     if result.metrics:
-        output.table(["metric", "value"], result.metrics.items(), title=result.run)
+        output.table(["metric", "value"], result.metrics.items(), result.run)
     return result

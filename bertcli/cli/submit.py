@@ -16,5 +16,5 @@ def submit(config: SubmitConfig, output: Output) -> object:
     """
     result = bertcli.submit(config)
     rows = [[row["file"], row["rows"], row["run"] or f"filled with {row['filled_with']}"] for row in result.files]
-    output.table(["file", "rows", "run"], rows, title=result.output)
+    output.table(["file", "rows", "run"], rows, result.output)
     return result

@@ -42,7 +42,5 @@ class MakePretrainingDataConfig(Config):
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")
     seed: int = option(12345, "Random seed.", minimum=0)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)
-    workers: int | None = option(
-        None, "Number of processes, which does not change the data; default: cores.", minimum=1
-    )
+    workers: int | None = option(None, "Number of processes; the data stay the same; default: cores.", minimum=1)
     overwrite: bool = option(False, "Replace data that was made with other options.")

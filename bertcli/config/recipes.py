@@ -26,7 +26,7 @@ def read_recipe(name: str) -> dict[str, Any]:
 
 
 def recipes_folder() -> Path:
-    """Folder of the recipes and of the small BERT: beside the package in a clone, inside it in a wheel."""
+    """The folder of the recipes and the small BERT: beside the package in a clone, inside it in a wheel."""
     inside = Path(__file__).parent.parent / "_recipes"
     return inside if inside.exists() else Path(__file__).parents[2] / "recipes"
 
@@ -37,7 +37,7 @@ def shipped_model() -> str:
 
 
 def shipped(name: str) -> str:
-    """The folder of the small BERT in the package, if the name is its name; else the name."""
+    """The folder of the small BERT in the package, if that is the name; else the name."""
     return shipped_model() if name == SHIPPED else name
 
 

@@ -8,6 +8,7 @@ from bertcli.families.bert import BERT
 
 LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
+FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
@@ -36,16 +37,12 @@ class PredictConfig(Config):
     choice: list[str] = option([], "A possible continuation of --text; repeat it for each choice.")
     question: str | None = option(None, "A question about --context.")
     context: str | None = option(None, "The text that contains the answer.")
-    file: str | None = option(
-        None, "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
-    )
+    file: str | None = option(None, FILE)
     output: str | None = option(None, "Output file: CSV, TSV, JSONL (- prints it); SQuAD: predictions.json.")
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS)
-    pooling: str = option(
-        "tokens", "With --features: each token, [CLS] alone, or the mean: {choices}.", choices=POOLING
-    )
+    pooling: str = option("tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING)
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
     precision: str = option("auto", f"{AUTO} (also for tiny models and --features on a CPU).", choices=PRECISIONS)
 
@@ -64,9 +61,7 @@ class SubmitConfig(Config):
 class ConvertConfig(Config):
     """Options of `bert convert`."""
 
-    source: str = option(
-        "", "A checkpoint of the original (folder or zip file), a run or a model folder.", metavar="SOURCE"
-    )
+    source: str = option("", "A TensorFlow checkpoint (folder or zip file), a run or a model folder.", metavar="SOURCE")
     out: str = option("converted", "Output folder.")
     cased: bool = option(False, "The checkpoint is cased (its files do not say).")
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def _pool(base: "nn.Module", first: "Tensor") -> Any:
-    """Its pooler is a plain product; the activation stands beside it. [N, 1, H] to [N, H]."""
+    """The pooler is a linear layer, with the activation in another module. [N, 1, H] to [N, H]."""
     return base.pooler_activation(base.pooler(first[:, 0]))  # type: ignore[operator]
 
 

@@ -8,30 +8,20 @@ MINIATURES = "Turc et al. 2019"
 PAPER = "Devlin et al. 2019, section 3"
 
 
+SIZES = {
+    "tiny": ModelSize(2, 128, 2, MINIATURES),
+    "mini": ModelSize(4, 256, 4, MINIATURES),
+    "small": ModelSize(4, 512, 8, MINIATURES),
+    "medium": ModelSize(8, 512, 8, MINIATURES),
+    "base": ModelSize(12, 768, 12, PAPER),
+    "large": ModelSize(24, 1024, 16, PAPER),
+}
+
+
 def _settings(size: ModelSize) -> dict[str, Any]:
-    """As modeling.py has them: GELU by tanh, LayerNorm with an epsilon of 1e-12."""
-    return {
-        "hidden_size": size.hidden,
-        "num_hidden_layers": size.layers,
-        "num_attention_heads": size.heads,
-        "intermediate_size": 4 * size.hidden,
-        "hidden_act": "gelu_pytorch_tanh",
-        "layer_norm_eps": 1e-12,
-    }
+    """The settings of modeling.py: GELU by tanh, LayerNorm with an epsilon of 1e-12."""
+    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
+    return {**shape, "intermediate_size": 4 * size.hidden, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
 
 
-BERT = Family(
-    "BERT",
-    ("bert",),
-    is_packed=True,
-    is_original=True,
-    sizes={
-        "tiny": ModelSize(2, 128, 2, MINIATURES),
-        "mini": ModelSize(4, 256, 4, MINIATURES),
-        "small": ModelSize(4, 512, 8, MINIATURES),
-        "medium": ModelSize(8, 512, 8, MINIATURES),
-        "base": ModelSize(12, 768, 12, PAPER),
-        "large": ModelSize(24, 1024, 16, PAPER),
-    },
-    settings=_settings,
-)
+BERT = Family("BERT", ("bert",), is_packed=True, is_original=True, sizes=SIZES, settings=_settings)

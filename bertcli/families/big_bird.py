@@ -2,8 +2,5 @@
 
 from bertcli.families.family import Family
 
-BIG_BIRD = Family(
-    "BigBird",
-    ("big_bird",),
-    can_pretrain=lambda model: False,  # its pooler is a plain product, which the next-sentence head does not expect
-)
+# Its pooler is a linear layer without activation, which the next-sentence head does not expect.
+BIG_BIRD = Family("BigBird", ("big_bird",), can_pretrain=lambda model: False)

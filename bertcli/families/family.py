@@ -1,4 +1,4 @@
-"""What is known of a family of models."""
+"""A family of models: its model types, sizes, and differences from BERT."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ModelSize:
 
 
 def starts_after_padding(model: PreTrainedModel) -> int:
-    """The first position: the padding's id + 1, as in RoBERTa, if the table of positions has a row for padding, else 0."""
+    """The first position: the padding id + 1, as in RoBERTa, if the position embeddings have a row for it, else 0."""
     table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     padding: int | None = getattr(table, "padding_idx", None)
     return 0 if padding is None else padding + 1
@@ -51,35 +51,31 @@ def has_bert_heads(model: PreTrainedModel) -> bool:
 
 @dataclass(frozen=True)
 class Family:
-    """Models of one architecture, and what the toolkit must know to run them.
-
-    The kind of tokenizer, and with it how many separators stand in a pair, is read from the tokenizer's own files; whether
-    there are token types, from the model's configuration.
-    """
+    """Models of one architecture. The tokenizer's files say how pairs are separated; config.json, whether there are token types."""
 
     name: str
     model_types: tuple[str, ...] = ()  # as `model_type` in config.json
     is_packed: bool = False  # its layers attend through transformers' attention interface, over the whole sequence
-    is_original: bool = False  # the paper's model: has checkpoints of TensorFlow, and frozen features for taggers
+    is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
-    settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # what config.json says of a new model of a size
+    settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
-        """Whether a model needs no padding; tokens of a decoder see only what is before them, which needs a mask."""
+        """Whether a model runs without padding; a decoder's tokens see only earlier ones, which needs a mask."""
         return self.is_packed and not getattr(config, "is_decoder", False)
 
     def get_size(self, name: str) -> ModelSize:
-        """The size of a new model by its name. Raises UserError if there is none, with the nearest name."""
+        """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""
         if name not in self.sizes:
             raise unknown("size", name, self.sizes, "`bert sizes` lists them.")
         return self.sizes[name]
 
     def new_config(self, size: str, **known: Any) -> PretrainedConfig:
-        """The configuration of a new model; `known` is what does not follow from its size, such as `vocab_size`."""
+        """The configuration of a new model; `known` does not follow from its size, such as `vocab_size`."""
         from transformers import AutoConfig
 
         return AutoConfig.for_model(self.model_types[0], **self.settings(self.get_size(size)), **known)

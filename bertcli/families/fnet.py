@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def _transform_in_float32(model: "PreTrainedModel", source: str) -> None:
-    """Run the transforms in float32, the only precision torch has them in, whatever the weights are cast to."""
+    """Run the transforms in float32, the only precision torch supports, whatever the dtype of the weights."""
     for module in model.modules():
         if type(module).__name__ == "FNetBasicFourierTransform":
             module.register_forward_pre_hook(_to_float32)

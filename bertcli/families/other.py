@@ -1,4 +1,4 @@
-"""All other models of transformers: their batches are padded, and what differs is read off the model."""
+"""Any other model of transformers: its batches are padded."""
 
 from bertcli.families.family import Family, starts_after_padding
 

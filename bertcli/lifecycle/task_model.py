@@ -24,8 +24,13 @@ from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
 from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import Task
-from bertcli.training.device import inference_device, inference_tokens, resolve_precision, training_precision
-from bertcli.training.memory import keep_freed_memory
+from bertcli.training.device import (
+    inference_device,
+    inference_tokens,
+    keep_freed_memory,
+    resolve_precision,
+    training_precision,
+)
 
 
 @dataclass(frozen=True)

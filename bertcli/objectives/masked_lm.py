@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def runs_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:
-    """Cut a document into instances of one text each, of whole segments where they fit."""
+    """Cut a document into instances of one text each, of whole segments if they fit."""
     bounds, rules = instances.corpus.bounds, instances.rules
     position, last = documents[index]
     target = rules.target_length(rules.max_seq_length - 2, draws)
@@ -34,7 +34,7 @@ def runs_of_document(documents: list[Span], index: int, instances: Instances, dr
 
 
 def _targets(read: UnpackedRows) -> Targets:
-    """The masks of the data, or where it has none, drawn by (seed, step, row)."""
+    """The masks of the data, else masks drawn by (seed, step, row)."""
     positions, originals = read.masks or mask_batch(read.input_ids, read.rows, read.lengths, read.rules, read.key)
     return {"masked_lm_positions": positions, "masked_lm_ids": originals}
 
@@ -52,15 +52,13 @@ def _baselines(share: float, manifest: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _verdict(metrics: Mapping[str, float]) -> str:
-    """Whether the run left the plateau where masked-LM loss stays until attention starts to work."""
+    """Whether the run left the plateau on which masked-LM loss stays until attention starts to work."""
     if "token_entropy" not in metrics:
         return ""
     loss, entropy = metrics["masked_lm_loss"], metrics["token_entropy"]
-    is_below = loss < 0.95 * entropy
-    side = "below it: the model uses the words around a mask" if is_below else "about there: it needs more steps"
-    return (
-        f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}. This run is {side}."
-    )
+    below, near = "below it: the model uses the words around a mask", "about there: it needs more steps"
+    known = f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}."
+    return f"{known} This run is {below if loss < 0.95 * entropy else near}."
 
 
 MASKED_LM = Part(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from bertcli.data.pretraining.draws import HEADS, Draws
 from bertcli.data.pretraining.instances import Instances, Span
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def pairs_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:
     """Cut a document into pairs A, B as create_pretraining_data.py does: B follows A, or is from a random document."""
     bounds, rules = instances.corpus.bounds, instances.rules
-    position, last = documents[index]
-    longest = rules.max_seq_length - 3
+    (position, last), longest = documents[index], rules.max_seq_length - 3
     target = rules.target_length(longest, draws)
     while position < last:
         # A chunk: segments until the target is reached, or the document ends.
@@ -41,8 +40,7 @@ def pairs_of_document(documents: list[Span], index: int, instances: Instances, d
 def _random_segments(documents: list[Span], index: int, target: int, bounds: list[int], draws: Draws) -> Span:
     """Segments from a random place of another document (after ten tries: of the same) until `target` tokens."""
     for _ in range(10):
-        other = draws.randint(0, len(documents) - 1)
-        if other != index:
+        if (other := draws.randint(0, len(documents) - 1)) != index:
             break
     start, last = documents[other]
     segment = draws.randint(start, last - 1)
@@ -50,10 +48,9 @@ def _random_segments(documents: list[Span], index: int, target: int, bounds: lis
 
 
 def truncate_pair(first: Span, second: Span, longest: int, draws: Draws) -> tuple[Span, Span]:
-    """Drop tokens of the longer span, at a random end, until both fit; of two equally long ones, of the second.
+    """Drop tokens of the longer span (of two equally long ones, the second) at a random end until both fit.
 
-    Which span is cut does not depend on the random ends, so all of these are drawn at once: first for the longer span
-    alone until both are equally long, then for both in turn.
+    The random ends are drawn at once: first for the longer span until both are equally long, then for both in turn.
     """
     length_a, length_b = first[1] - first[0], second[1] - second[0]
     excess = length_a + length_b - longest
@@ -71,13 +68,11 @@ def truncate_pair(first: Span, second: Span, longest: int, draws: Draws) -> tupl
 
 def _cut(span: Span, at_front: bytes) -> Span:
     front = at_front.count(HEADS)
-    return span[0] + front, span[1] - (len(at_front) - front)
+    return span[0] + front, span[1] - len(at_front) + front
 
 
 def _head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-    pooled = model.base_model.pooler(hidden[:, None])  # [N, H]
-    logits: Tensor = model.cls.seq_relationship(pooled)  # [N, 2]
-    return logits
+    return cast("Tensor", model.cls.seq_relationship(model.base_model.pooler(hidden[:, None])))  # [N, 2]
 
 
 def _loss(logits: Tensor, labels: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a model is pre-trained to do: the sum of parts that read one pass of the encoder."""
+"""A pre-training objective: a sum of parts that read the output of one encoder pass."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ class Part:
 
     name: str  # its loss is logged as `{name}_loss`
     labels: str  # the target with the class of each prediction, [R]
-    targets: Callable[[UnpackedRows], Targets]  # drawn from the rows, which it may change in place
-    rows: Callable[[PackedBatch], Tensor]  # the tokens whose hidden states are read, [R]
+    targets: Callable[[UnpackedRows], Targets]  # drawn from the rows, which may change in place
+    rows: Callable[[PackedBatch], Tensor]  # the tokens whose hidden states it reads, [R]
     head: Callable[[PreTrainedModel, Tensor], Tensor]  # hidden states, [R, H], to logits, [R, C]
     loss: Callable[[Tensor, Tensor], Tensor]  # logits, [R, C], and labels, [R], to their summed cross entropy
     guess: Callable[[Mapping[str, Any]], int]  # the class that a baseline always predicts, by the data's manifest
     baselines: Callable[[float, Mapping[str, Any]], dict[str, float]]  # metrics of guessing, by the share of that class
-    verdict: Callable[[Mapping[str, float]], str] = lambda metrics: ""  # what the metrics of a run say, in a sentence
+    verdict: Callable[[Mapping[str, float]], str] = lambda metrics: ""  # on a run's metrics, in a sentence
 
 
 @dataclass(frozen=True)
 class Objective:
-    """A sum of parts, the instances they learn from and the model they train."""
+    """A sum of parts, their instances and their model."""
 
     name: str
     parts: tuple[Part, ...]
-    cut: CutDocument  # how a document becomes instances
+    cut: CutDocument  # cuts a document into instances
     needs_pairs: bool = False
     model_class: str = "AutoModelForPreTraining"  # of transformers
-    labels: Mapping[str, Any] = field(default_factory=dict)  # what the model's config says of its classes
+    labels: Mapping[str, Any] = field(default_factory=dict)  # the classes in the model's config
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
     trains_every_weight: bool = True
 
@@ -83,7 +83,7 @@ class Objective:
         return {part.name: part.loss(outputs[part.name], batch.labels[part.labels]) for part in self.parts}
 
     def evaluate(self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device) -> dict[str, float]:
-        """Accuracy (times 100) and loss of each part, and what its baselines score."""
+        """Accuracy (times 100) and loss of each part, and its baselines."""
         from bertcli.data.packing.batches import evaluation_batches
 
         model.eval()
@@ -104,7 +104,7 @@ class Objective:
         return {name: round(float(value), 4) for name, value in metrics.items()}
 
     def verdicts(self, metrics: Mapping[str, float]) -> list[str]:
-        """What the metrics of a finished run say, in a sentence for each part that has one."""
+        """The verdict of each part that has one on the metrics of a finished run."""
         return [said for part in self.parts if metrics and (said := part.verdict(metrics))]
 
 

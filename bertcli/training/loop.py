@@ -20,9 +20,8 @@ from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import History, load_checkpoint, save_checkpoint
-from bertcli.training.device import micro_batch_tokens, training_precision
+from bertcli.training.device import keep_freed_memory, micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
-from bertcli.training.memory import keep_freed_memory
 from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
 from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult

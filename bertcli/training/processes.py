@@ -1,4 +1,4 @@
-"""The same command in several processes, one a device; Accelerate finds the others by torchrun's variables."""
+"""One command in several processes, one per device; Accelerate reads the variables that torchrun sets."""
 
 import logging
 import math
@@ -28,9 +28,7 @@ def is_launched() -> bool:
 def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> TrainingResult:
     """Run a training command in `count` processes, wait for them and read the result.
 
-    Raises:
-        Interrupted: after Ctrl-C; every process has finished its step, and the checkpoint is saved.
-        RunError: if one of them failed; what it said stands above.
+    Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if a process failed; it has printed why.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
         yaml.safe_dump({**options, "out": str(folder)}, recipe)
@@ -38,18 +36,21 @@ def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> T
         arguments = [sys.executable, "-m", "bertcli", command, "--recipe", recipe.name]
         if not logger.isEnabledFor(logging.INFO):
             arguments.append("--quiet")
-        port = _free_port()
-        processes = [
-            # Results are this process's to print, and Ctrl-C this one's to pass on.
-            subprocess.Popen(
-                arguments, stdout=subprocess.DEVNULL, start_new_session=True, env=_environment(rank, count, port)
-            )
-            for rank in range(count)
-        ]
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        threads = max(1, (os.cpu_count() or 1) // count)
+        shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        shared |= {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+        processes = []
+        for rank in range(count):  # this process alone prints results and passes Ctrl-C on
+            own = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
+            env = {**os.environ, **own}
+            processes.append(subprocess.Popen(arguments, stdout=subprocess.DEVNULL, start_new_session=True, env=env))
         with Interruption() as interruption:
             code = _wait(processes, interruption)
         if interruption.asked:
-            stop = Interrupted("Stopped; the checkpoint is kept.", f"Go on: bert {command} --resume --out {folder}")
+            stop = Interrupted("Stopped; the checkpoint is kept.", f"Continue: bert {command} --resume --out {folder}")
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if code:
@@ -57,44 +58,25 @@ def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> T
     return TrainingResult.read(folder)
 
 
-def _environment(rank: int, count: int, port: int) -> dict[str, str]:
-    threads = max(1, (os.cpu_count() or 1) // count)
-    return {
-        **os.environ,
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(count),
-        "LOCAL_WORLD_SIZE": str(count),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "OMP_NUM_THREADS": str(threads),
-        "TOKENIZERS_PARALLELISM": "false",
-    }
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 def _wait(processes: list[subprocess.Popen[bytes]], interruption: Interruption) -> int:
-    """Wait for all; when one fails or the user wants it, end the others, which save what they have.
+    """Wait for all; if one fails or the user interrupts, terminate the others, which save a checkpoint first.
 
-    Those that wait for one that failed would do so for ever: they get a minute. A second Ctrl-C ends all at once.
+    A process that waits for a failed one never ends, so it is killed after a minute. A second Ctrl-C kills all.
     """
-    code, ends_at, is_told = 0, math.inf, False
+    code, ends_at, terminated = 0, math.inf, False
     try:
-        while any(process.poll() is None for process in processes) and time.monotonic() < ends_at:
-            code = code or next((process.returncode for process in processes if process.returncode), 0)
-            if (code or interruption.asked) and not is_told:
-                is_told = True
-                ends_at = math.inf if interruption.asked else time.monotonic() + 60
+        while None in [process.poll() for process in processes] and time.monotonic() < ends_at:
+            code = code or _failure(processes)
+            if (code or interruption.asked) and not terminated:
+                terminated, ends_at = True, math.inf if interruption.asked else time.monotonic() + 60
                 for process in processes:
                     process.terminate()
             time.sleep(0.1)
     finally:
         for process in processes:
-            if process.poll() is None:
-                process.kill()
-    return code or next((process.returncode for process in processes if process.returncode), 0)
+            process.kill()  # does nothing to one that has ended
+    return code or _failure(processes)
+
+
+def _failure(processes: list[subprocess.Popen[bytes]]) -> int:
+    return next((process.returncode for process in processes if process.returncode), 0)

@@ -20,7 +20,7 @@ PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "toke
 
 
 class RunFolder:
-    """A run on disk. Whoever writes holds its lock, so that two runs cannot share a folder."""
+    """A run on disk. The process that writes holds its lock, so that two runs cannot share a folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,69 +28,61 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """The model: the best on the dev set, or the last where there is none."""
+        """The model: the best on the dev set, or the last if there is none."""
         return self.path / "model"
 
     @property
     def last(self) -> Path:
-        """What `--resume` needs."""
+        """The checkpoint of `--resume`."""
         return self.path / "last"
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run came to its end."""
+        """Whether the run has ended."""
         return (self.path / "result.json").exists()
 
     @property
     def config(self) -> dict[str, Any]:
-        """The saved configuration, with the command it is of."""
-        values = yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
-        return dict(values)
+        """The saved configuration and the name of its command."""
+        return dict(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
 
     def create(self, command: str, config: dict[str, Any]) -> None:
-        """Make the folder and take its lock; write the configuration and the environment.
-
-        Raises:
-            UserError: if another run works in it, or it already holds one.
-        """
+        """Make and lock the folder; write the configuration and the environment. Raises UserError if it is not empty."""
         if self.path.exists() and (not self.path.is_dir() or any(p.name != ".lock" for p in self.path.iterdir())):
             self.lock()
-            raise UserError(
-                f"`{self.path}` already holds something.",
-                f"Go on with it: bert {command} --resume --out {self.path}; or give another --out.",
-            )
+            hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
+            raise UserError(f"`{self.path}` already holds something.", hint)
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock()
         self.save_config(command, config)
-        self.write("environment.json", json.dumps(environment(), indent=2) + "\n")
+        system = {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()}
+        typed = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command_line": " ".join(["bert", *sys.argv[1:]])}
+        packages = {package: version(package) for package in PACKAGES}
+        environment = {**typed, "bertcli": __version__, **system, "packages": packages}
+        self.write("environment.json", json.dumps(environment, indent=2) + "\n")
 
     def save_config(self, command: str, config: dict[str, Any]) -> None:
-        """Write config.yaml: the options as resolved, and the command they are of."""
+        """Write config.yaml: the command and its resolved options."""
         self.write("config.yaml", yaml.safe_dump({"command": command, **config}, sort_keys=False, allow_unicode=True))
 
     def lock(self) -> None:
-        """Take the folder for this process.
-
-        Raises:
-            UserError: if another run has it.
-        """
+        """Lock the folder. Raises UserError if another run holds the lock."""
         self._lock = (self.path / ".lock").open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise UserError(
-                f"`{self.path}` is in use by another run.", "Wait for it to end, or give another --out."
-            ) from None
+            hint = "Wait for it to end, or give another --out."
+            raise UserError(f"`{self.path}` is in use by another run.", hint) from None
 
     def unlock(self) -> None:
-        """Give the folder free."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             (self.path / ".lock").unlink(missing_ok=True)
             self._lock = None
 
     def write(self, name: str, text: str) -> None:
-        """Write a file at once: it is old or new, never half."""
+        """Write a file atomically."""
         with replacing(self.path / name) as part:
             part.write_text(text, encoding="utf-8")
 
@@ -100,25 +92,12 @@ class RunFolder:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl; a half line of a killed run is left out."""
+        """The lines of metrics.jsonl, without a partial last line of a killed run."""
         path = self.path / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def forget_after(self, step: int) -> None:
-        """Drop the metrics of steps that a resumed run makes again."""
+        """Drop the metrics of steps that a resumed run repeats."""
         kept = [line for line in self.metrics() if line["step"] <= step]
         self.write("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
-
-
-def environment() -> dict[str, Any]:
-    """What the run ran on."""
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command_line": " ".join(["bert", *sys.argv[1:]]),
-        "bertcli": __version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "packages": {package: version(package) for package in PACKAGES},
-    }

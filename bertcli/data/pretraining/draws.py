@@ -4,12 +4,12 @@ import random
 from collections.abc import MutableSequence
 from typing import Any
 
-HEADS = b"\1"  # `random() < 0.5`, which is whether the top bit of the first of its two words is 0
+HEADS = b"\1"  # `random() < 0.5`: the top bit of the first of its two words is 0
 IS_HEADS = bytes(top < 128 for top in range(256))
 
 
 class Draws(random.Random):
-    """`random.Random`; every method draws what its namesake draws (CPython 3.2 and later)."""
+    """`random.Random`; every method draws what the method of that name draws (CPython 3.2 and later)."""
 
     def coins(self, count: int) -> bytes:
         """Draw `random() < 0.5` `count` times: a byte each, 1 where it is true."""
@@ -17,9 +17,7 @@ class Draws(random.Random):
 
     def randint(self, a: int, b: int) -> int:
         """Draw a whole number in [a, b]: bits of one word, again until they fit."""
-        count = b - a + 1
-        bits = count.bit_length()
-        while (drawn := self.getrandbits(bits)) >= count:
+        while (drawn := self.getrandbits((b - a + 1).bit_length())) > b - a:
             pass
         return a + drawn
 

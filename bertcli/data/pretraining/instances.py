@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,50 +44,38 @@ class InstanceRules:
 
     def target_length(self, longest: int, draws: Draws) -> int:
         """Draw the length of a document's instances: mostly the longest, sometimes shorter, to train on short inputs too."""
-        if draws.random() < self.short_seq_prob:
-            return draws.randint(2, longest)
-        return longest
+        return draws.randint(2, longest) if draws.random() < self.short_seq_prob else longest
 
 
-@dataclass
 class Instances:
     """The instances of a corpus in the order drawn: two spans of the corpus each, and the masks."""
 
-    corpus: Corpus
-    rules: InstanceRules
-    spans: array[int] = field(default_factory=lambda: array("I"))  # start and end of A, start and end of B
-    next_sentence_labels: array[int] = field(default_factory=lambda: array("B"))
-    places: array[int] = field(default_factory=lambda: array("H"))
-    replacements: array[int] = field(default_factory=lambda: array("i"))
-    mask_counts: array[int] = field(default_factory=lambda: array("H"))
-
-    def __len__(self) -> int:
-        """Number of instances."""
-        return len(self.next_sentence_labels)
+    def __init__(self, corpus: Corpus, rules: InstanceRules) -> None:
+        self.corpus, self.rules = corpus, rules
+        self.spans, self.next_sentence_labels = array("I"), array("B")  # starts and ends of A and B; is B random?
+        self.places, self.replacements, self.mask_counts = array("H"), array("i"), array("H")
 
     def add(self, first: Span, second: Span, is_random_next: bool, draws: Draws) -> None:
         """Append `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where the second span is empty, and draw its masks."""
         self.spans.extend((*first, *second))
         self.next_sentence_labels.append(is_random_next)
         if self.rules.static_masking:
-            masking, first_length = self.rules.masking, first[1] - first[0] + 2
-            length = first_length + (second[1] - second[0] + 1 if second[1] > second[0] else 0)
-            ids = self._ids(first, second) if masking.whole_word_mask else []
+            masking, tokens, first_length = self.rules.masking, self.corpus.tokens, first[1] - first[0] + 2
+            length, ids = first_length + (second[1] - second[0] + 1 if second[1] > second[0] else 0), [masking.cls_id]
+            for span in (first, second) if masking.whole_word_mask else ():
+                ids += [*tokens[slice(*span)].tolist(), masking.sep_id]
             places, replacements = draw_masks(length, first_length, ids, masking, draws)
             self.places.extend(places)
             self.replacements.extend(replacements)
             self.mask_counts.append(len(places))
 
-    def _ids(self, first: Span, second: Span) -> list[int]:
-        tokens, masking = self.corpus.tokens, self.rules.masking
-        ids = [masking.cls_id, *tokens[slice(*first)].tolist(), masking.sep_id]
-        return [*ids, *tokens[slice(*second)].tolist(), masking.sep_id] if second[1] > second[0] else ids
-
     def columns(self, order: NDArray[np.int64]) -> InstanceColumns:
-        """The chosen instances written out, in that order."""
+        """The columns of the chosen instances, in that order."""
         ids, types, offsets = self._unmasked(order)
         labels = np.asarray(self.next_sentence_labels)[order]
-        counts = np.asarray(self.mask_counts, np.int64) if self.rules.static_masking else np.zeros(len(self), np.int64)
+        counts = np.asarray(
+            self.mask_counts if self.rules.static_masking else [0] * len(self.next_sentence_labels), np.int64
+        )
         mask_offsets = _offsets(counts[order])
         masks = ramps((np.cumsum(counts) - counts)[order], mask_offsets)  # [M] where each is in the flat columns
         row = np.repeat(np.arange(len(order)), counts[order])
@@ -102,13 +90,11 @@ class Instances:
         """Tokens, types and offsets of the chosen instances."""
         first, first_end, second, second_end = np.asarray(self.spans).reshape(-1, 4)[order].astype(np.int64).T
         first_lengths = first_end - first + 2  # [CLS] A [SEP]
-        lengths = first_lengths + np.where(second_end > second, second_end - second + 1, 0)
-        offsets = _offsets(lengths)
-        types = np.repeat(
-            np.tile(np.array([0, 1], np.uint8), len(order)), _interleave(first_lengths, lengths - first_lengths)
-        )
-        # Where in the corpus each token comes from; wrong for [CLS] and [SEP], which are written over.
-        source = ramps(_interleave(first - 1, second), _offsets(_interleave(first_lengths, lengths - first_lengths)))
+        second_lengths = np.where(second_end > second, second_end - second + 1, 0)
+        offsets, both = _offsets(first_lengths + second_lengths), _interleave(first_lengths, second_lengths)
+        types = np.repeat(np.tile(np.array([0, 1], np.uint8), len(order)), both)
+        # The place of each token in the corpus; wrong for [CLS] and [SEP], which are overwritten.
+        source = ramps(_interleave(first - 1, second), _offsets(both))
         ids = self.corpus.tokens.take(source, mode="clip")
         ids[offsets[:-1]] = self.rules.masking.cls_id
         ids[offsets[:-1] + first_lengths - 1] = ids[offsets[1:] - 1] = self.rules.masking.sep_id
@@ -123,20 +109,18 @@ def make_instances(corpus: Corpus, rules: InstanceRules, draws: Draws) -> tuple[
 
     Equal to create_training_instances of create_pretraining_data.py, draw for draw.
     """
-    shuffled = list(range(len(corpus.documents)))
-    draws.shuffle(shuffled)
-    documents = [corpus.documents[index] for index in shuffled]
-    instances = Instances(corpus, rules)
+    documents, instances = list(corpus.documents), Instances(corpus, rules)
+    draws.shuffle(documents)
     for _ in range(rules.dupe_factor):
         for index in range(len(documents)):
             rules.cut(documents, index, instances, draws)
-    order = list(range(len(instances)))
+    order = list(range(len(instances.next_sentence_labels)))
     draws.shuffle(order)
     return instances, np.array(order, dtype=np.int64)
 
 
 def ramps(starts: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ranges of consecutive numbers end to end: each from one of `starts`, [N], and as long as `offsets`, [N + 1], say."""
+    """Ranges end to end: range i starts at `starts[i]`, [N], and has the length between two `offsets`, [N + 1]."""
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
 
 

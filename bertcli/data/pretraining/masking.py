@@ -11,6 +11,7 @@ from bertcli.data.packing.keyed import uniform
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.text.tokenization import WordPiece
 
+Ints = NDArray[np.int64]
 KEPT = -1  # the replacement of a masked token that stays as it is
 
 
@@ -41,90 +42,57 @@ class MaskingRules:
         return min(self.max_predictions_per_seq, max(1, round(length * self.masked_lm_prob)))
 
 
-def draw_masks(
-    length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws
-) -> tuple[list[int], list[int]]:
+Masks = tuple[list[int], list[int]]  # positions and replacements
+
+
+def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
     """Choose the tokens of an instance to mask and their replacements.
 
     Equal to create_masked_lm_predictions of create_pretraining_data.py, draw for draw: 80 % [MASK], 10 % a random
-    token, 10 % unchanged, decided for each piece on its own even with whole-word masking.
-
-    Args:
-        length: tokens of the instance, `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`.
-        first_length: tokens of `[CLS] A [SEP]`.
-        ids: its tokens; read only with whole-word masking.
-        rules: the rules of masking.
-        draws: the generator.
-
-    Returns:
-        The positions in the order they were drawn, and for each the new token, or KEPT.
+    token, 10 % unchanged, decided for each piece on its own even with whole-word masking. The instance has `length` tokens,
+    `first_length` of them in `[CLS] A [SEP]`; its `ids` are read only with whole-word masking.
+    Returns the positions in the order drawn, and the new token of each, or KEPT.
     """
     places = [*range(1, first_length - 1), *range(first_length, length - 1)]
     wanted = rules.num_to_predict(length)
     if rules.whole_word_mask:
-        words = word_candidates(places, ids, rules)
-        order = list(range(len(words)))
-        draws.shuffle(order)
-        chosen = _choose_words([words[index] for index in order], wanted)
+        chosen = _choose_words(places, ids, rules, wanted, draws)
     else:
         draws.shuffle(places)
         chosen = places[:wanted]
-    return chosen, _replacements(len(chosen), rules, draws)
+    replacements, last = [], len(rules.vocab_ids) - 1
+    for _ in chosen:
+        if draws.random() < 0.8:
+            replacements.append(rules.mask_id)
+        else:
+            replacements.append(KEPT if draws.random() < 0.5 else rules.vocab_ids[draws.randint(0, last)])
+    return chosen, replacements
 
 
-def word_candidates(places: list[int], ids: list[int], rules: MaskingRules) -> list[list[int]]:
-    """Group the positions of each word's pieces.
+def _choose_words(places: list[int], ids: list[int], rules: MaskingRules, wanted: int, draws: Draws) -> list[int]:
+    """Take random words until enough tokens are masked, skipping those that do not fit.
 
     As in the original, `##` pieces at the start of a second segment that was cut at its front join the last word of
     the first segment, across [SEP].
     """
-    candidates: list[list[int]] = []
+    words: list[list[int]] = []
     for place in places:
-        if candidates and rules.is_continuation[ids[place]]:
-            candidates[-1].append(place)
+        if words and rules.is_continuation[ids[place]]:
+            words[-1].append(place)
         else:
-            candidates.append([place])
-    return candidates
-
-
-def _choose_words(candidates: list[list[int]], num_to_predict: int) -> list[int]:
-    """Take whole words until enough tokens are masked, skipping those that do not fit."""
+            words.append([place])
+    draws.shuffle(words)
     chosen: list[int] = []
-    for candidate in candidates:
-        if len(chosen) >= num_to_predict:
-            break
-        if len(chosen) + len(candidate) <= num_to_predict:
-            chosen += candidate
+    for word in words:
+        chosen += word if len(chosen) + len(word) <= wanted else []
     return chosen
 
 
-def _replacements(count: int, rules: MaskingRules, draws: Draws) -> list[int]:
-    """The replacement of each masked token, drawn independently: [MASK], KEPT, or any token."""
-    last = len(rules.vocab_ids) - 1
-    return [
-        rules.mask_id
-        if draws.random() < 0.8
-        else KEPT
-        if draws.random() < 0.5
-        else rules.vocab_ids[draws.randint(0, last)]
-        for _ in range(count)
-    ]
+def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
+    """Mask all sequences of a packed batch by the rules of `draw_masks`; masks depend on `key` and row alone.
 
-
-def mask_batch(
-    ids: NDArray[np.int64], rows: NDArray[np.int64], lengths: NDArray[np.int64], rules: MaskingRules, key: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Mask all sequences of a packed batch by the same rules as `draw_masks`; masks depend on `key` and row alone.
-
-    Args:
-        ids: the tokens of the sequences end to end, [T]; changed in place.
-        rows: which row of the data each sequence is, [N].
-        lengths: tokens of each sequence, [N].
-        rules: the rules of masking.
-        key: the random key of the step.
-
-    Returns:
-        The masked positions in the packed batch, ascending, [M], and their original ids, [M].
+    `ids`, [T], are changed in place; `rows`, [N], are the rows of the data and `lengths`, [N], their tokens.
+    Returns the masked positions in the packed batch, ascending, [M], and their original ids, [M].
     """
     sequence = np.repeat(np.arange(len(lengths)), lengths)  # [T]
     place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # [T] within its sequence
@@ -150,8 +118,8 @@ def mask_batch(
     return positions, originals
 
 
-def _fitting(pieces: NDArray[np.int64], sequence: NDArray[np.int64], budget: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each word is taken when those of a sequence are taken in order wherever they fit into its remaining budget."""
+def _fitting(pieces: Ints, sequence: Ints, budget: Ints) -> NDArray[np.bool_]:
+    """Whether each word is taken: the words of a sequence are taken in order if they fit into its remaining budget."""
     room = budget.copy()
     begin = np.searchsorted(sequence, sequence)  # of each word's sequence
     taken = np.zeros(len(pieces), dtype=bool)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +26,16 @@ MASK_STREAM = 1  # separates the draws of masks from those of dropout and order
 
 @dataclass(frozen=True)
 class UnpackedRows:
-    """Rows of the data end to end, from which the targets of an objective are made before they are packed."""
+    """Rows of the data end to end, before an objective makes its targets of them."""
 
-    rows: NDArray[np.int64]  # [N] which rows of the data they are
+    rows: NDArray[np.int64]  # [N] their numbers in the data
     lengths: NDArray[np.int64]  # [N] tokens of each
     input_ids: NDArray[np.int64]  # [T] with the static masks; targets may change them in place
     token_type_ids: NDArray[np.int64]  # [T]
     next_sentence_labels: NDArray[np.int64]  # [N]
     masks: tuple[NDArray[np.int64], NDArray[np.int64]] | None  # [M] static: positions among all tokens, original ids
     rules: MaskingRules
-    key: int  # what is drawn for a row depends on this and its number alone
+    key: int  # draws for a row depend on this and its number alone
 
     def unmasked_ids(self) -> NDArray[np.int64]:
         """The token ids without static masks, [T]."""
@@ -79,8 +79,7 @@ class PretrainingExamples:
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each row, [N]."""
-        ids: Ragged = self._column("input_ids")
-        return ids.lengths[: self.first]
+        return cast(Ragged, self._column("input_ids")).lengths[: self.first]
 
     def _column(self, name: str) -> Any:
         """A column of all rows, memory-mapped: `datasets` converts the shards to Arrow files beside them if it may."""
@@ -96,7 +95,7 @@ class PretrainingExamples:
         return self.opened[name]
 
     def take(self, rows: NDArray[np.int64], step: int = 0) -> UnpackedRows:
-        """Read rows; what an objective draws for them is a function of (seed, step, row)."""
+        """Read rows; an objective draws for them as a function of (seed, step, row)."""
         ids, lengths = self._column("input_ids").take(rows)
         types, _ = self._column("token_type_ids").take(rows)
         masks = None
@@ -113,15 +112,13 @@ def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamp
     """Open a folder of pre-training data. Raises UserError if it is not one, or is not finished."""
     folder = Path(folder)
     if not (folder / "manifest.json").exists():
-        raise UserError(
-            f"`{folder}` holds no pre-training data.", f"Make some: bert make-pretraining-data TEXT --out {folder}"
-        )
+        hint = f"Make some: bert make-pretraining-data TEXT --out {folder}"
+        raise UserError(f"`{folder}` holds no pre-training data.", hint)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     missing = [name for name in _shard_files(folder, manifest) if not Path(name).exists()]
     if missing:
-        raise UserError(
-            f"`{missing[0]}` is missing.", "Make the data again: bert make-pretraining-data TEXT --overwrite"
-        )
+        hint = "Make the data again: bert make-pretraining-data TEXT --overwrite"
+        raise UserError(f"`{missing[0]}` is missing.", hint)
     return PretrainingExamples(folder, manifest, load_tokenizer(folder / "tokenizer"), seed)
 
 

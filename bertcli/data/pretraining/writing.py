@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ COUNTS = ("instances", "tokens", "random_next", "masked_tokens")
 
 
 def text_of(folder: Path, shard: int) -> Path:
-    """The file with the documents of a shard."""
+    """The text file with the documents of a shard."""
     return folder / "spool" / f"{shard:05}.txt"
 
 
 def counts_of(folder: Path, shard: int) -> Path:
-    """The file with the counts of a shard, which says that it is finished."""
+    """The file with the counts of a finished shard."""
     return folder / f"shard-{shard:05}.json"
 
 
@@ -34,20 +35,14 @@ def deal_documents(documents: Iterable[list[str]], folder: Path, shards: int) ->
     """Deal the documents to the shards in turn, to a text file each; return how many there are."""
     (folder / "spool").mkdir()
     buffers, count = [""] * shards, 0
-
-    def flush(shard: int) -> None:
-        with text_of(folder, shard).open("a", encoding="utf-8", newline="\n") as file:
-            file.write(buffers[shard])
-        buffers[shard] = ""
-
-    for count, document in enumerate(documents, start=1):
-        shard = (count - 1) % shards
-        buffers[shard] += "\n".join(document) + "\n\n"
-        if len(buffers[shard]) > BUFFER_CHARACTERS:
-            flush(shard)
-    for shard in range(shards):
-        flush(shard)
-    return count
+    for count, document in enumerate(chain(documents, [None] * shards)):
+        shard = count % shards
+        buffers[shard] += "\n".join(document) + "\n\n" if document else ""
+        if document is None or len(buffers[shard]) > BUFFER_CHARACTERS:
+            with text_of(folder, shard).open("a", encoding="utf-8", newline="\n") as file:
+                file.write(buffers[shard])
+            buffers[shard] = ""
+    return count + 1 - shards
 
 
 def make_shard(folder: Path, tokenizer: WordPiece, rules: InstanceRules, seed: int, shard: int) -> int:
@@ -88,31 +83,23 @@ def _table(columns: InstanceColumns, vocab_size: int, static_masking: bool) -> A
     import pyarrow as pa
 
     token = pa.uint16() if vocab_size <= 1 << 16 else pa.uint32()
-    lists = {
-        "input_ids": (token, columns.input_ids, columns.offsets),
-        "token_type_ids": (pa.uint8(), columns.token_type_ids, columns.offsets),
-    }
-    if static_masking:
-        lists["masked_lm_positions"] = (pa.uint16(), columns.masked_lm_positions, columns.masked_lm_offsets)
-        lists["masked_lm_ids"] = (token, columns.masked_lm_ids, columns.masked_lm_offsets)
-    arrays = {
-        name: pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(values, type_), pa.list_(pa.field("element", type_, nullable=False))
-        )
-        for name, (type_, values, offsets) in lists.items()
-    }
+    types = {"input_ids": token, "token_type_ids": pa.uint8()}
+    types |= {"masked_lm_positions": pa.uint16(), "masked_lm_ids": token} if static_masking else {}
+    arrays = {}
+    for name, type_ in types.items():
+        offsets = pa.array(columns.masked_lm_offsets if name.startswith("masked") else columns.offsets, pa.int32())
+        values, list_type = pa.array(getattr(columns, name), type_), pa.list_(pa.field("element", type_, False))
+        arrays[name] = pa.ListArray.from_arrays(offsets, values, list_type)
     arrays["next_sentence_label"] = pa.array(columns.next_sentence_labels)
     schema = pa.schema([pa.field(name, array.type, False) for name, array in arrays.items()])
     return pa.table(list(arrays.values()), schema)
 
 
-def make_manifest(
-    request: dict[str, Any], shards: list[dict[str, Any]], documents: int, tokenizer: WordPiece
-) -> dict[str, Any]:
-    """Sum up the data: the request, counts, and the frequencies of tokens that masked-LM losses are compared with.
+Json = dict[str, Any]
 
-    Raises UserError if there is no instance.
-    """
+
+def make_manifest(request: Json, shards: list[Json], documents: int, tokenizer: WordPiece) -> Json:
+    """Sum up the data: the request, counts and token frequencies. Raises UserError if there is no instance."""
     totals = {key: sum(shard[key] for shard in shards) for key in COUNTS}
     if not totals["instances"]:
         raise UserError("The text gives no instance: no line has a token in it.", "Check the text and the vocabulary.")
@@ -120,13 +107,7 @@ def make_manifest(
     frequency[[tokenizer.special("cls"), tokenizer.special("sep")]] = 0
     most = int(frequency.argmax())
     shares = frequency[frequency > 0] / frequency.sum()
-    return {
-        **request,
-        "vocab_size": tokenizer.size,
-        "cased": tokenizer.cased,
-        "documents": documents,
-        **totals,
-        "most_frequent_token": {"id": most, "token": tokenizer.tokens[most]},
-        "token_entropy": round(float(-(shares * np.log(shares)).sum()), 4),
-        "shards": shards,
-    }
+    facts = {"vocab_size": tokenizer.size, "cased": tokenizer.cased, "documents": documents, **totals}
+    frequent = {"id": most, "token": tokenizer.tokens[most]}
+    entropy = round(float(-(shares * np.log(shares)).sum()), 4)
+    return {**request, **facts, "most_frequent_token": frequent, "token_entropy": entropy, "shards": shards}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.text.tokenization import WordPiece
 
-# Each of these is always a token of its own, and a space ends one: what is between them is tokenized once, then looked up.
+# Each of these is a token of its own, and a space ends a token: text between them is tokenized once, then looked up.
 MARK = re.escape(string.punctuation + "“”‘’—–…")
 WORDS_AND_MARKS = re.compile(f"[{MARK}]|[^ {MARK}]+")
 
@@ -32,13 +32,11 @@ def tokenize(documents: Iterable[list[str]], tokenizer: WordPiece) -> Corpus:
     for document in documents:
         words = [WORDS_AND_MARKS.findall(line) for line in document]
         new = list({word for line in words for word in line if word not in known})
-        known |= {
-            word: np.asarray(ids, np.uint32).tobytes() for word, ids in zip(new, tokenizer.encode_ids(new), strict=True)
-        }
+        ids = (np.asarray(found, np.uint32).tobytes() for found in tokenizer.encode_ids(new))
+        known.update(zip(new, ids, strict=True))
         first = len(lengths)
         for line in words:
-            segment = b"".join([known[word] for word in line])
-            if segment:
+            if segment := b"".join([known[word] for word in line]):
                 tokens += segment
                 lengths.append(len(segment) // 4)
         if len(lengths) > first:

@@ -1,4 +1,4 @@
-"""Text files, which may be compressed, and their documents, which blank lines separate."""
+"""Text files, compressed or not, and their documents, separated by blank lines."""
 
 import glob
 import gzip
@@ -23,14 +23,12 @@ from bertcli.errors import UserError
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
-# First bytes of files that are taken for text by mistake. A pickle is named, never opened: that would run its code.
+PICKLE = ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
+# First bytes of other formats, often mistaken for text. A pickle is never opened: that would run its code.
 SIGNATURES = {
     b"PK\x03\x04": ("an Excel workbook or a zip", "Save its table as CSV (UTF-8) or Parquet."),
     b"\xd0\xcf\x11\xe0": ("an old Excel workbook", "Save its table as CSV (UTF-8) or Parquet."),
-    **dict.fromkeys(
-        (b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"),
-        ("a pickle, which may run any code when it is opened", "Save its table as Parquet."),
-    ),
+    **dict.fromkeys((b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"), PICKLE),
     b"PAR1": ("Parquet", "Let its name end in .parquet."),
     b"\x1f\x8b": ("compressed data", "Let its name end in .gz."),
     b"BZh": ("compressed by bzip2", "Unpack it, or compress it with gzip, xz or zstd."),
@@ -49,13 +47,12 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
         path = Path(name)
         if path.is_dir():
             found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
-            error = UserError(f"The folder `{name}` holds no text files.", f"Name the files: {name}/*")
+            what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
         else:
             found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
-            hint = "Check the name, or give a pattern such as corpus/*.txt."
-            error = UserError(f"There is no text file `{name}`.", hint)
+            what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
         if not found:
-            raise error
+            raise UserError(what, hint)
         paths += [child for child in found if child.is_file()]
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
@@ -80,8 +77,7 @@ def open_binary(path: Path) -> IO[bytes]:
 
 def is_in_archive(path: Path) -> bool:
     """Whether a path, such as `RTE.zip/RTE/train.tsv`, leads to a file in a .zip file."""
-    inside = _inside_archive(path)
-    return inside is not None and inside.is_file()
+    return bool((inside := _inside_archive(path)) and inside.is_file())
 
 
 def tar_of(path: Path) -> Path | None:
@@ -141,7 +137,7 @@ def read_text(path: Path) -> str:
 
 
 def _check_beginning(path: Path, data: bytes) -> None:
-    """Raise a UserError if a file begins as one of another format, or as UTF-16."""
+    """Raise UserError if a file begins like another format or UTF-16."""
     for signature, (what, hint) in SIGNATURES.items():
         if data.startswith(signature):
             raise UserError(f"`{path}` is not text but {what}.", hint)
@@ -154,22 +150,18 @@ def _check_beginning(path: Path, data: bytes) -> None:
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
     """Guess the encoding: bytes from 0x80 to 0x9f are controls in Latin-1, but quotation marks and the euro in cp1252."""
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
-    byte = f"{error.object[error.start]:#04x}"
-    what = f"`{path}` line {number} is not UTF-8 (byte {byte}); it may be {encoding}."
+    what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}."
     return UserError(what, _convert(path, encoding))
 
 
 def _convert(path: Path, encoding: str) -> str:
     plain = path.with_suffix("") if path.suffix in COMPRESSED else path
-    return f"{'Unpack and c' if plain != path else 'C'}onvert it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
+    verb = "Unpack and convert" if plain != path else "Convert"
+    return f"{verb} it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
 
 
 def read_documents(paths: Iterable[Path], join_files: bool = False) -> Iterator[list[str]]:
-    """Yield the documents of the files, each a list of non-blank lines.
-
-    A blank line ends a document, and so does the end of a file unless `join_files`: create_pretraining_data.py merges the
-    last document of a file with the first of the next.
-    """
+    """Yield the documents, each a list of non-blank lines; the end of a file ends one unless `join_files`, as in the original."""
     document: list[str] = []
     for path in paths:
         for line in chain(read_lines(path), () if join_files else ("",)):

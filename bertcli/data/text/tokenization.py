@@ -47,7 +47,7 @@ class WordPiece:
 
     @property
     def digest(self) -> str:
-        """A hash that is equal for two tokenizers that give the same ids for every text."""
+        """A hash, equal for tokenizers that give the same ids for every text."""
         rules = (self.cased, self.strip_accents, self.tokenize_chinese_chars)
         text = json.dumps([sorted(self.vocab.items()), *rules], ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -92,10 +92,9 @@ class WordPiece:
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": not self.cased,
             "strip_accents": self.strip_accents,
-            "tokenize_chinese_chars": self.tokenize_chinese_chars,
-            "model_max_length": model_max_length,
-            **{f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS},
         }
+        config |= {"tokenize_chinese_chars": self.tokenize_chinese_chars, "model_max_length": model_max_length}
+        config |= {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
 
@@ -140,14 +139,12 @@ class Subwords(WordPiece):
         self.fast.save_pretrained(folder)
 
 
-def plain_backend(
-    vocab: dict[str, int], cased: bool, strip_accents: bool | None = None, tokenize_chinese_chars: bool = True
-) -> Tokenizer:
+def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None, chinese: bool = True) -> Tokenizer:
     """The original's BasicTokenizer and WordpieceTokenizer in Rust, without special tokens."""
     longest = MAX_CHARACTERS_PER_WORD
     backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=longest))
-    strip_accents = not cased if strip_accents is None else strip_accents
-    backend.normalizer = normalizers.BertNormalizer(True, tokenize_chinese_chars, strip_accents, lowercase=not cased)
+    strip = not cased if strip is None else strip
+    backend.normalizer = normalizers.BertNormalizer(True, chinese, strip, lowercase=not cased)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return backend
 
@@ -214,7 +211,7 @@ def differs_from_original(text: str, cased: bool) -> bool:
     - Private-use characters: Rust drops them, the original keeps them (mostly as [UNK]).
     - Uncased: a capital sigma at the end of a Greek word is ς in Python's lower case, σ in Rust's.
     - The ideographs U+2B820 to U+2B91F: Rust does not put spaces around them.
-    - Some 500 code points newer than Unicode 14, whose categories differ between Rust and Python; these are not checked.
+    - Not checked: some 500 code points newer than Unicode 14, whose categories differ between Rust and Python.
     """
     for place, character in enumerate(text):
         if 0x2B820 <= ord(character) <= 0x2B91F or unicodedata.category(character) == "Co":

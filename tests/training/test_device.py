@@ -8,7 +8,7 @@ import pytest
 
 PAGES_OF_AN_ARRAY = """
 import resource, sys, torch
-from bertcli.training.memory import keep_freed_memory
+from bertcli.training.device import keep_freed_memory
 if sys.argv[1] == "keep":
     keep_freed_memory()
 for _ in range(30):
