@@ -44,10 +44,9 @@ class NewWords:
 def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options: Any) -> NewWords:
     """Write a copy of the model `to` that has a token for each word of the file `add_words`.
 
-    The words replace [unused0], [unused1] and so on; when these run out, the embedding and the decoder grow. The
-    embedding of a word starts as the mean of those of its pieces. Coverage is measured on `text`, which should be held
-    out from the text that the words were found in. Raises UserError if there is no such model, no word to add, or
-    something at `out`.
+    The words replace [unused0], [unused1] and so on, then the embedding and the decoder grow. The embedding of a word
+    starts as the mean of those of its pieces. Coverage is measured on `text`, if given. Raises UserError if there is no
+    such model, no word to add, or something at `out`.
     """
     config = BuildVocabConfig.build(text, options)
     started = time.perf_counter()
@@ -56,10 +55,8 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     old = load_wordpiece(source)
     words, skipped = _sort_out(_lines([str(config.add_words)]), old)
     if not words:
-        raise UserError(
-            f"`{config.add_words}` holds no word to add: {_why(skipped)}.",
-            "Give words that the model splits into pieces, one per line.",
-        )
+        what = f"`{config.add_words}` holds no word to add: {_why(skipped)}."
+        raise UserError(what, "Give words that the model splits into pieces, one per line.")
     new = _with_words(old, words, out)
     from bertcli.models.embeddings import add_rows
     from bertcli.models.loading import check_vocabulary, load_model, save_model
@@ -76,18 +73,10 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
         with replacing(out) as part:
             save_model(model, new, part)
     grown = new.size - old.size
-    made = NewWords(
-        str(out),
-        source,
-        new.size,
-        len(words) - grown,
-        grown,
-        sum(old.special("unk") in ids for ids in pieces),
-        {reason: len(lines) for reason, lines in skipped.items()},
-        before,
-        after,
-        round(time.perf_counter() - started, 2),
-    )
+    unknown = sum(old.special("unk") in ids for ids in pieces)
+    counts = {reason: len(lines) for reason, lines in skipped.items()}
+    seconds = round(time.perf_counter() - started, 2)
+    made = NewWords(str(out), source, new.size, len(words) - grown, grown, unknown, counts, before, after, seconds)
     _say(made, skipped, config.dry_run)
     return made
 
@@ -136,10 +125,8 @@ def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Sk
 def _with_words(old: WordPiece, words: list[str], out: Path) -> WordPiece:
     """The vocabulary with the words in its unused slots, lowest id first, and the others after its end."""
     if len(old.vocab) != old.size:
-        raise UserError(
-            f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one is in it twice.",
-            "Make all lines of its vocab.txt different.",
-        )
+        what = f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one is in it twice."
+        raise UserError(what, "Make all lines of its vocab.txt different.")
     vocab = dict(old.vocab)
     ids = [vocab.pop(token) for token in islice(filter(SLOT.fullmatch, old.tokens), len(words))]
     ids += range(old.size, old.size + len(words) - len(ids))

@@ -39,16 +39,14 @@ class Vocabulary:
 def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Vocabulary:
     """Learn a vocabulary of `vocab_size` tokens from text files and write it to `out`.
 
-    The original's builder was never published; this is the WordPiece trainer of the `tokenizers` library, made
-    reproducible: the same text gives the same file on every run and in any order of the files. Coverage is measured on
-    lines held out from learning. Raises UserError if there is no text, `vocab_size` is too small for its characters,
-    or `out` holds something else.
+    This is the WordPiece trainer of the `tokenizers` library, made reproducible: the same text gives the same file, in
+    any order of the files. Coverage is measured on held-out lines. Raises UserError if there is no text, `vocab_size`
+    is too small for its characters, or `out` holds something else.
     """
     config = BuildVocabConfig.build(text, options)
     if config.add_words or config.to:
-        raise UserError(
-            "`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.lifecycle.add_words.add_words."
-        )
+        hint = "Call bertcli.lifecycle.add_words.add_words."
+        raise UserError("`build_vocab` learns a vocabulary; it adds no words.", hint)
     started = time.perf_counter()
     files = find_text_files(config.text)
     out = Path(config.out or "vocab")
@@ -76,19 +74,17 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     seconds = time.perf_counter() - started
     say(f"wrote {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
     coverage = measure_coverage(held_out.elements(), vocabulary) if held_out else None
-    say(
-        f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}"
-        if coverage
-        else "coverage was not measured: the text is too short to hold lines out"
-    )
+    if coverage:
+        say(f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}")
+    else:
+        say("coverage was not measured: the text is too short to hold lines out")
     return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
 
 
 def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:
-    """Count the characters to learn from, the held-out lines and all lines; a bad line is found before anything is written.
+    """Count the characters to learn from, the held-out lines and all lines.
 
-    A line is held out by its checksum, whatever the order of the files. If these are more than a fiftieth of the text,
-    as in a short one or where a line is frequent, none is held out.
+    Lines are held out by checksum, in any order of the files; none if they were more than a fiftieth of the text.
     """
     characters: Counter[str] = Counter()
     held_out: Counter[str] = Counter()
@@ -127,20 +123,14 @@ def _alphabet(characters: Counter[str], backend: Tokenizer, limit: int) -> list[
 
 
 def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
-    """Special and unused tokens, the alphabet, and its `##` pieces, whose ids are fixed before training.
-
-    The trainer would number `##x` pieces in the order of a hash map and break ties between pairs by number, which gives
-    another vocabulary on every run.
-    """
+    """Special and unused tokens, the alphabet and its `##` pieces, numbered here: the trainer's order varies by run."""
     split, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
     joins = [character for character in alphabet if len(split(normalize(f"a{character}"))) == 1]
     unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
     reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
     if len(reserved) > config.vocab_size:
-        raise UserError(
-            f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}.",
-            f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.",
-        )
+        what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}."
+        raise UserError(what, f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.")
     return reserved
 
 

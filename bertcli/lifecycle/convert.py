@@ -27,6 +27,8 @@ CONFIG = "bert_config.json"
 # The original calls the tanh approximation "gelu"; transformers means the exact function by that.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh"}
 ORIGINAL_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu", "relu": "relu", "tanh": "tanh"}
+RATES = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
+SIZES = ("hidden_size", "intermediate_size", "max_position_embeddings", "num_attention_heads", "num_hidden_layers")
 # The classes of transformers with a head of the original, by a weight of it; without one, a model gets those of pre-training.
 HEADS = {"qa_outputs.weight": "BertForQuestionAnswering", "classifier.weight": "BertForSequenceClassification"}
 CLASSES = dict.fromkeys(
@@ -52,9 +54,8 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
     """
     config = ConvertConfig.build(source, options)
     if not config.source:
-        raise UserError(
-            "Which checkpoint? None was given.", "Name one: bert convert uncased_L-12_H-768_A-12.zip --out bert-base"
-        )
+        hint = "Name one: bert convert uncased_L-12_H-768_A-12.zip --out bert-base"
+        raise UserError("Which checkpoint? None was given.", hint)
     check_vacant(Path(config.out))
     with tempfile.TemporaryDirectory() as scratch:
         prefix = _checkpoint(Path(config.source), Path(scratch))
@@ -75,10 +76,8 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
         return prefix if Path(f"{prefix}.index").exists() else None
     found = sorted(path.rglob("*.index"))
     if len(found) > 1:
-        raise UserError(
-            f"`{path}` holds {len(found)} checkpoints: {', '.join(file.stem for file in found[:5])}.",
-            f"Name one: bert convert {found[-1].with_suffix('')}",
-        )
+        what = f"`{path}` holds {len(found)} checkpoints: {', '.join(file.stem for file in found[:5])}."
+        raise UserError(what, f"Name one: bert convert {found[-1].with_suffix('')}")
     return found[0].with_suffix("") if found else None
 
 
@@ -119,9 +118,8 @@ def _build(path: Path, parameters: Arrays) -> PreTrainedModel:
         configuration = transformers.BertConfig(**known, layer_norm_eps=1e-12, **labels)
         model: PreTrainedModel = getattr(transformers, head)(configuration)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"`{path.name}` is not the configuration of a BERT: {error}.", "Take it from the same checkpoint."
-        ) from error
+        what = f"`{path.name}` is not the configuration of a BERT: {error}."
+        raise UserError(what, "Take it from the same checkpoint.") from error
     return model
 
 
@@ -142,10 +140,8 @@ def _load(model: PreTrainedModel, parameters: Arrays) -> list[str]:
 def _to_tensorflow(config: ConvertConfig) -> Conversion:
     source, out = resolve_model(config.source), Path(config.out)
     if not (Path(source) / "config.json").exists():
-        raise UserError(
-            f"`{config.source}` is neither a checkpoint nor a model folder.",
-            "Give a folder with bert_model.ckpt.index or config.json.",
-        )
+        what = f"`{config.source}` is neither a checkpoint nor a model folder."
+        raise UserError(what, "Give a folder with bert_model.ckpt.index or config.json.")
     import transformers
 
     from bertcli.models.formats.tensor_bundle import write_bundle
@@ -155,10 +151,8 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
     saved = open_config(source)
     name = (saved.architectures or [type(saved).__name__.replace("Config", "Model")])[0]
     if name not in CLASSES:
-        raise UserError(
-            f"`{config.source}` is a {name}, which the original does not have.",
-            "Give a pre-trained BERT, or one fine-tuned for classification or question answering.",
-        )
+        hint = "Give a pre-trained BERT, or one fine-tuned for classification or question answering."
+        raise UserError(f"`{config.source}` is a {name}, which the original does not have.", hint)
     model = load_model(source, getattr(transformers, CLASSES[name]))
     original = _original_config(model)
     variables = to_variables({name: value.detach().numpy() for name, value in model.named_parameters()})
@@ -176,20 +170,7 @@ def _original_config(model: PreTrainedModel) -> dict[str, Any]:
     """The configuration in the original's form. Raises UserError if the original lacks the model's activation."""
     config = model.config
     if config.hidden_act not in ORIGINAL_ACTIVATIONS:
-        raise UserError(
-            f"The original does not have the activation `{config.hidden_act}`.",
-            "Only models with tanh GELU, ReLU or tanh convert.",
-        )
-    keys = (
-        "attention_probs_dropout_prob",
-        "hidden_dropout_prob",
-        "hidden_size",
-        "initializer_range",
-        "intermediate_size",
-        "max_position_embeddings",
-        "num_attention_heads",
-        "num_hidden_layers",
-        "type_vocab_size",
-        "vocab_size",
-    )
-    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **{key: getattr(config, key) for key in keys}}
+        hint = "Only models with tanh GELU, ReLU or tanh convert."
+        raise UserError(f"The original does not have the activation `{config.hidden_act}`.", hint)
+    same = {key: getattr(config, key) for key in sorted((*RATES, *SIZES, "type_vocab_size", "vocab_size"))}
+    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **same}

@@ -61,9 +61,8 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
         make_pretraining_data(text, tokenizer=str(out / "vocab"), out=str(out / name), **DATA)
     say(f"\n3  Pre-train a {config.size} BERT for {config.steps:,} steps")
     pretrained = _pretrain(config, out)
-    say(
-        "\n4  Fine-tune it on few questions to a bank, of 77 classes (Banking77); the same from random weights and from the model that ships"
-    )
+    more = "the same from random weights and from the model that ships"
+    say(f"\n4  Fine-tune it on few questions to a bank, of 77 classes (Banking77); {more}")
     scores, best = _finetune_and_evaluate(config, shipped, out, pretrained)
     say("\n5  Predict")
     predictions = [
@@ -87,21 +86,16 @@ def _clear(out: Path) -> None:
 
 
 def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
-    return pretrain(
-        size=config.size,
-        steps=config.steps,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        optimizer="adamw",
-        embeddings="cooccurrence",
-        initializer_range=0.05,
-        dropout=0.0,
-        data=str(out / "pretraining-data"),
-        eval_data=str(out / "held-out-data"),
-        eval_steps=max(1, config.steps // 4),
-        seed=config.seed,
-        out=str(out / "runs" / "pretrained"),
-    )
+    given = {name: getattr(config, name) for name in ("size", "steps", "batch_size", "learning_rate", "seed")}
+    folders = {"data": "pretraining-data", "eval_data": "held-out-data", "out": "runs/pretrained"}
+    paths = {name: str(out / folder) for name, folder in folders.items()}
+    start: dict[str, Any] = {
+        "optimizer": "adamw",
+        "embeddings": "cooccurrence",
+        "initializer_range": 0.05,
+        "dropout": 0.0,
+    }
+    return pretrain(**{**given, **start, **paths}, eval_steps=max(1, config.steps // 4))
 
 
 def _few_questions(shipped: Path, out: Path) -> str:
@@ -124,7 +118,7 @@ def _few_questions(shipped: Path, out: Path) -> str:
 def _finetune_and_evaluate(
     config: DemoConfig, shipped: Path, out: Path, pretrained: TrainingResult
 ) -> tuple[dict[str, float], str]:
-    """Fine-tune from each start with the same seeds; return the median test accuracy of each, and the best run."""
+    """The median test accuracy of fine-tuning from each start with the same seeds, and the best run."""
     from bertcli.lifecycle.evaluate import evaluate
     from bertcli.lifecycle.finetune import finetune
 
@@ -133,18 +127,9 @@ def _finetune_and_evaluate(
     scores = {}
     for name, start in starts.items():
         fresh = {"size": config.size, "tokenizer": str(out / "vocab")} if start == "scratch" else {}
-        run = finetune(
-            questions,
-            label="category",
-            from_=start,
-            epochs=config.epochs,
-            learning_rate=config.finetuning_learning_rate,
-            max_seq_length=64,
-            seed=config.seed,
-            seeds=config.seeds,
-            out=str(out / "runs" / _slug(name)),
-            **fresh,
-        )
+        given = {key: getattr(config, key) for key in ("epochs", "seed", "seeds")}
+        given |= {"learning_rate": config.finetuning_learning_rate, "max_seq_length": 64, "label": "category"}
+        run = finetune(questions, from_=start, out=str(out / "runs" / _slug(name)), **given, **fresh)
         runs = [part["run"] for part in run.runs or []] or [run.run]
         scores[name] = median(evaluate(test, model=[part]).metrics["accuracy"] for part in runs)
         say(f"test accuracy from {name}, median of {len(runs)} seeds: {scores[name]:.1f}")
@@ -160,20 +145,15 @@ def _pretraining_measures(run: RunFolder) -> list[dict[str, Any]]:
     """Accuracy on the held-out novel, before and after pre-training, beside guessing."""
     measured = [line["metrics"] for line in run.metrics() if "metrics" in line]
     before, after = measured[0], measured[-1]
-    return [
-        {
-            "what": what,
-            "on": "The Time Machine, held out",
-            "guess": guess,
-            "guessing": after[baseline],
-            "random weights": before[metric],
-            "pre-trained": after[metric],
-        }
-        for what, metric, guess, baseline in (
-            ("masked-word accuracy", "masked_lm_accuracy", "most frequent token", "most_frequent_token_accuracy"),
-            ("next-sentence accuracy", "next_sentence_accuracy", "majority", "majority_next_sentence_accuracy"),
-        )
-    ]
+    keys = ("what", "on", "guess", "guessing", "random weights", "pre-trained")
+    on, rows = "The Time Machine, held out", []
+    for what, metric, guess, baseline in (
+        ("masked-word accuracy", "masked_lm_accuracy", "most frequent token", "most_frequent_token_accuracy"),
+        ("next-sentence accuracy", "next_sentence_accuracy", "majority", "majority_next_sentence_accuracy"),
+    ):
+        values = (what, on, guess, after[baseline], before[metric], after[metric])
+        rows.append(dict(zip(keys, values, strict=True)))
+    return rows
 
 
 def _task_measure(shipped: Path, scores: dict[str, float]) -> dict[str, Any]:

@@ -47,11 +47,8 @@ class _Request:
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
     """Pre-train a BERT on the instances of `bert make-pretraining-data` and write a run folder.
 
-    The loss of each part of the objective is the mean over its predictions in the whole global batch (masked tokens,
-    pairs); their sum is minimised (run_pretraining.py).
-
-    Raises UserError if there is no data, or if objective, vocabulary or length do not fit data and model; Interrupted
-    after Ctrl-C, with the checkpoint saved.
+    The loss is the sum over the parts of the objective of the mean over their predictions in the whole batch. Raises
+    UserError if data, objective, vocabulary and model do not fit; Interrupted after Ctrl-C, with the checkpoint saved.
     """
     asked = PretrainConfig.build(config, options)
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
@@ -76,30 +73,24 @@ def _check(config: PretrainConfig) -> _Request:
     examples = load_pretraining_examples(folder, config.seed)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     if asked and asked.needs_pairs and not examples.has_pairs:
-        raise UserError(
-            f"--objective {asked.name} needs pairs, and `{folder}` has none.",
-            "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
-        )
+        hint = "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence"
+        raise UserError(f"--objective {asked.name} needs pairs, and `{folder}` has none.", hint)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(shipped(config.tokenizer)).digest != digest:
-        raise UserError(
-            f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
-            f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
-        )
+        again = f"bert make-pretraining-data TEXT --tokenizer {config.tokenizer}"
+        what = f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with."
+        raise UserError(what, f"Leave --tokenizer out, or make the data again: {again}")
     check_batch_size(config.batch_size, config.processes)
     source = resolve_model(config.from_) if config.from_ and config.from_ != "scratch" else ""
     for name in ("embeddings", "initializer_range"):
         if source and getattr(config, name) != getattr(PretrainConfig, name):
-            raise UserError(
-                f"--{name.replace('_', '-')} is for new weights only.", "Leave it out, or leave out --from."
-            )
-    held_out = (
-        load_pretraining_examples(config.eval_data, config.seed) if config.eval_data else examples.head(EVALUATION_ROWS)
-    )
+            what = f"--{name.replace('_', '-')} is for new weights only."
+            raise UserError(what, "Leave it out, or leave out --from.")
+    named = config.eval_data
+    held_out = load_pretraining_examples(named, config.seed) if named else examples.head(EVALUATION_ROWS)
     if held_out.tokenizer.digest != digest:
-        raise UserError(
-            f"`{config.eval_data}` was made with another vocabulary than `{folder}`.", "Make both with one --tokenizer."
-        )
+        what = f"`{named}` was made with another vocabulary than `{folder}`."
+        raise UserError(what, "Make both with one --tokenizer.")
     return _Request(config, asked or default_objective(examples.has_pairs), examples, held_out, source)
 
 
@@ -112,10 +103,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
     if source:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
         if not objective.fits(model):
-            raise UserError(
-                f"The model `{source}` ({model.config.model_type}) lacks the heads of --objective {objective.name}.",
-                "Give --from a BERT or an ERNIE, or leave it out.",
-            )
+            what = f"The model `{source}` ({model.config.model_type}) lacks the heads of --objective {objective.name}."
+            raise UserError(what, "Give --from a BERT or an ERNIE, or leave it out.")
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
@@ -123,29 +112,28 @@ def _make_model(request: _Request) -> PreTrainedModel:
     check_length(model, request.examples.max_seq_length)
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:
-        raise UserError(
-            f"{tokenizer.size:,} tokens are too few for --embeddings cooccurrence in {hidden} dimensions.",
-            "Leave --embeddings out, or build a larger vocabulary.",
-        )
+        what = f"{tokenizer.size:,} tokens are too few for --embeddings cooccurrence in {hidden} dimensions."
+        raise UserError(what, "Leave --embeddings out, or build a larger vocabulary.")
     return model
 
 
 def _plan(config: PretrainConfig) -> Plan:
-    """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
+    """The plan of the run; the default warm-up is the paper's, but at most a tenth of the steps."""
     from bertcli.training.loop import Plan
 
-    return Plan(
-        steps=config.steps,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10),
-        eval_steps=config.eval_steps or config.steps,
-        save_steps=config.save_steps,
-        log_steps=config.log_steps,
-        optimizer=config.optimizer,
-        seed=config.seed,
-        micro_batch_tokens=config.micro_batch_tokens,
-    )
+    same = [
+        "steps",
+        "batch_size",
+        "learning_rate",
+        "save_steps",
+        "log_steps",
+        "optimizer",
+        "seed",
+        "micro_batch_tokens",
+    ]
+    warmup = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
+    given = {name: getattr(config, name) for name in same}
+    return Plan(**given, warmup_steps=warmup, eval_steps=config.eval_steps or config.steps)
 
 
 def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:

@@ -21,9 +21,8 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # The options that may change when a run is resumed; any other would make it another run.
 LENGTHS = {"steps", "epochs", "patience", "eval_steps"}  # fixed in a sweep, of which some runs may be finished
-CHANGEABLE = LENGTHS | set(
-    ["resume", "out", "dry_run", "processes", "save_steps", "log_steps", "track", "data", "eval_data", "data_dir"]
-)
+STEPS = {"save_steps", "log_steps"}
+CHANGEABLE = LENGTHS | STEPS | {"resume", "out", "dry_run", "processes", "track", "data", "eval_data", "data_dir"}
 
 
 def check_batch_size(batch_size: int, processes: int) -> None:
