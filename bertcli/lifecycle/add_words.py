@@ -73,10 +73,10 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
         with replacing(out) as part:
             save_model(model, new, part)
     grown = new.size - old.size
-    unknown = sum(old.special("unk") in ids for ids in pieces)
+    were_unknown = sum(old.special("unk") in ids for ids in pieces)
     counts = {reason: len(lines) for reason, lines in skipped.items()}
     seconds = round(time.perf_counter() - started, 2)
-    made = NewWords(str(out), source, new.size, len(words) - grown, grown, unknown, counts, before, after, seconds)
+    made = NewWords(str(out), source, new.size, len(words) - grown, grown, were_unknown, counts, before, after, seconds)
     _say(made, skipped, config.dry_run)
     return made
 

@@ -116,7 +116,6 @@ def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
 
 
 def _has_learnt(saved: dict[str, Any], name: str) -> bool:
-    """Whether a run was trained on the file, all but a dev set."""
     return Path(saved.get("task", "")).resolve() == Path(name).resolve()
 
 

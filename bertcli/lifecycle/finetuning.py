@@ -151,22 +151,19 @@ class Finetuning:
         config, task = self.config, self.task
         batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
         steps = max(1, int(len(self.train) / batch_size * epochs))
+        # The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more.
+        rates = {} if config.frozen else LEARNING_RATES
+        hidden = self.model.config.hidden_size
+        default = next((rate for size, rate in rates.items() if hidden <= size), task.learning_rate)
         same = ("save_steps", "log_steps", "optimizer", "seed", "micro_batch_tokens", "patience")
         return Plan(
             steps=steps,
             batch_size=batch_size,
-            learning_rate=config.learning_rate if config.learning_rate is not None else self._learning_rate(),
+            learning_rate=config.learning_rate if config.learning_rate is not None else default,
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
             **{name: getattr(config, name) for name in same},
         )
-
-    def _learning_rate(self) -> float:
-        """The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more."""
-        if self.config.frozen:
-            return self.task.learning_rate
-        hidden = self.model.config.hidden_size
-        return next((rate for size, rate in LEARNING_RATES.items() if hidden <= size), self.task.learning_rate)
 
     def _show(self, plan: Plan, accelerator: Accelerator) -> None:
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)

@@ -137,15 +137,14 @@ def _predictions(runs: dict[str, RunFolder], read: dict[str, Split]) -> dict[str
     for name, run in runs.items():
         model = load_task_model(TASKS[name], str(run.model), "auto")
         for test in [test for test in TEST_SETS if test.learnt_as == name]:
-            texts[test.file] = _spelled(TASKS[test.task], model.predict(read[test.file]), test.file)
+            task, predictions = TASKS[test.task], model.predict(read[test.file])
+            spelled = dict(zip(task.labels, task.file_labels, strict=False))
+            texts[test.file] = (
+                [spelled.get(each["label"], str(each["label"])) for each in predictions]
+                if task.labels
+                else _in_range(predictions, test.file)
+            )
     return texts
-
-
-def _spelled(task: Task, predictions: list[Prediction], file: str) -> list[str]:
-    if not task.labels:
-        return _in_range(predictions, file)
-    spelled = dict(zip(task.labels, task.file_labels, strict=False))
-    return [spelled.get(each["label"], str(each["label"])) for each in predictions]
 
 
 def _in_range(predictions: list[Prediction], file: str) -> list[str]:

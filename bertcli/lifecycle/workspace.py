@@ -53,12 +53,12 @@ def run_of_task(task: str, *others: RunFolder) -> RunFolder:
 
 
 def runs_of_own_files() -> list[RunFolder]:
-    """The finished runs of the user's own files, latest first."""
+    """The finished runs on own files, latest first."""
     return [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]
 
 
 def runs_of_tasks(names: Iterable[str]) -> list[str]:
-    """The latest finished run of each of some tasks. Raises UserError if there is none of any."""
+    """The latest finished run of each task. Raises UserError if there is none of any."""
     found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
     latest = [found[name] for name in names if name in found]
     if not latest:
@@ -70,7 +70,7 @@ def runs_of_tasks(names: Iterable[str]) -> list[str]:
 
 
 def run_with_columns(names: list[str]) -> RunFolder | None:
-    """The latest run that was fine-tuned on columns that a table has, choices among them where it has some."""
+    """The latest run whose columns a table has, and choices if the table has some."""
     for run in find_runs("finetune", finished=True):
         text, pair, kind = (run.config.get(key) for key in ("text", "text_pair", "kind"))
         form = "choices" if choice_columns(names, text) else "text"
