@@ -75,7 +75,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("make-pretraining-data corpus.txt --masked-lm-prob 1.5", "--masked-lm-prob is 1.5", "1 or less"),
         ("make-pretraining-data corpus.txt --max-seq-length 4", "--max-seq-length is 4", "5 or more"),
         ("make-pretraining-data corpus.txt --shards 1000", "cannot fill 1000 shards", "--shards"),
-        ("pretrain", "no pre-training data here yet", "bert make-pretraining-data"),
+        ("pretrain", "no pre-training data in this folder yet", "bert make-pretraining-data"),
         ("pretrain --data folder", "`folder` holds no pre-training data", "--out folder"),
         ("pretrain --size tny", "`tny`", "`tiny`"),
         ("pretrain --sise tiny", "--sise", "pretrain --help"),
@@ -96,7 +96,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("finetune good.csv --from scratch", "needs a size", "--size tiny"),
         (
             "finetune good.csv --from scratch --size tiny --max-seq-length 600",
-            "beyond the model's 512 positions",
+            "longer than the model's 512 positions",
             "512 or less",
         ),
         ("finetune good.csv --size mini", "--size mini is of new weights", "--from scratch --size mini"),

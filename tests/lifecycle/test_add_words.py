@@ -18,6 +18,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 from bertcli.cli.main import main
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.families.bert import BERT
 from bertcli.lifecycle.add_words import add_words
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
@@ -38,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_corpus(folder / "corpus.txt")
     build_vocab(str(folder / "corpus.txt"), vocab_size=90, unused_tokens=2, out=str(folder / "vocab"))
     tokenizer = load_tokenizer(folder / "vocab")
-    made = build_model(AutoModelForPreTraining, "tiny", tokenizer, {}, seed=3)
+    made = build_model(AutoModelForPreTraining, BERT, "tiny", tokenizer, {}, seed=3)
     torch.nn.init.normal_(made.cls.predictions.bias)
     save_model(made, tokenizer, folder / "model")
     return folder / "model"
@@ -109,7 +110,7 @@ def test_a_cased_model_keeps_the_case_of_a_word(workspace: Path) -> None:
     write_corpus(Path("corpus.txt"))
     build_vocab("corpus.txt", vocab_size=70, cased=True)
     tokenizer = load_tokenizer("vocab")
-    save_model(build_model(AutoModelForPreTraining, "tiny", tokenizer, {}, seed=0), tokenizer, Path("model"))
+    save_model(build_model(AutoModelForPreTraining, BERT, "tiny", tokenizer, {}, seed=0), tokenizer, Path("model"))
     Path("words.txt").write_text("Treehouse\ntreehouse\n")
     assert add_words(add_words="words.txt", to="model").in_new_rows == 2
     assert AutoTokenizer.from_pretrained("model-words").tokenize("Treehouse treehouse") == ["Treehouse", "treehouse"]
