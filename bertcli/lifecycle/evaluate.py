@@ -39,12 +39,10 @@ class _Scored:
 
 
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
-    """Score a model on a split of a task, or an existing file of predictions (then no model is needed).
+    """Score a model, or a file of predictions, on a split of a task (MNLI: on both dev sets).
 
-    A task with two dev sets, MNLI, is scored on both. Of several models the first is scored, and the `others` are
-    compared with it, on the same resamples of the examples.
-
-    Raises UserError if there is no model or no data for the task, or several models were not scored on the same examples.
+    Of several models, the `others` are compared with the first on the same resamples of the examples. Raises UserError
+    if there is no model or no data for the task, or several models were not scored on the same examples.
     """
     config = EvaluateConfig.build(task, options)
     if not config.task:
@@ -53,12 +51,15 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
-    first, *splits = map(_compared, *[list(_evaluate(config, model)) for model in models])
+    by_split: list[tuple[_Scored, ...]] = list(zip(*[_evaluate(config, model) for model in models], strict=False))
+    first, *splits = (
+        replace(one.evaluation, others=[_beside(one, other) for other in more]) for one, *more in by_split
+    )
     return replace(first, other_splits=splits)
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
-    """The evaluations of one model, or of predictions: of several splits where the task has two dev sets."""
+    """The evaluations of one model, or of predictions: one per split."""
     if config.predictions:
         check_file(Path(config.predictions), "Give --predictions a file.")
     if not (model or config.predictions or config.na_probs):
@@ -69,17 +70,20 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
     source = _source(config, saved)
     if config.na_probs and not (config.predictions and source.kind.max_query_length):
-        raise UserError(
-            "--na-probs belongs to --predictions of questions.",
-            "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json",
-        )
+        hint = "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json"
+        raise UserError("--na-probs belongs to --predictions of questions.", hint)
     if config.dry_run:
         say(f"would score {config.predictions or model} on {source.task.name}")
         nothing = Evaluation(source.task.name, config.split, config.predictions or "", 0)
         yield _Scored(nothing, Split("", TextExamples([], origin="")), {})
         return
     splits = source.dev_splits if config.split == "dev" and not config.predictions else [config.split]
-    reads = [_read(source, split) for split in splits]
+    reads = [source.read(split) for split in splits]
+    for split in reads:
+        if not len(split):
+            raise UserError(f"The {split.name} split of {source.task.name} has no examples.", "Check the file.")
+        if not split.examples.is_labelled:
+            raise unlabelled(source.task, split)
     if config.predictions:
         na_probs = Path(config.na_probs) if config.na_probs else None
         predictions = source.kind.read_predictions(source.task, reads[0], Path(config.predictions), na_probs)
@@ -97,17 +101,8 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         yield _scored(source.task, found, split, loaded.predict(split), config.mistakes)
 
 
-def _read(source: Source, name: str) -> Split:
-    split = source.read(name)
-    if not len(split):
-        raise UserError(f"The {name} split of {source.task.name} has no examples.", "Check the file.")
-    if not split.examples.is_labelled:
-        raise unlabelled(source.task, split)
-    return split
-
-
 def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
-    """The data to score on; what the options do not say of own data, the saved configuration of the run does."""
+    """The data to score on; for own files, the run's configuration fills in options that are not given."""
     if not looks_like_file(config.task):
         data_dir = config.data_dir or saved.get("data_dir")
         if data_dir and not config.data_dir:
@@ -122,12 +117,11 @@ def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
 
 
 def _has_learnt(saved: dict[str, Any], name: str) -> bool:
-    """Whether a run was trained on the file, of which it then left out a dev set."""
     return Path(saved.get("task", "")).resolve() == Path(name).resolve()
 
 
 def _latest_run(config: EvaluateConfig) -> RunFolder:
-    """The latest finished run of the task; of own files that none was trained on, the latest of others."""
+    """The latest finished run of the task, or for own files the latest of any own files."""
     if looks_like_file(config.task):
         return run_of_task(str(Path(config.task)), *runs_of_own_files())
     task = get_task(config.task)
@@ -142,26 +136,17 @@ def _scored(task: Task, model: str, split: Split, predictions: list[Prediction],
     resampled = resampled_scores(kind.metric(task).weighted(**compared), len(split))
     resampled = {name: resampled[name] for name in metrics if name in resampled}
     labels, confusion = kind.label_scores(task, predictions, compared)
-    evaluation = Evaluation(
-        task.name,
-        split.name,
-        model,
-        len(split),
-        metrics,
-        task.paper_scores(split.name),
-        task.paper_splits(split.name),
-        {name: confidence_interval(scores) for name, scores in resampled.items()},
-        labels,
-        confusion,
-        _worst_mistakes(task, split, predictions, compared, mistakes),
-    )
-    return _Scored(evaluation, split, resampled)
+    intervals = {name: confidence_interval(scores) for name, scores in resampled.items()}
+    worst = _worst_mistakes(task, split, predictions, compared, mistakes)
+    paper = task.paper_scores(split.name), task.paper_splits(split.name)
+    about = (task.name, split.name, model, len(split))
+    return _Scored(Evaluation(*about, metrics, *paper, intervals, labels, confusion, worst), split, resampled)
 
 
 def _worst_mistakes(
     task: Task, split: Split, predictions: list[Prediction], compared: Compared, count: int
 ) -> list[Prediction]:
-    """The `count` worst mistakes; without probabilities, equally wrong ones stay in the order of the split, which is said."""
+    """The `count` most confident errors; without probabilities, in the order of the split."""
     if not count:
         return []
     kind = KINDS[task.kind]
@@ -173,27 +158,17 @@ def _worst_mistakes(
     return [mistake for _, mistake in found[:count]]
 
 
-def _compared(first: _Scored, *others: _Scored) -> Evaluation:
-    """The evaluation of the first model on a split, with those of the others beside it."""
-    return replace(first.evaluation, others=[_beside(first, other) for other in others])
-
-
 def _beside(first: _Scored, other: _Scored) -> Evaluation:
-    """The other evaluation with its differences to the first; one is significant whose interval is without 0."""
+    """The other evaluation with its differences to the first, significant if the interval excludes 0."""
     if other.split != first.split:
-        raise UserError(
-            f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples.",
-            "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir.",
-        )
+        what = f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples."
+        hint = "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir."
+        raise UserError(what, hint)
     from bertcli.metrics.bootstrap import confidence_interval
 
     to_first = {}
     for name in [name for name in first.resampled if name in other.resampled]:
         low, high = confidence_interval(other.resampled[name] - first.resampled[name])
-        difference = round(other.evaluation.metrics[name] - first.evaluation.metrics[name], 6)
-        to_first[name] = {
-            "difference": difference,
-            "confidence_interval": [low, high],
-            "significant": low > 0 or high < 0,
-        }
+        difference = {"difference": round(other.evaluation.metrics[name] - first.evaluation.metrics[name], 6)}
+        to_first[name] = {**difference, "confidence_interval": [low, high], "significant": low > 0 or high < 0}
     return replace(other.evaluation, to_first=to_first)

@@ -31,10 +31,7 @@ ROWS_AT_ONCE = 256  # 512 tokens each, of 3,072 numbers, are 1.6 GB
 
 
 def write_hidden_states(model: str, rows: Iterator[dict[str, Any]], config: PredictConfig) -> int:
-    """Write what the chosen layers say of each text or pair, in input order; return how many there are.
-
-    A chunk is in memory at a time, but for .npz, which is written at the end.
-    """
+    """Write the chosen layers' states of each text or pair, a chunk at a time (.npz: all at the end); return the count."""
     path = Path(str(config.features))
     with replacing(path) as part, part.open("wb") as file:
         count = WRITERS[path.suffix](_chunks(model, rows, config), file)

@@ -22,13 +22,11 @@ FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 
 def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
-    """Fine-tune a model on a task or on the user's own file and write a run folder.
+    """Fine-tune a model on a task or on the user's own files and write a run folder.
 
-    The best checkpoint on the dev set, by the task's first metric, is kept in `model/`; with `seeds` or a `grid`, that
-    of the best run, and each run has a folder of its own within. All of them see the same examples, drawn by `seed`.
-
-    Raises UserError if there is no model to start from or no data, or something does not fit; Interrupted after Ctrl-C,
-    the checkpoint saved.
+    The best checkpoint on the dev set, by the task's first metric, is kept in `model/`; with `seeds` or a `grid` that of
+    the best run, each of which has a sub-folder. Raises UserError if something is missing or does not fit; Interrupted
+    after Ctrl-C, with the checkpoint saved.
     """
     asked = FinetuneConfig.build(task, options)
     if not asked.resume:
@@ -55,10 +53,8 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     """The request with what a frozen model changes. Raises UserError if an option does not go with the task."""
     task = source.task
     if task.learnt_as:
-        raise UserError(
-            f"{task.name} has no training data; models of {task.learnt_as} are scored on it.",
-            f"Make one: bert finetune {task.learnt_as}; then: bert evaluate {task.name}",
-        )
+        hint = f"Make one: bert finetune {task.learnt_as}; then: bert evaluate {task.name}"
+        raise UserError(f"{task.name} has no training data; models of {task.learnt_as} are scored on it.", hint)
     check_batch_size(config.batch_size or task.batch_size, config.processes)
     if task.warning:
         say(f"note on {task.name}: {task.warning}")

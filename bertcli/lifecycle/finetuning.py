@@ -34,14 +34,8 @@ from bertcli.reports.model_card import write_reports
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
-from bertcli.training.device import (
-    describe_device,
-    disconnect,
-    make_accelerator,
-    micro_batch_tokens,
-    resolve_precision,
-    training_precision,
-)
+from bertcli.training import device
+from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Plan, Training
 from bertcli.training.processes import is_launched, launch
 from bertcli.training.result import TrainingResult
@@ -85,7 +79,7 @@ class Finetuning:
 
     @property
     def task(self) -> Task:
-        """The task that is learnt."""
+        """The task."""
         return self.source.task
 
     @property
@@ -95,7 +89,7 @@ class Finetuning:
 
     @property
     def data_digests(self) -> dict[str, str]:
-        """By which changed data are known, by split."""
+        """The digest of each split, which shows whether data have changed."""
         return {split.name: split.examples.digest for split in (self.train, *self.dev)}
 
     @property
@@ -103,12 +97,7 @@ class Finetuning:
         """The precision that is trained in."""
         if self.config.frozen:
             return resolve_precision(self.config.precision)
-        return training_precision(self.config.precision, self.model.config.hidden_size)
-
-    @property
-    def label_counts(self) -> list[str]:
-        """The number of training examples of each label, in words."""
-        return self.kind.label_counts(self.task, self.train.features)
+        return device.training_precision(self.config.precision, self.model.config.hidden_size)
 
     @property
     def frozen_words(self) -> str:
@@ -127,7 +116,7 @@ class Finetuning:
         if config.processes > 1 and not is_launched() and not config.dry_run:
             return launch("finetune", config.values(), config.processes, folder.path)
         result = self._sweep(settings, folder) if settings else self._run_once(folder)
-        disconnect()
+        device.disconnect()
         return result
 
     def _run_once(self, folder: RunFolder) -> TrainingResult:
@@ -163,46 +152,38 @@ class Finetuning:
         config, task = self.config, self.task
         batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
         steps = max(1, int(len(self.train) / batch_size * epochs))
+        # The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more.
+        rates = {} if config.frozen else LEARNING_RATES
+        hidden = self.model.config.hidden_size
+        default = next((rate for size, rate in rates.items() if hidden <= size), task.learning_rate)
+        same = ("save_steps", "log_steps", "optimizer", "seed", "micro_batch_tokens", "patience")
         return Plan(
             steps=steps,
             batch_size=batch_size,
-            learning_rate=config.learning_rate if config.learning_rate is not None else self._learning_rate(),
+            learning_rate=config.learning_rate if config.learning_rate is not None else default,
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
-            save_steps=config.save_steps,
-            log_steps=config.log_steps,
-            optimizer=config.optimizer,
-            seed=config.seed,
-            micro_batch_tokens=config.micro_batch_tokens,
-            patience=config.patience,
+            **{name: getattr(config, name) for name in same},
         )
 
-    def _learning_rate(self) -> float:
-        """The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more."""
-        if self.config.frozen:
-            return self.task.learning_rate
-        hidden = self.model.config.hidden_size
-        return next((rate for size, rate in LEARNING_RATES.items() if hidden <= size), self.task.learning_rate)
-
     def _show(self, plan: Plan, accelerator: Accelerator) -> None:
-        size, device = self.model.num_parameters() / 1e6, describe_device(accelerator, self.precision)
-        say(f"{self.task.name} from {self.start}, {size:.1f} M parameters on {device}")
+        size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
+        say(f"{self.task.name} from {self.start}, {size:.1f} M parameters on {where}")
         if self.config.frozen:
             say(self.frozen_words)
-        if counts := self.label_counts:
+        if counts := self.kind.label_counts(self.task, self.train.features):
             say(f"labels{listed(counts, 6)}")
         say(plan.describe(len(self.train)))
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""
         model = cast(FrozenBertForTokenClassification, self.model.to(accelerator.device))
-        dtype, tokens = resolve_precision(self.config.precision), micro_batch_tokens(self.config.micro_batch_tokens)
-
-        def keep(split: Split) -> Split:
-            features = cast(Any, split.features)
-            return replace(split, features=with_states(model, features, accelerator.device, tokens, dtype))
-
-        return replace(self, train=keep(self.train), dev=[keep(split) for split in self.dev])
+        dtype = resolve_precision(self.config.precision)
+        tokens = device.micro_batch_tokens(self.config.micro_batch_tokens)
+        splits = (self.train, *self.dev)
+        kept = (with_states(model, cast(Any, each.features), accelerator.device, tokens, dtype) for each in splits)
+        train, *dev = (replace(each, features=features) for each, features in zip(splits, kept, strict=True))
+        return replace(self, train=train, dev=dev)
 
     def _train(self, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
         config, task = self.config, self.task
@@ -234,7 +215,7 @@ class Finetuning:
         return result
 
     def _keep_best(self, training: Training, metrics: dict[str, float], predictions: list[Prediction]) -> None:
-        """Save the model and its predictions if no earlier checkpoint scored as much; count how long none was better."""
+        """Save the model and its predictions if it is the best so far, else count the evaluations since the best."""
         name, history = self.task.metrics[0], training.history
         if history.best and metrics[name] <= history.best["metrics"][name]:
             history.evaluations_since_best += 1
@@ -267,7 +248,7 @@ class Finetuning:
             notes.append(f"Stopped early: `--patience {self.config.patience}` ran out.")
         if result.collapsed:
             notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
-        if counts := self.label_counts:
+        if counts := self.kind.label_counts(self.task, self.train.features):
             notes.append(f"Training examples of each label: {', '.join(counts)}.")
         return [*notes, *([self.task.warning] if self.task.warning else [])]
 
@@ -291,9 +272,8 @@ class Finetuning:
 def _vocabulary() -> str:
     """The vocabulary of new weights: the latest in this folder, else that of the model in the package."""
     name = latest_vocabulary(SHIPPED)
-    say(
-        f"vocabulary: {name} ({'in the package, as none is in this folder' if name == SHIPPED else 'latest in this folder'})"
-    )
+    why = "in the package, as none is in this folder" if name == SHIPPED else "latest in this folder"
+    say(f"vocabulary: {name} ({why})")
     return name
 
 

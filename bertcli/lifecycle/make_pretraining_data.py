@@ -46,9 +46,8 @@ class PretrainingData:
 def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **options: Any) -> PretrainingData:
     """Write the instances of `text` to the folder `out`, one a row, as create_pretraining_data.py makes them.
 
-    With one shard and static masking, the rows, their order and the generator's state afterwards equal the original's.
-    With more, documents are dealt to the shards in turn and each shard is made alone, from `seed` + its number.
-    Run again after an interruption, it continues with the unfinished shards.
+    With one shard and static masking, rows and order equal the original's. With more, documents are dealt to the shards
+    in turn, each made from `seed` + its number. Run again after an interruption, it makes the unfinished shards.
     """
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
@@ -107,10 +106,8 @@ def _is_complete(out: Path, request: dict[str, Any], overwrite: bool) -> bool:
     made = _read(manifest)
     is_same = all(made.get(key) == request[key] for key in ("options", "text", "tokenizer_digest"))
     if not is_same and not overwrite:
-        raise UserError(
-            f"`{out}` holds data of other text, vocabulary or options.",
-            "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite",
-        )
+        hint = "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite"
+        raise UserError(f"`{out}` holds data of other text, vocabulary or options.", hint)
     return is_same
 
 
@@ -124,11 +121,7 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
 
 
 def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], config: MakePretrainingDataConfig) -> int:
-    """Deal the documents to a text file for each shard; return how many there are.
-
-    All text is read once before any instance is made, so that a bad line is found in seconds, and one document at a
-    time is in memory, never the corpus.
-    """
+    """Deal the documents to a text file per shard, one at a time, and count them: a bad line is found in seconds."""
     if (part / "request.json").exists():
         begun = _read(part / "request.json")
         if {key: begun[key] for key in request} == request:
@@ -141,21 +134,18 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
             old.unlink()
     try:
         documents = writing.deal_documents(read_documents(files, config.join_files), part, request["shards"])
-        _check_documents(documents, config.shards or 1)
+        if documents == 0:
+            raise UserError("The text files hold blank lines only.", "Name files with text in them.")
+        if documents < (shards := config.shards or 1):
+            hint = f"Give --shards {documents} or less."
+            raise UserError(f"{documents} documents cannot fill {shards} shards.", hint)
     except UserError:
         shutil.rmtree(part)
         raise
-    (part / "request.json").write_text(json.dumps({**request, "documents": documents}), encoding="utf-8")
-    return documents
-
-
-def _check_documents(documents: int, shards: int) -> None:
-    if documents == 0:
-        raise UserError("The text files hold blank lines only.", "Name files with text in them.")
-    if documents < shards:
-        raise UserError(f"{documents} documents cannot fill {shards} shards.", f"Give --shards {documents} or less.")
     if documents == 1:
         say("one document: no blank line in the text, so a random next sentence comes from the same document")
+    (part / "request.json").write_text(json.dumps({**request, "documents": documents}), encoding="utf-8")
+    return documents
 
 
 def _make_shards(

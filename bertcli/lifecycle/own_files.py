@@ -10,20 +10,18 @@ from bertcli.kinds.kind import Kind
 from bertcli.kinds.own_tables import read_tables
 from bertcli.kinds.types import OwnData
 
+Columns = dict[str, str | None]
+Files = dict[str, list[Path]]  # by split
+
 
 def own_task(
-    name: str,
-    columns: dict[str, str | None],
-    kind_name: str | None,
-    seed: int = 0,
-    scored: str = "",
-    learnt: bool = False,
+    name: str, columns: Columns, kind_name: str | None, seed: int = 0, scored: str = "", learnt: bool = False
 ) -> OwnData:
-    """Make a task from files, and its splits; `columns` holds what the user said of text, text_pair and label.
+    """Make a task and its splits from files; `columns` names the user's text, text_pair and label columns.
 
-    To train, every split is read, and a dev set is cut off where there is none. To be `scored`, that split alone is read;
-    a file whose name is of no split is scored whole, unless the model was trained on it (`learnt`): then as it was cut,
-    without test. Raises UserError naming the file and the line, or the column, that is wrong.
+    For training, all splits are read, and a dev set is cut off if there is none. For scoring, only the `scored` split is
+    read: of a single file all rows, or the dev set that was cut off it if the model was trained on it (`learnt`).
+    Raises UserError naming the file and the line or column that is wrong.
     """
     kind = get_kind(kind_name) if kind_name else None
     files, is_cut = _chosen(name, own_files(name), scored, learnt, kind)
@@ -45,13 +43,8 @@ def own_task(
     return task, parts
 
 
-def _chosen(
-    name: str, files: dict[str, list[Path]], scored: str, learnt: bool, kind: Kind | None
-) -> tuple[dict[str, list[Path]], bool]:
-    """The files to read, what is scored or trained on first, and whether a dev set is to be cut off.
-
-    One split alone may not show whether its choices count from 0 or from 1.
-    """
+def _chosen(name: str, files: Files, scored: str, learnt: bool, kind: Kind | None) -> tuple[Files, bool]:
+    """The files to read, the split that is scored or trained on first, and whether a dev set is to be cut off."""
     if scored and scored not in SPLIT_NAMES.values():
         raise unknown("split", scored, {*SPLIT_NAMES.values()})
     if "" in files and scored and not learnt:
@@ -65,5 +58,5 @@ def _chosen(
         other = "dev" if "train" in files else min(files)  # a dev set can be cut off the training data
         hint = f"Choose another: --split {other}" if scored else "Name the file to learn from train.csv."
         raise UserError(f"`{name}` has no {first} file, only {', '.join(files)}.", hint)
-    reads_all = not scored or (kind is not None and kind.needs_all_splits)
+    reads_all = not scored or (kind is not None and kind.needs_all_splits)  # do choices count from 0 or from 1?
     return {first: files[first], **(files if reads_all else {})}, is_cut

@@ -38,7 +38,7 @@ OWN_INPUTS = ("text", "text_pair", "choice", "question", "context", "file", "fea
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of each input, in input order; a file's predictions are in `output` when one was given."""
+    """The predictions for each input, in input order; written to `output` if that was given."""
 
     model: str
     kind: str
@@ -52,9 +52,9 @@ class Predictions:
 
 
 def predict(config: PredictConfig | str | None = None, **options: Any) -> Predictions:
-    """Predict for one text, a pair, a question with its context, a text with `[MASK]`, or a file of them.
+    """Predict for a text, a pair, choices, a question with its context, a text with `[MASK]`, or a file of them.
 
-    Raises UserError if nothing was given to predict for, or no model in this folder fits it.
+    Raises UserError if no input was given, or no model in this folder fits it.
     """
     if isinstance(config, str):
         config, options = None, {"text": config, **options}
@@ -64,10 +64,7 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
 
 
 def stream(config: PredictConfig) -> Predictions:
-    """As `predict`, but predictions are made as they are asked for: there may be more of them than memory holds.
-
-    Raises UserError as `predict`; where a line of a file is wrong, after the predictions of those before it.
-    """
+    """As `predict`, but lazily: a wrong line of a file raises UserError after the predictions of the lines before it."""
     output = Path(config.output) if config.output not in (None, "-") else None
     for option, path in (("--output", output), ("--features", config.features)):
         if path:
@@ -116,7 +113,6 @@ def _kind(model: str, form: str) -> Kind:
 
 
 def _load(source: str, kind: Kind, config: PredictConfig) -> TaskModel:
-    """Load a model for a task without data: it needs the kind, and whether there may be no answer."""
     from bertcli.lifecycle.task_model import load_task_model
 
     with_impossible = saved_config(source).get("with_impossible", False)
@@ -125,9 +121,7 @@ def _load(source: str, kind: Kind, config: PredictConfig) -> TaskModel:
     return load_task_model(task, source, config.precision, fast=kind.is_task, top_k=config.top_k)
 
 
-def _predictions(
-    model: TaskModel, rows: Iterator[InputRow], file: str | None, is_watched: bool
-) -> Iterator[Prediction]:
+def _predictions(model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool) -> Iterator[Prediction]:
     """The predictions of all rows, made a chunk at a time; of a watched file with the progress."""
     kind, cut = model.kind, 0
 
@@ -136,9 +130,9 @@ def _predictions(
             kind.check_input(row, model.tokenizer, model.longest, file)
             yield row
 
-    total = count_rows(Path(str(file))) if is_watched and Path(str(file)).is_file() else None
+    total = count_rows(Path(str(file))) if watched and Path(str(file)).is_file() else None
     try:
-        with Progress("predicting", total, "rows") if is_watched else nullcontext() as progress:
+        with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
                 examples = kind.input_examples(chunk, model.tokenizer)
                 features = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
@@ -158,7 +152,7 @@ def _weight(row: InputRow) -> int:
 
 
 def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
-    """Predict a split of a task; of questions the official files, unless another form is asked for."""
+    """Predict a split of a task; for SQuAD in the official form by default."""
     if looks_like_file(config.task):
         raise UserError(f"`{config.task}` is not a task.", f"To predict a file: bert predict --file {config.task}")
     if any(getattr(config, name) for name in OWN_INPUTS):
@@ -177,9 +171,8 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
 
     predictions = load_task_model(task, model, config.precision).predict(split)
     if output and output.suffix == ".json" and kind.official_file:
-        return Predictions(
-            model, kind.name, write_official(kind.files(task, predictions), output, len(predictions)), str(output)
-        )
+        write_official(kind.files(task, predictions), output)
+        return Predictions(model, kind.name, len(predictions), str(output))
     for prediction in predictions:
         prediction.pop("answer_object", None)
     if output:
@@ -190,8 +183,8 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
 def _features(config: PredictConfig, inputs: Inputs) -> Predictions:
     """The hidden states of texts or pairs, whatever the model was trained for."""
     if inputs.form in ("choices", "question") or config.output:
-        what = "--features takes texts or pairs, and is itself the file to write."
-        raise UserError(what, "Give --text or --file, and no --output.")
+        hint = "Give --text or --file, and no --output."
+        raise UserError("--features takes texts or pairs, and is itself the file to write.", hint)
     model = resolve_model(config.model) if config.model else model_for("features")
     if config.dry_run:
         return Predictions(model, "features", 0, config.features)
@@ -202,7 +195,7 @@ def _features(config: PredictConfig, inputs: Inputs) -> Predictions:
 
 
 def _with_remarks(inputs: Inputs, model: str, config: PredictConfig) -> Iterator[InputRow]:
-    """The same rows; how many are not as the model was trained, or have a mask that is not filled, is said at the end."""
+    """The same rows; notes at the end how many differ from the training data or have an unfilled mask."""
     rows, pairs = inputs.rows, takes_pairs(saved_config(model))
     if pairs is not None:
         words = f"have {'no' if pairs else 'a'} second text, and {model} learnt from {'pairs' if pairs else 'one text'}"

@@ -17,23 +17,18 @@ FORMS = {
 }
 
 
-def write_official(files: dict[str, str], path: Path, count: int) -> int:
-    """Write official predictions to a file, those that belong to them beside it, under its name; return `count`."""
+def write_official(files: dict[str, str], path: Path) -> None:
+    """Write official predictions to a file, and the files that belong to them beside it."""
     prefix = "" if path.name in files else f"{path.stem}-"
     main, *_ = files
     for name, text in files.items():
         place = path if name == main else path.with_name(prefix + name)
         place.write_text(text, encoding="utf-8")
         say(f"wrote {place}")
-    return count
 
 
 def check_output(option: str, path: Path, source: str | None) -> None:
-    """Check that an option can write its file.
-
-    Raises:
-        UserError: if its ending is of no known kind, it cannot be written, or it is the file of the inputs.
-    """
+    """Raise UserError if the ending is unknown, or the file cannot be written or holds the inputs."""
     forms, endings = FORMS[option]
     if path.suffix not in endings:
         raise UserError(f"`{path}` is not {forms}.", f"Give {option} a name such as {option[2:]}{endings[0]}.")
@@ -44,10 +39,9 @@ def check_output(option: str, path: Path, source: str | None) -> None:
 
 
 def write_predictions(predictions: Iterable[Prediction], path: Path) -> int:
-    """Write predictions as they come: JSON lines, CSV or TSV by the file's ending; return how many.
+    """Write predictions as they come, as JSON lines, CSV or TSV by the file's ending, and count them.
 
-    Raises:
-        UserError: if it cannot be written; what stands in it when anything ends the writing stays.
+    Raises UserError if the file cannot be opened; what was written before an error is kept.
     """
     predictions = iter(predictions)
     first = next(predictions, None)  # where nothing can be predicted, an older file is kept

@@ -10,19 +10,10 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.use import PredictConfig
+from bertcli.data.labelled import tables
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import text_examples
-from bertcli.data.labelled.tables import (
-    TABLE_ENDINGS,
-    NumberedRow,
-    as_text,
-    check_file,
-    ending_of,
-    json_rows,
-    json_value,
-    place_of,
-    stream_table,
-)
+from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
 from bertcli.kinds.choice import CHOICE
@@ -66,7 +57,6 @@ def read_inputs(config: PredictConfig) -> Inputs:
 
 
 def _form(row: InputRow) -> str:
-    """What is given: a question, choices, a pair, a text with a mask or without."""
     for key, form in {"question": "question", "choices": "choices", "text_pair": "pair"}.items():
         if key in row:
             return form
@@ -74,7 +64,7 @@ def _form(row: InputRow) -> str:
 
 
 def _of_file(name: str, model: str | None) -> Inputs:
-    """The rows of a file; one that is not called a table has a text a line, unless its first line is a JSON object."""
+    """The rows of a table, of JSON lines, or of a text file with one text per line."""
     path = Path(name)
     if ending_of(path) in TAG_ENDINGS:
         hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
@@ -84,18 +74,18 @@ def _of_file(name: str, model: str | None) -> Inputs:
     if ending_of(path) == ".json" and '"paragraphs"' in "".join(islice(lines_of(path), 9)):
         hint = 'To predict SQuAD: bert predict squad; or write lines such as {"question": "...", "context": "..."}.'
         raise UserError(f"`{name}` is in the form of SQuAD.", hint)
-    if ending_of(path) in TABLE_ENDINGS:
-        names, cells = stream_table(path)
+    if ending_of(path) in tables.TABLE_ENDINGS:
+        names, cells = tables.stream_table(path)
     else:
         lines = lines_of(path)
         first_line = next(lines, None)
         if first_line is None:
             raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
         lines = chain([first_line], lines)
-        if not isinstance(json_value(first_line), dict):
+        if not isinstance(tables.json_value(first_line), dict):
             texts = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
             return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
-        names, cells = json_rows(path, lines)
+        names, cells = tables.json_rows(path, lines)
     begin = next(cells)
     run = None if model else run_with_columns(spread_choices(path, names, (), begin[1])[0])
     learnt = saved_config(resolve_model(model)) if model else run.config if run else {}
@@ -113,14 +103,14 @@ def _is_empty(row: InputRow) -> bool:
 def counted(
     rows: Iterator[InputRow], is_odd: Callable[[InputRow], bool], words: str, file: str | None
 ) -> Iterator[InputRow]:
-    """The same rows; how many are odd, and the first of a file's, is said at the end."""
+    """The same rows; notes at the end how many are odd, and the first such line."""
     count, first = 0, 0
     for row in rows:
         if is_odd(row):
             count, first = count + 1, first or row.get("line", 0)
         yield row
     if count and file:
-        say(f"{file}: {count:,} rows {words}; the first is {place_of(Path(file), first)}")
+        say(f"{file}: {count:,} rows {words}; the first is {tables.place_of(Path(file), first)}")
     elif count:
         say(f"{count:,} inputs {words}")
 
@@ -138,7 +128,7 @@ def _rows_of_table(
         raise _without_columns(path, names, learnt)
     say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
     for number, cells in rows:
-        row: InputRow = {key: as_text(cells.get(name)) for key, name in columns.items()}
+        row: InputRow = {key: tables.as_text(cells.get(name)) for key, name in columns.items()}
         if "choice0" in columns:
             examples = text_examples({key: [cell] for key, cell in row.items()}, "")
             row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}

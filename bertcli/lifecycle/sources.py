@@ -15,7 +15,7 @@ from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
-from bertcli.lifecycle.own_files import own_task
+from bertcli.lifecycle.own_files import Columns, own_task
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 
@@ -41,8 +41,10 @@ class Source:
     @property
     def dev_splits(self) -> list[str]:
         """The dev splits that are there: a second one, such as MNLI's mismatched, may be missing."""
-        if self.own is not None or self.data_dir is None:
-            return ["dev"] if self.own is not None else list(self.task.dev_splits)
+        if self.own is not None:
+            return ["dev"]
+        if self.data_dir is None:
+            return list(self.task.dev_splits)
         first, *others = self.task.dev_splits
         there = [split for split in others if find_file(self.task, split, Path(self.data_dir))]
         for split in set(others) - set(there):
@@ -51,20 +53,19 @@ class Source:
 
     def read(self, split: str, training: bool = False, limit: int | None = None) -> Split:
         """Read the examples of a split; with `limit`, as many as that, drawn by the seed."""
-        examples = self.kind.for_use(self.task, self._load(split), training)
+        if self.own is not None:
+            examples = self.own[split]
+        elif self.data_dir is None:
+            examples = self.kind.read_hub(self.task, split, load_from_hub(self.task, split))
+        else:
+            examples = self.kind.read(self.task, split, split_file(self.task, split, Path(self.data_dir)))
+        examples = self.kind.for_use(self.task, examples, training)
         if limit is not None and limit < len(examples):
             import numpy as np
 
             rows = np.random.default_rng(self.seed).permutation(len(examples))[:limit]
             examples = examples.take(sorted(rows.tolist()))
         return Split(split, examples)
-
-    def _load(self, split: str) -> Examples:
-        if self.own is not None:
-            return self.own[split]
-        if self.data_dir is None:
-            return self.kind.read_hub(self.task, split, load_from_hub(self.task, split))
-        return self.kind.read(self.task, split, split_file(self.task, split, Path(self.data_dir)))
 
 
 def check_options(config: FinetuneConfig | EvaluateConfig) -> None:
@@ -78,14 +79,9 @@ def check_options(config: FinetuneConfig | EvaluateConfig) -> None:
 
 
 def find_source(
-    name: str,
-    data_dir: str | None,
-    columns: dict[str, str | None] | None = None,
-    kind: str | None = None,
-    seed: int = 0,
-    **own: Any,
+    name: str, data_dir: str | None, columns: Columns | None = None, kind: str | None = None, seed: int = 0, **own: Any
 ) -> Source:
-    """The task of a name, or of own files; `own` says what `own_task` is to read of them."""
+    """The task of a name, or of own files, which `own_task` reads."""
     if looks_like_file(name):
         task, parts = own_task(str(Path(name)), columns or {}, kind, seed, **own)
         return Source(task, own=parts, seed=seed)
@@ -102,6 +98,5 @@ def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRu
     say(f"{split.name}: {len(split):,} {examples.unit}s{windows} from {examples.origin}")
     if features.truncated:
         inputs, which = kind.inputs_that_are_cut(split, rules)
-        share = 100 * features.truncated / inputs
-        say(f"{split.name}: {features.truncated:,} {which}, cut ({share:.1f} %)")
+        say(f"{split.name}: {features.truncated:,} {which}, cut ({100 * features.truncated / inputs:.1f} %)")
     return split

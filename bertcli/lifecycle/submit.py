@@ -16,7 +16,6 @@ from bertcli.errors import UserError
 from bertcli.kinds.kind import Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.sources import find_source
-from bertcli.lifecycle.task_model import TaskModel, load_task_model
 from bertcli.lifecycle.workspace import runs_of_tasks
 from bertcli.tasks import TASKS
 from bertcli.tasks.glue import GLUE
@@ -67,29 +66,25 @@ class Submission:
 
 
 def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submission:
-    """Write the zip that the GLUE leaderboard takes, from a run of each task.
+    """Write the zip for the GLUE leaderboard from a run of each task; a test set without a run is filled with one label.
 
-    A test set without a run is filled with one label, and said: the leaderboard wants every file.
-
-    Raises:
-        UserError: if a run is not of GLUE, two are of one task, or a test set is not the official one, whole.
+    Raises UserError if a run is not of GLUE, two are of one task, or a test set is not the official one, whole.
     """
     config = SubmitConfig.build(config, options)
     out = Path(config.out)
     if out.is_dir() or not out.parent.exists():
         raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
     runs = _runs(config.runs or runs_of_tasks(task.name for task in GLUE))
-    read, files, filled = {}, [], 0
+    read, files = {}, []
     for test in TEST_SETS:
         run = runs.get(test.learnt_as)
         if run:
             read[test.file] = _read(test, run, config.data_dir)
         else:
-            filled += 1
             say(f"{test.file}: no run of {test.learnt_as}; filled with `{test.filler}`")
         by = {"run": str(run.path), "filled_with": None} if run else {"run": None, "filled_with": test.filler}
         files.append({"file": test.file, "rows": test.examples, **by})
-    if filled:
+    if filled := len(files) - len(read):
         say(f"{filled} of {len(TEST_SETS)} files hold one value only; their scores say nothing")
     if not config.dry_run:
         _write(out, _predictions(runs, read))
@@ -97,7 +92,6 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
 
 
 def _runs(names: list[str]) -> dict[str, RunFolder]:
-    """The runs by their tasks."""
     runs: dict[str, RunFolder] = {}
     for name in names:
         run = RunFolder(Path(name))
@@ -120,10 +114,8 @@ def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Split:
     if source.data_dir:
         _check_index(split_file(source.task, test.split, Path(source.data_dir)))
     if len(read) != test.examples:
-        raise UserError(
-            f"`{origin}` has {len(read):,} examples; the official test set of {test.task} has {test.examples:,}.",
-            "Give the whole official file: the leaderboard takes no part of it.",
-        )
+        what = f"`{origin}` has {len(read):,} examples; the official test set of {test.task} has {test.examples:,}."
+        raise UserError(what, "Give the whole official file: the leaderboard takes no part of it.")
     return read
 
 
@@ -134,30 +126,26 @@ def _check_index(path: Path) -> None:
         raise UserError(f"`{path}` has no column `index`: it begins with `{name}`.", "Give the official test file.")
     odd = next((row for row, index in enumerate(indices) if index != str(row)), None)
     if odd is not None:
-        raise UserError(
-            f"`{path}` has the {name} `{indices[odd]}` where {odd} belongs.",
-            "Give the official test file, in its order.",
-        )
+        what = f"`{path}` has the {name} `{indices[odd]}` where {odd} belongs."
+        raise UserError(what, "Give the official test file, in its order.")
 
 
 def _predictions(runs: dict[str, RunFolder], read: dict[str, Split]) -> dict[str, list[str]]:
     """The predictions of each file, in the leaderboard's spelling."""
+    from bertcli.lifecycle.task_model import load_task_model
+
     texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
     for name, run in runs.items():
         model = load_task_model(TASKS[name], str(run.model), "auto")
-        for test in TEST_SETS:
-            if test.learnt_as == name:
-                texts[test.file] = _predict(model, test, read[test.file])
+        for test in [test for test in TEST_SETS if test.learnt_as == name]:
+            task, predictions = TASKS[test.task], model.predict(read[test.file])
+            spelled = dict(zip(task.labels, task.file_labels, strict=False))
+            texts[test.file] = (
+                [spelled.get(each["label"], str(each["label"])) for each in predictions]
+                if task.labels
+                else _in_range(predictions, test.file)
+            )
     return texts
-
-
-def _predict(model: TaskModel, test: TestSet, read: Split) -> list[str]:
-    task = TASKS[test.task]
-    predictions = model.predict(read)
-    if not task.labels:
-        return _in_range(predictions, test.file)
-    spelled = dict(zip(task.labels, task.file_labels, strict=False))
-    return [spelled.get(each["label"], str(each["label"])) for each in predictions]
 
 
 def _in_range(predictions: list[Prediction], file: str) -> list[str]:
@@ -180,31 +168,24 @@ def _write(out: Path, texts: dict[str, list[str]]) -> None:
 
 
 def check_zip(path: Path) -> None:
-    """Check a submission as the leaderboard reads it: names, headers, indices, counts, label texts and ranges.
-
-    Raises:
-        UserError: naming the file and the line that is wrong.
-    """
+    """Check a submission as the leaderboard reads it. Raises UserError naming the file and line that is wrong."""
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name).decode("utf-8") for name in archive.namelist()}
+    hint = "Write it anew: bert submit glue RUN..."
     strange = sorted(files.keys() ^ {test.file for test in TEST_SETS})
     if strange:
         what = "should not be" if strange[0] in files else "is not"
-        raise UserError(f"`{strange[0]}` {what} in the zip.", "Write it anew: bert submit glue RUN...")
+        raise UserError(f"`{strange[0]}` {what} in the zip.", hint)
     for test in TEST_SETS:
         header, *rows = files[test.file].removesuffix("\n").split("\n")
         if header != HEADER or len(rows) != test.examples:
-            raise UserError(
-                f"{test.file} has the header `{header}` and {len(rows):,} rows, not {test.examples:,}.",
-                "Write it anew: bert submit glue RUN...",
-            )
+            what = f"{test.file} has the header `{header}` and {len(rows):,} rows, not {test.examples:,}."
+            raise UserError(what, hint)
         for index, row in enumerate(rows):
             place, _, prediction = row.partition("\t")
             if place != str(index) or not _is_valid(TASKS[test.task], prediction):
-                raise UserError(
-                    f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not take.",
-                    f"Give a run that was made by: bert finetune {test.learnt_as}",
-                )
+                what = f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not take."
+                raise UserError(what, f"Give a run that was made by: bert finetune {test.learnt_as}")
 
 
 def _is_valid(task: Task, prediction: str) -> bool:

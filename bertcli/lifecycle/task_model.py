@@ -35,7 +35,7 @@ from bertcli.training.device import (
 
 @dataclass(frozen=True)
 class TaskModel:
-    """A model with what it takes to run it on examples of its task."""
+    """A model with its task, tokenizer and device."""
 
     task: Task
     kind: Kind
@@ -51,7 +51,7 @@ class TaskModel:
         return longest_input(self.model.model)
 
     def predict(self, split: Split) -> list[Prediction]:
-        """One prediction an example, in input order; a split that is not encoded is."""
+        """One prediction per example, in input order; encodes the split if needed."""
         if split.features is None:
             split = encode_split(self.task, split, self.tokenizer, self.rules)
         assert split.features is not None
@@ -61,19 +61,17 @@ class TaskModel:
 
 
 def load_task_model(task: Task, source: str, precision: str, fast: bool = False, top_k: int | None = None) -> TaskModel:
-    """Load a fine-tuned model for a task; its labels, by name and order, are the model's, its lengths those of its run.
+    """Load a fine-tuned model with the labels and their order from the model, and the lengths from its run.
 
-    Where it is to be `fast`, a CPU multiplies prepacked weights, in bfloat16 where it can: labels hardly change, scores do
-    a bit. Raises UserError if the model is of another kind, or has other labels.
+    With `fast`, a CPU multiplies prepacked weights, in bfloat16 where it can, which changes scores a bit. Raises UserError
+    if the model is of another kind, or has other labels.
     """
     keep_freed_memory()
     kind = KINDS[task.kind]
     model = kind.load_model(source)
     if not kind.has_made(model.config):
-        raise UserError(
-            f"The model `{source}` ({', '.join(model.config.architectures or [])}) is not of the kind `{kind.name}`.",
-            f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
-        )
+        made = ", ".join(model.config.architectures or [])
+        raise UserError(f"The model `{source}` ({made}) is not of the kind `{kind.name}`.", _how_to_make(task))
     if kind.names_outputs:
         task = replace(task, labels=_model_labels(model.config.id2label, task, source))
     tokenizer, saved = load_tokenizer(source), saved_config(source)
@@ -96,7 +94,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
 
 
 def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str, ...]:
-    """The model's label names in its own order, in the task's case; LABEL_0 ..., which say nothing, are in the task's order."""
+    """The model's label names in its own order and the task's case; for LABEL_0 ... those of the task."""
     given = [id2label[index] for index in range(len(id2label))]
     spelled = in_other_case(given, task.labels, source)
     names = tuple(spelled.get(name, name) for name in given)
@@ -107,7 +105,9 @@ def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[st
         return task.labels
     if set(task.labels) <= set(names) or (not task.hub[0] and set(task.labels) & set(names)):
         return names  # where an own file has another label, its line is named when it is encoded
-    raise UserError(
-        f"The model `{source}` knows the labels {', '.join(names[:8])}, not those of {task.name}.",
-        f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}",
-    )
+    what = f"The model `{source}` knows the labels {', '.join(names[:8])}, not those of {task.name}."
+    raise UserError(what, _how_to_make(task))
+
+
+def _how_to_make(task: Task) -> str:
+    return f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +16,17 @@ from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
 RUNS = Path("runs")
-HOW_TO_MAKE = {
-    "text": "bert finetune glue/sst2",
-    "pair": "bert finetune glue/mnli",
-    "choices": "bert finetune swag",
-    "question": "bert finetune squad",
-}
+HOW_TO_MAKE = {"text": "glue/sst2", "pair": "glue/mnli", "choices": "swag", "question": "squad"}
 
 
 def new_run(name: str) -> RunFolder:
     """A folder for a new run: runs/NAME, or runs/NAME-2, -3 ... where that is taken."""
-    path, number = RUNS / name, 1
-    while path.exists():
-        number += 1
-        path = RUNS / f"{name}-{number}"
-    return RunFolder(path)
+    paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
+    return RunFolder(next(path for path in paths if not path.exists()))
 
 
 def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
-    """The runs in this folder, latest first: of a command, finished or not, with the given values in their configuration."""
+    """The runs of a command with the given values in their configuration, latest first."""
     wanted["command"] = command
     runs = [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
     fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
@@ -44,8 +37,8 @@ def unfinished_run(command: str) -> RunFolder:
     """The latest unfinished run of a command. Raises UserError if there is none."""
     runs = find_runs(command, finished=False)
     if not runs:
-        what = f"There is no unfinished run of `bert {command}` in this folder."
-        raise UserError(what, f"Start one: bert {command}; or name it: --out RUN")
+        hint = f"Start one: bert {command}; or name it: --out RUN"
+        raise UserError(f"There is no unfinished run of `bert {command}` in this folder.", hint)
     return runs[0]
 
 
@@ -53,30 +46,31 @@ def run_of_task(task: str, *others: RunFolder) -> RunFolder:
     """The latest finished run of a task, or else the first of the others. Raises UserError if there is none."""
     runs = [*find_runs("finetune", finished=True, task=task), *others]
     if not runs:
-        what = f"There is no finished run of {task} in this folder."
-        raise UserError(what, f"Make one: bert finetune {task}; or name a --model.")
+        hint = f"Make one: bert finetune {task}; or name a --model."
+        raise UserError(f"There is no finished run of {task} in this folder.", hint)
     say(f"model: {runs[0].path} (latest run of {runs[0].config['task']})")
     return runs[0]
 
 
 def runs_of_own_files() -> list[RunFolder]:
-    """The finished runs of the user's own files, latest first."""
+    """The finished runs on own files, latest first."""
     return [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]
 
 
 def runs_of_tasks(names: Iterable[str]) -> list[str]:
-    """The latest finished run of each of some tasks. Raises UserError if there is none of any."""
+    """The latest finished run of each task. Raises UserError if there is none of any."""
     found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
     latest = [found[name] for name in names if name in found]
     if not latest:
-        what = "There is no finished run of a task of GLUE in this folder."
-        raise UserError(what, "Make one: bert finetune glue/cola")
+        raise UserError(
+            "There is no finished run of a task of GLUE in this folder.", "Make one: bert finetune glue/cola"
+        )
     say(f"runs: {', '.join(latest)} (latest of each task)")
     return latest
 
 
 def run_with_columns(names: list[str]) -> RunFolder | None:
-    """The latest run that was fine-tuned on columns that a table has, choices among them where it has some."""
+    """The latest run whose columns a table has, and choices if the table has some."""
     for run in find_runs("finetune", finished=True):
         text, pair, kind = (run.config.get(key) for key in ("text", "text_pair", "kind"))
         form = "choices" if choice_columns(names, text) else "text"
@@ -86,29 +80,30 @@ def run_with_columns(names: list[str]) -> RunFolder | None:
 
 
 def model_for(form: str) -> str:
-    """The model of the latest run that takes a form of input; for masks and features a pre-trained one.
-
-    Raises UserError if there is none.
-    """
-    is_pretraining = form in ("mask", "features")
-    runs = find_runs("pretrain" if is_pretraining else "finetune", finished=True)
-    if not is_pretraining:
-        runs = [run for run in runs if form in KINDS[run.config["kind"]].inputs]
+    """The model of the latest run that takes a form of input, for masks and features pre-trained. Raises UserError if none does."""
+    if form in ("mask", "features"):
+        runs = find_runs("pretrain", finished=True)
+        if not runs:
+            return _shipped("model:", "--model")
+    else:
+        runs = [run for run in find_runs("finetune", finished=True) if form in KINDS[run.config["kind"]].inputs]
         runs.sort(key=lambda run: takes_pairs(run.config) is (form != "pair"))  # those of as many texts come first
-    if not runs and is_pretraining:
-        say(
-            f"model: {SHIPPED}, the small model in the package, as no run in this folder is pre-trained (--model names another)"
-        )
-        return shipped_model()
     if not runs:
-        what = "There is no run in this folder that fits this input."
-        raise UserError(what, f"Make one: {HOW_TO_MAKE[form]}; or name a --model.")
+        hint = f"Make one: bert finetune {HOW_TO_MAKE[form]}; or name a --model."
+        raise UserError("There is no run in this folder that fits this input.", hint)
     say(f"model: {runs[0].path} (latest run that fits)")
     return str(runs[0].model)
 
 
+def _shipped(use: str, option: str) -> str:
+    say(
+        f"{use} {SHIPPED}, the small model in the package, as no run in this folder is pre-trained ({option} names another)"
+    )
+    return shipped_model()
+
+
 def takes_pairs(saved: dict[str, Any]) -> bool | None:
-    """Whether a run was trained on pairs; None where nothing is known of it, or its kind has none."""
+    """Whether a run was trained on pairs; None if that is unknown or its kind has no pairs."""
     kind = KINDS.get(saved.get("kind", ""))
     if kind is None or "pair" not in kind.inputs:
         return None
@@ -116,34 +111,25 @@ def takes_pairs(saved: dict[str, Any]) -> bool | None:
 
 
 def model_to_start_from(name: str | None, size: str | None) -> str:
-    """The model that a fine-tuning starts from: as given, else the latest pre-trained run, else the one in the package.
-
-    Raises UserError if there is no such model, or a size is given where weights are not new.
-    """
+    """The model to fine-tune: as given, else the latest pre-trained run, else the shipped one. Raises UserError if it does not exist."""
     if name == "scratch":
         if not size:
             raise UserError("--from scratch needs a size.", "Give one: --size tiny")
         return name
     if size:
-        what = f"--size {size} is of new weights, and these are not."
-        raise UserError(what, f"Leave it out, or give both: --from scratch --size {size}")
+        hint = f"Leave it out, or give both: --from scratch --size {size}"
+        raise UserError(f"--size {size} is of new weights, and these are not.", hint)
     if name:
         return resolve_model(name)
     runs = find_runs("pretrain", finished=True)
     if not runs:
-        say(
-            f"starting from {SHIPPED}, the small model in the package, as no run in this folder is pre-trained (--from names another)"
-        )
-        return shipped_model()
+        return _shipped("starting from", "--from")
     say(f"starting from {runs[0].path} (latest pre-trained run)")
     return str(runs[0].model)
 
 
 def resolve_model(source: str) -> str:
-    """The model folder of a run, or the source as it is: a model folder, a Hub name or that of the model in the package.
-
-    Raises UserError if it looks like a folder but holds no model.
-    """
+    """The model folder of a run, or the source itself (a model folder or a Hub name). Raises UserError for a folder without a model."""
     path = Path(shipped_model() if source == SHIPPED else source)
     if (path / "model" / "config.json").exists():
         return str(path / "model")
@@ -164,24 +150,20 @@ def saved_config(model: str) -> dict[str, Any]:
 
 
 def latest_vocabulary(otherwise: str | None = None) -> str:
-    """The vocabulary folder that was written last in this folder, else `otherwise`. Raises UserError if there is neither."""
-    found = _latest("*/vocab.txt")
-    if found is None and otherwise is None:
-        what = "There is no vocabulary in this folder yet."
-        raise UserError(what, "Make one: bert build-vocab TEXT, or give --tokenizer.")
-    return found or str(otherwise)
+    """The latest vocabulary in this folder, else `otherwise`. Raises UserError if there is neither."""
+    if found := _latest("*/vocab.txt") or otherwise:
+        return found
+    hint = "Make one: bert build-vocab TEXT, or give --tokenizer."
+    raise UserError("There is no vocabulary in this folder yet.", hint)
 
 
 def latest_pretraining_data() -> str:
-    """The pre-training data that were written last in this folder. Raises UserError if there are none."""
-    found = _latest("*/manifest.json")
-    if found is None:
-        what = "There is no pre-training data in this folder yet."
-        raise UserError(what, "Make some: bert make-pretraining-data TEXT")
-    return found
+    """The latest pre-training data in this folder. Raises UserError if there are none."""
+    if found := _latest("*/manifest.json"):
+        return found
+    raise UserError("There is no pre-training data in this folder yet.", "Make some: bert make-pretraining-data TEXT")
 
 
 def _latest(pattern: str) -> str | None:
-    """The folder of the file of a pattern that was written last."""
-    found: Sequence[Path] = sorted(Path().glob(pattern), key=lambda path: path.stat().st_mtime)
-    return str(found[-1].parent) if found else None
+    found = max(Path().glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
+    return str(found.parent) if found else None
