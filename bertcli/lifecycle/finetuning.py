@@ -162,18 +162,13 @@ class Finetuning:
         config, task = self.config, self.task
         batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
         steps = max(1, int(len(self.train) / batch_size * epochs))
-        return Plan(
+        return Plan.of(
+            config,
             steps=steps,
             batch_size=batch_size,
             learning_rate=config.learning_rate if config.learning_rate is not None else self._learning_rate(),
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
-            save_steps=config.save_steps,
-            log_steps=config.log_steps,
-            optimizer=config.optimizer,
-            seed=config.seed,
-            micro_batch_tokens=config.micro_batch_tokens,
-            patience=config.patience,
         )
 
     def _learning_rate(self) -> float:
