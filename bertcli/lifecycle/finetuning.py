@@ -156,14 +156,13 @@ class Finetuning:
         rates = {} if config.frozen else LEARNING_RATES
         hidden = self.model.config.hidden_size
         default = next((rate for size, rate in rates.items() if hidden <= size), task.learning_rate)
-        same = ("save_steps", "log_steps", "optimizer", "seed", "micro_batch_tokens", "patience")
-        return Plan(
+        return Plan.of(
+            config,
             steps=steps,
             batch_size=batch_size,
             learning_rate=config.learning_rate if config.learning_rate is not None else default,
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
-            **{name: getattr(config, name) for name in same},
         )
 
     def _show(self, plan: Plan, accelerator: Accelerator) -> None:

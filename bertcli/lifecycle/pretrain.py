@@ -142,18 +142,8 @@ def _plan(config: PretrainConfig) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
     from bertcli.training.loop import Plan
 
-    return Plan(
-        steps=config.steps,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        warmup_steps=config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10),
-        eval_steps=config.eval_steps or config.steps,
-        save_steps=config.save_steps,
-        log_steps=config.log_steps,
-        optimizer=config.optimizer,
-        seed=config.seed,
-        micro_batch_tokens=config.micro_batch_tokens,
-    )
+    warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
+    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)
 
 
 def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:

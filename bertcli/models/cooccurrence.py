@@ -1,4 +1,4 @@
-"""Token embeddings to start from: which tokens stand near which in the data."""
+"""Initial token embeddings from cooccurrences: which tokens are near which in the data."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,13 @@ WINDOW = 5  # tokens to each side; one at distance d counts 1 / d
 SMOOTHING = 0.75  # exponent of the contexts' frequencies
 DEVIATION = 0.04  # of the embeddings; twice that of weights drawn at random
 
-Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # ids end to end, and the length of each row
+IdsAndLengths = tuple[
+    NDArray[np.int64], NDArray[np.int64]
+]  # token ids of rows end to end, [T]; length of each row, [N]
 
 
-def count_neighbours(chunks: Iterable[Rows], vocab_size: int) -> csr_array:
-    """How often each token stands near each other one in the same row, [V, V], symmetric."""
+def count_neighbours(chunks: Iterable[IdsAndLengths], vocab_size: int) -> csr_array:
+    """How often each two tokens are near each other in a row, weighted by distance, [V, V], symmetric."""
     counts = csr_array((vocab_size, vocab_size), dtype=np.float32)
     for ids, lengths in chunks:
         row = np.repeat(np.arange(len(lengths)), lengths)
@@ -30,10 +32,9 @@ def count_neighbours(chunks: Iterable[Rows], vocab_size: int) -> csr_array:
 
 
 def factorize(counts: csr_array, hidden: int, seed: int) -> NDArray[np.float32]:
-    """Embed tokens, [V, H], by the singular vectors of their positive pointwise mutual information.
+    """Embed tokens, [V, H], by the singular vectors of their positive pointwise mutual information (Levy et al. 2015).
 
-    The vectors are weighted by the root of their singular values (Levy, Goldberg and Dagan, Improving Distributional
-    Similarity with Lessons Learned from Word Embeddings, 2015). A token without neighbours has a row of zeros.
+    Vectors are multiplied by the square root of their singular values. A token without neighbours has a row of zeros.
     """
     pairs = counts.tocoo()
     seen = np.asarray(counts.sum(axis=1)).ravel()
@@ -46,11 +47,10 @@ def factorize(counts: csr_array, hidden: int, seed: int) -> NDArray[np.float32]:
 
 
 @torch.no_grad()
-def start_from_neighbours(embedding: nn.Embedding, chunks: Iterable[Rows], seed: int) -> int:
-    """Set the rows of the tokens that the data has neighbours for; returns how many those are.
+def start_from_neighbours(embedding: nn.Embedding, chunks: Iterable[IdsAndLengths], seed: int) -> int:
+    """Set the rows of the tokens that have neighbours in the data; return their number.
 
-    Raises:
-        ValueError: if the vocabulary is not larger than the embedding is wide.
+    Raises ValueError if the vocabulary is not larger than the hidden size.
     """
     vocab_size, hidden = embedding.weight.shape
     if vocab_size <= hidden:

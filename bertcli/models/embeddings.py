@@ -1,4 +1,4 @@
-"""Rows for new tokens in a model's embedding, and in the masked-LM decoder beside it."""
+"""Rows for new tokens in a model's embedding and masked-LM decoder."""
 
 import torch
 from torch import nn
@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 
 @torch.no_grad()
 def add_rows(model: PreTrainedModel, pieces: dict[int, list[int]], vocab_size: int) -> None:
-    """Set the row of each id to the mean of the rows of its pieces; tables of less than `vocab_size` rows grow.
+    """Set the row of each id to the mean of the rows of its pieces; tables with fewer than `vocab_size` rows grow.
 
-    The tables are the word embedding, [V, H], and, where the model has one, the decoder's weight, [V, H], and bias, [V].
+    The tables are the word embedding, [V, H], and the weight, [V, H], and bias, [V], of the decoder, if there is one.
     """
     model.resize_token_embeddings(max(vocab_size, model.config.vocab_size), mean_resizing=False)
     decoder = model.get_output_embeddings()

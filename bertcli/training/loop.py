@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 import torch
 from accelerate import Accelerator
@@ -48,6 +48,12 @@ class Plan:
     seed: int
     micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     patience: int | None = None  # evaluations without improvement after which to stop
+
+    @classmethod
+    def of(cls, options: Any, **derived: Any) -> Self:
+        """The plan with the options of the same names, but for what is derived from others."""
+        given = {each.name: getattr(options, each.name) for each in fields(cls) if hasattr(options, each.name)}
+        return cls(**given | derived)
 
     def is_due(self, step: int, every: int | None) -> bool:
         """Whether something that is done every so many steps, or about fifty times, is due after `step`."""

@@ -1,4 +1,4 @@
-"""Packed batches: the tokens of the sequences end to end, their lengths beside them."""
+"""Packed batches: the tokens of the sequences end to end, with the length of each sequence."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class PackedBatch:
     token_type_ids: Tensor  # [T]
     position_ids: Tensor  # [T] counted from the start of each sequence
     lengths: tuple[int, ...]  # N, descending
-    rows: NDArray[np.int64]  # [outputs of the head] which row of the data each is of; mostly one a sequence, [N]
+    rows: NDArray[np.int64]  # [outputs of the head] the row of the data of each, mostly one per sequence, [N]
     labels: dict[str, Tensor] = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)  # what each summed loss is divided by
 
     @property
     def first_tokens(self) -> Tensor:
-        """Where each sequence starts, [N]: the places of [CLS]."""
+        """Where each sequence starts, [N]: the positions of [CLS]."""
         starts = np.cumsum((0, *self.lengths[:-1]))
         return send(torch.from_numpy(starts), self.input_ids.device)
 
@@ -42,7 +42,7 @@ class PackedBatch:
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
-    """Copy to a device; to a GPU from locked memory, for else the CPU would wait until the GPU has done all it was given."""
+    """Copy to a device; to a GPU from pinned memory, so that the CPU does not wait for the GPU."""
     return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
@@ -54,13 +54,13 @@ class Packable(Protocol):
         """Tokens a row, [rows]."""
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
-        """Pack the chosen rows; `key` is of the step, for what is drawn anew."""
+        """Pack the chosen rows; `key` is the step, for what is drawn in each."""
 
 
 def pack(
     input_ids: NDArray[np.int64], token_type_ids: NDArray[np.int64], lengths: NDArray[np.int64], rows: NDArray[np.int64]
 ) -> PackedBatch:
-    """Make a batch from flat columns, [T], and the lengths of its sequences, [N]."""
+    """Make a batch of flat columns, [T], and the lengths of the sequences, [N]."""
     starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
     return PackedBatch(
         torch.from_numpy(input_ids),
@@ -73,7 +73,7 @@ def pack(
 
 @dataclass(frozen=True)
 class TrainingBatches:
-    """The batches of a training run: step -> this process's share of the global batch, in micro-batches."""
+    """The batches of a training run: for each step, this process's share of the global batch, in micro-batches."""
 
     examples: Packable
     batch_size: int
@@ -83,7 +83,7 @@ class TrainingBatches:
     world_size: int = 1
 
     def of_step(self, step: int) -> list[PackedBatch]:
-        """The share of this process, in passes of at most `micro_batch_tokens`; the longest rows come first."""
+        """The share of this process, in micro-batches of at most `micro_batch_tokens`, longest rows first."""
         rows = rows_of_step(self.seed, step, self.batch_size, len(self.examples.lengths))
         mine = longest_first(rows, self.examples.lengths)[self.rank :: self.world_size]
         return [self.examples.pack(part, step) for part in split(mine, self.examples.lengths, self.micro_batch_tokens)]
@@ -97,12 +97,12 @@ def evaluation_batches(examples: Packable, micro_batch_tokens: int) -> Iterator[
 
 
 def longest_first(rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort rows by length, so that equal lengths stand together."""
+    """Sort rows by length, longest first; equal lengths keep their order."""
     return rows[np.argsort(-lengths[rows], kind="stable")]
 
 
 def split(rows: NDArray[np.int64], lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
-    """Cut rows into parts of at most `tokens` tokens; a longer row is a part of its own."""
+    """Split rows into parts of at most `tokens` tokens; a longer row is a part of its own."""
     parts: list[list[int]] = []
     room = 0
     for row in rows:

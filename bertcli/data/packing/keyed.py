@@ -1,4 +1,4 @@
-"""Randomness as a function of a key: nothing to save, any step can be drawn at once."""
+"""Randomness as a function of a key, such as (seed, step, row): there is no state to save."""
 
 from functools import lru_cache
 
@@ -13,12 +13,12 @@ def derive(*key: int) -> int:
 
 @lru_cache(maxsize=2)
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """The order of an epoch: every row once."""
+    """The order of the rows in an epoch."""
     return np.random.Generator(np.random.Philox(derive(seed, epoch))).permutation(count)
 
 
 def rows_of_step(seed: int, step: int, batch_size: int, count: int) -> NDArray[np.int64]:
-    """The rows of the batch of one step, [batch_size]; epochs follow each other without a gap."""
+    """The rows of the batch of one step, [batch_size]; an epoch may end within a batch."""
     places = np.arange(step * batch_size, (step + 1) * batch_size)
     epochs = places // count
     rows = np.empty(batch_size, dtype=np.int64)
@@ -29,7 +29,7 @@ def rows_of_step(seed: int, step: int, batch_size: int, count: int) -> NDArray[n
 
 
 def uniform(key: int, *indices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A number in [0, 1) for each index tuple, whatever else is drawn beside it (SplitMix64)."""
+    """A number in [0, 1) for each tuple of indices, a function of it and the key alone (SplitMix64)."""
     state = np.full(indices[0].shape, key, dtype=np.uint64)
     for index in indices:
         state = _mix(state ^ _mix(index.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)))

@@ -40,11 +40,11 @@ class Ragged:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Values a row, [rows]."""
+        """Number of values of each row, [rows]."""
         return np.concatenate([np.diff(offsets) for offsets in self.offsets] or [np.zeros(0)]).astype(np.int64)
 
     def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The values of the chosen rows end to end, and how many each has."""
+        """The values of the chosen rows end to end, and the number of values of each."""
         chunks = np.searchsorted(self.starts, rows, side="right") - 1
         parts = []
         for chunk, row in zip(chunks, rows - self.starts[chunks], strict=True):
@@ -55,11 +55,11 @@ class Ragged:
 
 
 class TokenRows:
-    """Rows of tokens that can be packed; their lengths are counted once."""
+    """Rows of tokens that can be packed."""
 
     input_ids: Ragged
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens a row, [rows]."""
+        """Number of tokens of each row, [rows], counted once."""
         return self.input_ids.lengths
