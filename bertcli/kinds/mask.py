@@ -51,7 +51,7 @@ class Mask(Kind):
 
     def check_input(self, row: dict[str, Any], tokenizer: WordPiece, longest: int, file: str | None) -> None:
         """Check that a text has a mask and is short enough. Raises UserError, naming its line, if not."""
-        from bertcli.data.packing.mask_features import encode_masks
+        from bertcli.data.packing.text_features import encode_masks
 
         ids, places = encode_masks(row["text"], tokenizer)
         if len(ids) > longest or not places:
@@ -64,7 +64,7 @@ class Mask(Kind):
         return MaskedTexts([row["text"] for row in rows], origin="the input")
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
-        from bertcli.data.packing.mask_features import encode_masked_texts
+        from bertcli.data.packing.text_features import encode_masked_texts
 
         return encode_masked_texts(cast(MaskedTexts, examples).texts, encoder.tokenizer)
 

@@ -23,9 +23,8 @@ from transformers import (
 from bertcli.data.labelled.conll import read_conll
 from bertcli.data.labelled.examples import Sentences, TextExamples
 from bertcli.data.labelled.own_labels import split_labels
-from bertcli.data.packing.choice_features import encode_choices
 from bertcli.data.packing.tag_features import encode_sentences
-from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.packing.text_features import encode_choices, encode_texts
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError

@@ -7,16 +7,10 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[np.generic]]
 
+OUTPUTS = {"cls/seq_relationship/": "cls.seq_relationship", "cls/squad/": "qa_outputs", "": "classifier"}
 # The original's names and those of transformers.
-WHOLE = {
-    "cls/predictions/output_bias": "cls.predictions.bias",
-    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
-    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
-    "cls/squad/output_weights": "qa_outputs.weight",
-    "cls/squad/output_bias": "qa_outputs.bias",
-    "output_weights": "classifier.weight",
-    "output_bias": "classifier.bias",
-}
+WHOLE = {f"{theirs}output_{part}": f"{ours}.{part.removesuffix('s')}" for theirs, ours in OUTPUTS.items() for part in ("weights", "bias")}
+WHOLE |= {"cls/predictions/output_bias": "cls.predictions.bias"}
 PARTS = (("LayerNorm/gamma", "LayerNorm/weight"), ("LayerNorm/beta", "LayerNorm/bias"))
 NOT_WEIGHTS = re.compile(r"adam_[mv]$|global_step$|^(beta|Variable)")  # what the optimizer keeps
 
