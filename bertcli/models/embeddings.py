@@ -1,10 +1,67 @@
-"""Rows for new tokens in a model's embedding, and in the masked-LM decoder beside it."""
+"""Token embeddings: initialized from co-occurrence counts of the data, and rows for new tokens."""
 
+from collections.abc import Iterable
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.linalg import svds
 from torch import nn
 from transformers import PreTrainedModel
 
+WINDOW = 5  # tokens to each side; one at distance d counts 1 / d
+SMOOTHING = 0.75  # exponent of the contexts' frequencies
+DEVIATION = 0.04  # standard deviation of the embeddings; twice that of weights drawn at random
+
 # V vocabulary, H hidden
+
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # ids end to end, and the length of each row
+
+
+def count_neighbours(chunks: Iterable[Rows], vocab_size: int) -> csr_array:
+    """How often each token stands near each other one in the same row, [V, V], symmetric."""
+    counts = csr_array((vocab_size, vocab_size), dtype=np.float32)
+    for ids, lengths in chunks:
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        for distance in range(1, WINDOW + 1):
+            inside = row[distance:] == row[:-distance]
+            pairs, times = np.unique((ids[:-distance] * vocab_size + ids[distance:])[inside], return_counts=True)
+            near = coo_array((np.float32(times / distance), np.divmod(pairs, vocab_size)), counts.shape)
+            counts = counts + near.tocsr()
+    return counts + counts.T
+
+
+def factorize(counts: csr_array, hidden: int, seed: int) -> NDArray[np.float32]:
+    """Embed tokens, [V, H], by the singular vectors of their positive pointwise mutual information.
+
+    The vectors are weighted by the root of their singular values (Levy, Goldberg and Dagan, Improving Distributional
+    Similarity with Lessons Learned from Word Embeddings, 2015). A token without neighbours has a row of zeros.
+    """
+    pairs = counts.tocoo()
+    seen = np.asarray(counts.sum(axis=1)).ravel()
+    contexts = seen**SMOOTHING
+    first, second = pairs.coords
+    information = np.log(pairs.data * (contexts.sum() / (seen[first] * contexts[second])))
+    positive = csr_array((np.maximum(information, 0), pairs.coords), counts.shape)
+    vectors, values, _ = svds(positive, k=hidden, random_state=seed)
+    return np.asarray(vectors * np.sqrt(values), dtype=np.float32)
+
+
+@torch.no_grad()
+def start_from_neighbours(embedding: nn.Embedding, chunks: Iterable[Rows], seed: int) -> int:
+    """Set the rows of the tokens that have neighbours in the data, and return their number.
+
+    Raises ValueError if the vocabulary is not larger than the embedding is wide.
+    """
+    vocab_size, hidden = embedding.weight.shape
+    if vocab_size <= hidden:
+        raise ValueError(f"{vocab_size} tokens have no {hidden} singular vectors")
+    counts = count_neighbours(chunks, vocab_size)
+    seen = np.asarray(counts.sum(axis=1)).ravel() > 0
+    vectors = factorize(counts, hidden, seed)[seen]
+    embedding.weight[torch.from_numpy(seen)] = torch.from_numpy(vectors * (DEVIATION / vectors.std()))
+    return int(seen.sum())
 
 
 @torch.no_grad()

@@ -22,8 +22,9 @@ transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
 NO_CODE = {"trust_remote_code": False}
+LOADING = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
 # The outputs of a model, whatever its config.json asks for.
-OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
+LOADING |= {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
 OWN_CLASSES = {FrozenBertForTokenClassification.__name__: FrozenBertForTokenClassification}
 
@@ -49,9 +50,7 @@ def build_model(
 @torch.no_grad()
 def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
-    for name, parameter in model.named_parameters():
-        if name not in names:
-            continue
+    for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
         if "LayerNorm" in name and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
@@ -72,16 +71,11 @@ def load_model(
     saved = open_config(source)
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
+    name = (saved.architectures or [""])[0]
+    saved_class = OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
     try:
-        model, info = (model_class or _saved_class(saved)).from_pretrained(
-            source,
-            attn_implementation=PACKED if packs else None,
-            output_loading_info=True,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            **NO_CODE,
-            **OUTPUTS,
-            **(labels or {}),
+        model, info = (model_class or saved_class).from_pretrained(
+            source, attn_implementation=PACKED if packs else None, **LOADING, **NO_CODE, **(labels or {})
         )
         model.get_input_embeddings()
     except UserError:
@@ -99,7 +93,11 @@ def load_model(
     if not packs:
         what = f"{saved.model_type} decoder" if getattr(saved, "is_decoder", False) else saved.model_type
         say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
-    say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
+    new = f"; new: {_modules(missing | replaced)}" if missing | replaced else ""
+    left_out = ((set(info["unexpected_keys"]), ""), (replaced, " (of another task)"))
+    left = ", ".join(_modules(names) + whose for names, whose in left_out if names)
+    parameters = f"{model.num_parameters() / 1e6:.1f} M parameters"
+    say(f"loaded {source} ({parameters}){new}{f'; left out: {left}' if left else ''}")
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
 
@@ -118,24 +116,10 @@ def _not_opened(source: str, error: Exception) -> UserError:
     return UserError(f"The model `{source}` cannot be opened: {first}", hint)
 
 
-def _saved_class(saved: PretrainedConfig) -> Any:
-    """The class of a saved model, or that for pre-training if it is not known."""
-    name = (saved.architectures or [""])[0]
-    return OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
-
-
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     """Train the embedding of [PAD] like any other, as the original does: it may stand in for a masked token."""
     model.get_input_embeddings().padding_idx = None
     return model
-
-
-def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str], replaced: set[str]) -> str:
-    new = f"; new: {_modules(missing | replaced)}" if missing | replaced else ""
-    left_out = ((unexpected, ""), (replaced, " (of another task)"))
-    left = ", ".join(_modules(names) + whose for names, whose in left_out if names)
-    loaded = f"loaded {source} ({model.num_parameters() / 1e6:.1f} M parameters)"
-    return f"{loaded}{new}{f'; left out: {left}' if left else ''}"
 
 
 def _modules(names: set[str]) -> str:
@@ -156,15 +140,12 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
     if tokenizer.size > rows or differs:
         counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
         why = counts if tokenizer.size != rows else "is not the model's own"
-        raise UserError(
-            f"The vocabulary `{tokenizer.source}` {why}: it does not fit.",
-            f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny",
-        )
+        hint = f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny"
+        raise UserError(f"The vocabulary `{tokenizer.source}` {why}: it does not fit.", hint)
 
 
 def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
     """Raise a UserError if inputs may be longer than the model has positions."""
-    positions = longest_input(model)
-    if max_seq_length > positions:
+    if max_seq_length > (positions := longest_input(model)):
         what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
         raise UserError(what, f"Give --max-seq-length {positions} or less.")

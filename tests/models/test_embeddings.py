@@ -13,8 +13,8 @@ from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import UserError
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.models.cooccurrence import DEVIATION, WINDOW, count_neighbours, factorize, start_from_neighbours
 from bertcli.models.dropout import set_dropout
+from bertcli.models.embeddings import DEVIATION, WINDOW, count_neighbours, factorize, start_from_neighbours
 from bertcli.models.loading import build_model
 
 V = 12
