@@ -33,10 +33,9 @@ def count_neighbours(chunks: Iterable[Rows], vocab_size: int) -> csr_array:
 
 
 def factorize(counts: csr_array, hidden: int, seed: int) -> NDArray[np.float32]:
-    """Embed tokens, [V, H], by the singular vectors of their positive pointwise mutual information.
+    """Embed tokens, [V, H], by singular vectors of positive pointwise mutual information (Levy et al., 2015).
 
-    The vectors are weighted by the root of their singular values (Levy, Goldberg and Dagan, Improving Distributional
-    Similarity with Lessons Learned from Word Embeddings, 2015). A token without neighbours has a row of zeros.
+    Each is weighted by the root of its singular value; a token without neighbours has a row of zeros.
     """
     pairs = counts.tocoo()
     seen = np.asarray(counts.sum(axis=1)).ravel()
@@ -66,10 +65,7 @@ def start_from_neighbours(embedding: nn.Embedding, chunks: Iterable[Rows], seed:
 
 @torch.no_grad()
 def add_rows(model: PreTrainedModel, pieces: dict[int, list[int]], vocab_size: int) -> None:
-    """Set the row of each id to the mean of the rows of its pieces; tables of less than `vocab_size` rows grow.
-
-    The tables are the word embedding, [V, H], and, where the model has one, the decoder's weight, [V, H], and bias, [V].
-    """
+    """Set each id's row of the word embedding and masked-LM decoder to the mean of its pieces', growing the tables."""
     model.resize_token_embeddings(max(vocab_size, model.config.vocab_size), mean_resizing=False)
     decoder = model.get_output_embeddings()
     if decoder is not None and not model.config.tie_word_embeddings:

@@ -54,10 +54,7 @@ def combine(states: Tensor, layers: str, weights: Tensor | None = None) -> Tenso
 
 
 class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[misc]
-    """A BERT without gradients, and a two-layer BiLSTM over the first pieces of the words of each window.
-
-    `AutoModel` loads its BERT from the file that also has the BiLSTM and the classifier.
-    """
+    """A BERT without gradients, which `AutoModel` loads too, and a two-layer BiLSTM over the first pieces of words."""
 
     def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
         config.frozen_layers = frozen_layers or config.frozen_layers

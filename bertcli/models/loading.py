@@ -32,10 +32,9 @@ OWN_CLASSES = {FrozenBertForTokenClassification.__name__: FrozenBertForTokenClas
 def build_model(
     model_class: Any, family: Family, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int
 ) -> PreTrainedModel:
-    """Build a model with new weights, drawn by `seed` from a normal distribution cut at two standard deviations.
+    """Build a model with new weights, drawn by `seed`. Raises UserError if the family has no such size.
 
-    `labels` go into config.json: the labels of a task, and `initializer_range`, the standard deviation. Raises UserError if
-    the family has no such size.
+    `labels` go into config.json: the labels of a task, and `initializer_range`, the standard deviation of new weights.
     """
     settings = {"initializer_range": INITIALIZER_RANGE, **labels, "pad_token_id": tokenizer.special("pad")}
     attention = {"attn_implementation": PACKED} if family.is_packed else {}
@@ -62,10 +61,9 @@ def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER
 def load_model(
     source: str, model_class: Any = None, labels: dict[str, Any] | None = None, new_head: bool = False, seed: int = 0
 ) -> PreTrainedModel:
-    """Load a model from a folder or the Hub by a class of transformers; weights that are missing are drawn by `seed`.
+    """Load a model from a folder or the Hub, by the class that was saved or another; missing weights are drawn by `seed`.
 
-    Without a class, the model has the head that was saved. `labels` go into its config.json. With `new_head` the saved head
-    is not used, whatever its shape. Raises UserError if there is no such model, or it cannot be opened.
+    `labels` go into its config.json. With `new_head` the saved head is not used. Raises UserError if it cannot be opened.
     """
     torch.manual_seed(seed)
     saved = open_config(source)

@@ -11,6 +11,7 @@ from transformers import AutoModelForPreTraining
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.dropout import set_dropout
@@ -88,7 +89,7 @@ def test_pretraining_starts_from_neighbours_when_asked(
 
 def test_dropout_of_a_run_leaves_the_configuration_to_those_who_fine_tune(at_home: Path, tmp_path: Path) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
-    model = build_model(AutoModelForPreTraining, "tiny", tokenizer, {}, 0, 0.05)
+    model = build_model(AutoModelForPreTraining, family_of("bert"), "tiny", tokenizer, {"initializer_range": 0.05}, 0)
     set_dropout(model, 0.0)
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.0}
     assert model.config.hidden_dropout_prob == 0.1

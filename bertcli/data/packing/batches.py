@@ -61,10 +61,7 @@ class Packable(Protocol):
 def pack(
     ids: Ints, types: Ints | None, lengths: Ints, rows: Ints, labels: Labels | None = None, count: float | None = None
 ) -> PackedBatch:
-    """Make a batch from flat columns, [T], and the lengths of its sequences, [N]; `count` divides the summed loss.
-
-    Without `types` all are 0.
-    """
+    """Make a batch of flat columns, [T], types 0 unless given, and lengths, [N]; `count` divides the summed loss."""
     types = np.zeros_like(ids) if types is None else types
     positions = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     flat = (torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(positions))

@@ -30,7 +30,7 @@ class AnswerRules:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible answer of a question, best first among its n-best."""
+    """One possible answer of a question."""
 
     text: str
     start_logit: float
