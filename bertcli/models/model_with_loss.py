@@ -16,7 +16,6 @@ from bertcli.models.packed import prepare_layers
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
 Losses = Callable[[Outputs, PackedBatch], Outputs]
-RowOutputs = dict[str, list[NDArray[np.float32]]]
 
 
 class ModelWithLoss(nn.Module):
@@ -39,7 +38,7 @@ class ModelWithLoss(nn.Module):
 
 def run_model(
     objective: ModelWithLoss, examples: Packable, device: torch.device, micro_batch_tokens: int, dtype: str
-) -> RowOutputs:
+) -> dict[str, list[NDArray[np.float32]]]:
     """Run the head over every row; return each output by name, an array per row, in the order of the rows."""
     objective.eval()
     found: dict[str, list[tuple[int, NDArray[np.float32]]]] = {}
