@@ -1,7 +1,4 @@
-"""The one door to the kernels: faster ways to do what models/ and the optimizer do plainly.
-
-With BERT_KERNELS=off, without numba, or on another device the plain functions run: the same numbers, more slowly.
-"""
+"""The one door to the kernels: faster ways to do what models/ and the optimizer do plainly, which runs with BERT_KERNELS=off."""
 
 import os
 from collections.abc import Callable

@@ -109,8 +109,11 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             option = {"first_tokens": rows}
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | option), with_kwargs=True))
 
-        def choose(_: Any, states: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:  # the backward pass of indexing sorts
-            return tuple(each if is_first and not n else each.index_select(1, rows) for n, each in enumerate(states))
+        def choose(
+            _: Any, states: tuple[Tensor, Tensor]
+        ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
+            context = states[0] if is_first else states[0].index_select(1, rows)
+            return context, states[1].index_select(1, rows)
 
         hooks.append(attention.output.register_forward_pre_hook(choose))
     try:

@@ -69,10 +69,8 @@ def load_model(
     saved = open_config(source)
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
-    name = (saved.architectures or [""])[0]
-    saved_class = OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
     try:
-        model, info = (model_class or saved_class).from_pretrained(
+        model, info = (model_class or _saved_class(saved)).from_pretrained(
             source, attn_implementation=PACKED if packs else None, **LOADING, **NO_CODE, **(labels or {})
         )
         model.get_input_embeddings()
@@ -91,11 +89,7 @@ def load_model(
     if not packs:
         what = f"{saved.model_type} decoder" if getattr(saved, "is_decoder", False) else saved.model_type
         say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
-    new = f"; new: {_modules(missing | replaced)}" if missing | replaced else ""
-    left_out = ((set(info["unexpected_keys"]), ""), (replaced, " (of another task)"))
-    left = ", ".join(_modules(names) + whose for names, whose in left_out if names)
-    parameters = f"{model.num_parameters() / 1e6:.1f} M parameters"
-    say(f"loaded {source} ({parameters}){new}{f'; left out: {left}' if left else ''}")
+    say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
 
@@ -114,10 +108,23 @@ def _not_opened(source: str, error: Exception) -> UserError:
     return UserError(f"The model `{source}` cannot be opened: {first}", hint)
 
 
+def _saved_class(saved: PretrainedConfig) -> Any:
+    name = (saved.architectures or [""])[0]
+    return OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
+
+
 def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     """Train the embedding of [PAD] like any other, as the original does: it may stand in for a masked token."""
     model.get_input_embeddings().padding_idx = None
     return model
+
+
+def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str], replaced: set[str]) -> str:
+    new = f"; new: {_modules(missing | replaced)}" if missing | replaced else ""
+    left_out = ((unexpected, ""), (replaced, " (of another task)"))
+    left = ", ".join(_modules(names) + whose for names, whose in left_out if names)
+    loaded = f"loaded {source} ({model.num_parameters() / 1e6:.1f} M parameters)"
+    return f"{loaded}{new}{f'; left out: {left}' if left else ''}"
 
 
 def _modules(names: set[str]) -> str:

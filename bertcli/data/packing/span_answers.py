@@ -84,9 +84,7 @@ def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: Tex
     n_best = _n_best(example, spans, finder, rules.n_best_size)
     if null is not None and all(candidate.text for candidate in n_best):
         n_best.append(Candidate("", *null))
-    n_best = n_best or [Candidate("" if rules.with_impossible else "empty", 0.0, 0.0)]
-    shares = softmax([candidate.start_logit + candidate.end_logit for candidate in n_best])
-    n_best = [replace(each, probability=float(share)) for each, share in zip(n_best, shares, strict=True)]
+    n_best = _with_probabilities(n_best or [Candidate("" if rules.with_impossible else "empty", 0.0, 0.0)])
     if null is None:
         return Answer(example.id, n_best[0].text, n_best, None, had)
     real = next((candidate for candidate in n_best if candidate.text), None)
@@ -94,6 +92,11 @@ def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: Tex
         return Answer(example.id, "", n_best, None, False)
     odds = sum(null) - real.start_logit - real.end_logit
     return Answer(example.id, "" if odds > rules.null_score_diff_threshold else real.text, n_best, odds, True)
+
+
+def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
+    shares = softmax([candidate.start_logit + candidate.end_logit for candidate in candidates])
+    return [replace(each, probability=float(share)) for each, share in zip(candidates, shares, strict=True)]
 
 
 def _spans(window: Window, logits: Logits, rules: AnswerRules) -> list[_Span]:

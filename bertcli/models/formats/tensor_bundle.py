@@ -1,7 +1,4 @@
-"""TensorFlow's checkpoint files (V2), read and written without TensorFlow.
-
-A checkpoint is an index, a LevelDB table of protocol buffers (tensorflow/core/util/tensor_bundle), and data files.
-"""
+"""TensorFlow's checkpoints (V2), a LevelDB table of protocol buffers and data files, read and written without it."""
 
 import struct
 from collections.abc import Iterator
