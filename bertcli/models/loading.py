@@ -83,11 +83,10 @@ def load_model(
     if any(name.startswith(inner) for name in other_shape):
         what = f"The sizes of the weights of `{source}` are not those in its config.json: {_modules(other_shape)}."
         raise UserError(what, "Take both from the same model.")
-    head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
-    replaced = head - missing if new_head else other_shape
+    replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
     if not packs:
-        what = f"{saved.model_type} decoder" if getattr(saved, "is_decoder", False) else saved.model_type
+        what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
         say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     family.prepare(model, source)
@@ -106,6 +105,11 @@ def _not_opened(source: str, error: Exception) -> UserError:
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     hint = "Give --from or --model a run, a folder or a Hub name."
     return UserError(f"The model `{source}` cannot be opened: {first}", hint)
+
+
+def _head(model: PreTrainedModel) -> set[str]:
+    """The names of the parameters outside the encoder."""
+    return {name for name, _ in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")}
 
 
 def _saved_class(saved: PretrainedConfig) -> Any:

@@ -76,11 +76,8 @@ def choose_answers(
 def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: TextFinder, rules: AnswerRules) -> Answer:
     spans = [span for window, scores in mine for span in _spans(window, scores, rules)]
     had = bool(spans)
-    null: tuple[float, float] | None = None
-    if rules.with_impossible and mine:
-        start, end = min((scores for _, scores in mine), key=lambda scores: scores[0][0] + scores[1][0])
-        null = float(start[0]), float(end[0])
-        spans.append(_Span(None, 0, 0, *null))
+    null = _null_scores(mine) if rules.with_impossible and mine else None
+    spans += [_Span(None, 0, 0, *null)] if null is not None else []
     n_best = _n_best(example, spans, finder, rules.n_best_size)
     if null is not None and all(candidate.text for candidate in n_best):
         n_best.append(Candidate("", *null))
@@ -92,6 +89,12 @@ def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: Tex
         return Answer(example.id, "", n_best, None, False)
     odds = sum(null) - real.start_logit - real.end_logit
     return Answer(example.id, "" if odds > rules.null_score_diff_threshold else real.text, n_best, odds, True)
+
+
+def _null_scores(mine: list[tuple[Window, Logits]]) -> tuple[float, float]:
+    """The logits of [CLS] in the window that has the lowest."""
+    start, end = min((scores for _, scores in mine), key=lambda scores: scores[0][0] + scores[1][0])
+    return float(start[0]), float(end[0])
 
 
 def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:

@@ -47,10 +47,8 @@ def encode_sentences(
     at the first tag that the task does not have.
     """
     tags = _tag_ids(sentences, labels)
-    words = sorted({word for sentence in sentences.words for word in sentence})
-    cls_id, sep_id, unknown = (tokenizer.special(name) for name in ("cls", "sep", "unk"))
-    encoded = tokenizer.encode_words(words)
-    pieces = {word: encoding.ids or [unknown] for word, encoding in zip(words, encoded, strict=True)}
+    pieces = _pieces(sentences, tokenizer)
+    cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
     room = rules.max_seq_length - 2
     stride = min(rules.doc_stride, max(1, room // 2))
     windows, places, read = [], [], []
@@ -67,6 +65,11 @@ def encode_sentences(
                 read.append(tags[number][begin:end] if tags is not None else [])
     known = Ragged.from_lists(read) if tags is not None else None
     return TagFeatures(Ragged.from_lists(windows), Ragged.from_lists(places), known)
+
+
+def _pieces(sentences: Sentences, tokenizer: WordPiece) -> dict[str, list[int]]:
+    words, unknown = sorted({word for sentence in sentences.words for word in sentence}), [tokenizer.special("unk")]
+    return {word: each.ids or unknown for word, each in zip(words, tokenizer.encode_words(words), strict=True)}
 
 
 def _tag_ids(sentences: Sentences, labels: tuple[str, ...]) -> list[list[int]] | None:
