@@ -78,14 +78,11 @@ def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: Tex
     had = bool(spans)
     null = _null_scores(mine) if rules.with_impossible and mine else None
     spans += [_Span(None, 0, 0, *null)] if null is not None else []
-    n_best = _n_best(example, spans, finder, rules.n_best_size)
-    if null is not None and all(candidate.text for candidate in n_best):
-        n_best.append(Candidate("", *null))
-    n_best = _with_probabilities(n_best or [Candidate("" if rules.with_impossible else "empty", 0.0, 0.0)])
+    missing = Candidate("", *null) if null is not None else None
+    n_best = _with_probabilities(_n_best(example, spans, finder, rules.n_best_size), missing, rules)
     if null is None:
         return Answer(example.id, n_best[0].text, n_best, None, had)
-    real = next((candidate for candidate in n_best if candidate.text), None)
-    if real is None:
+    if (real := next(filter(lambda each: each.text, n_best), None)) is None:
         return Answer(example.id, "", n_best, None, False)
     odds = sum(null) - real.start_logit - real.end_logit
     return Answer(example.id, "" if odds > rules.null_score_diff_threshold else real.text, n_best, odds, True)
@@ -97,7 +94,10 @@ def _null_scores(mine: list[tuple[Window, Logits]]) -> tuple[float, float]:
     return float(start[0]), float(end[0])
 
 
-def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
+def _with_probabilities(found: list[Candidate], null: Candidate | None, rules: AnswerRules) -> list[Candidate]:
+    """The candidates, and that of no answer unless it is among them, with their probabilities."""
+    candidates = [*found, null] if null is not None and all(each.text for each in found) else found
+    candidates = candidates or [Candidate("" if rules.with_impossible else "empty", 0.0, 0.0)]
     shares = softmax([candidate.start_logit + candidate.end_logit for candidate in candidates])
     return [replace(each, probability=float(share)) for each, share in zip(candidates, shares, strict=True)]
 
