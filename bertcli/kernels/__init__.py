@@ -1,7 +1,4 @@
-"""The one door to the kernels: faster ways to do what models/ and the optimizer do plainly.
-
-With BERT_KERNELS=off, without numba, or on another device the plain functions run: the same numbers, more slowly.
-"""
+"""The one door to the kernels: faster ways to do what models/ and the optimizer do plainly, which runs with BERT_KERNELS=off."""
 
 import os
 from collections.abc import Callable
@@ -45,11 +42,9 @@ def _kernels(name: str) -> list[Callable[..., Any]]:
 
 
 def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:
-    """Have the layers of a packed model pass over their arrays once; its weights and their names stay.
+    """Have the layers of a packed model with keyed dropout pass over their arrays once; weights and names stay.
 
-    Args:
-        model: with dropout of models/dropout.py.
-        attend: the attention of packed batches (models/packed.py).
+    `attend` is the attention of packed batches (models/packed.py).
     """
     if are_on():
         from bertcli.kernels.layers import fuse_layers
@@ -58,12 +53,7 @@ def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:
 
 
 def attends_alone(attention: nn.Module, tokens: Tensor) -> bool:
-    """Whether the first tokens of sequences may attend alone, given as `first_tokens`, where only they are read.
-
-    Args:
-        attention: the self-attention of a layer.
-        tokens: of the batch, [T].
-    """
+    """Whether a layer's self-attention takes `first_tokens`, which then attend alone, in a batch of tokens, [T]."""
     return getattr(attention, "may_attend_alone", lambda _: False)(tokens) is True
 
 

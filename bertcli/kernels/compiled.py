@@ -20,16 +20,15 @@ from bertcli import say
 
 def digest(sources: Path, cpu: str) -> str:
     """A name for what machine code depends on: the files in a folder, the versions of the compiler, the CPU."""
-    found = hashlib.sha256(
-        "\n".join([cpu, numba.__version__, llvmlite.__version__, platform.python_version()]).encode()
-    )
+    versions = (cpu, numba.__version__, llvmlite.__version__, platform.python_version())
+    found = hashlib.sha256("\n".join(versions).encode())
     for path in sorted(sources.glob("*.py")):
         found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return found.hexdigest()[:32]
 
 
 def make_folder(cpu: str) -> Path | None:
-    """Make the folder of what is compiled from these sources for a CPU; None, which is said, where none can be written to."""
+    """Make the cache folder of these sources for a CPU; None, with a message, where it is not writable."""
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         parent = Path(os.environ.get("NUMBA_CACHE_DIR") or cache / "bertcli" / "kernels")
@@ -37,9 +36,7 @@ def make_folder(cpu: str) -> Path | None:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
     except (OSError, RuntimeError):  # RuntimeError: there is no home
-        say(
-            "each run compiles its kernels, as their cache folder cannot be written to: NUMBA_CACHE_DIR may name another"
-        )
+        say("each run compiles its kernels: their cache folder is not writable; NUMBA_CACHE_DIR may name another")
         return None
     return folder
 
@@ -53,9 +50,8 @@ numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 threads = torch.get_num_threads()
 numba.set_num_threads(1)
 torch.set_num_threads(threads)
-folder = make_folder(
-    f"{numba.config.CPU_NAME or binding.get_host_cpu_name()} {numba.config.CPU_FEATURES or features.flatten()}"
-)
+name = numba.config.CPU_NAME or binding.get_host_cpu_name()
+folder = make_folder(f"{name} {numba.config.CPU_FEATURES or features.flatten()}")
 numba.config.CACHE_DIR = str(folder or "")
 # Sums may be reordered, or there would be no vectors of them; NaN stays NaN. A loop that sums must not write to an array:
 # LLVM makes it twice, and takes vectors only where the arrays lie far enough apart, which differs from run to run.

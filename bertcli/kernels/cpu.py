@@ -1,7 +1,4 @@
-"""What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them.
-
-Numba is imported when the first tensors do.
-"""
+"""What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -32,12 +29,8 @@ def are_many(tokens: int) -> bool:
 def fits(*tensors: Tensor) -> bool:
     """Whether the kernels take the tensors: on a CPU, all of one precision, and not to be cast by autocast."""
     dtype = tensors[0].dtype
-    return (
-        all(each.device.type == "cpu" and each.dtype == dtype for each in tensors)
-        and dtype in PRECISIONS
-        and not torch.is_autocast_enabled("cpu")
-        and _has_compiler()
-    )
+    suits = dtype in PRECISIONS and all(each.device.type == "cpu" and each.dtype == dtype for each in tensors)
+    return suits and not torch.is_autocast_enabled("cpu") and _has_compiler()
 
 
 def fits_many(states: Tensor, *others: Tensor) -> bool:
@@ -104,19 +97,14 @@ def attention(sequences: Sequences, dropout: float, masks: Iterator[Any], scalin
     """Attention where torch's own is slower: to a gradient, or in bfloat16 over long sequences or by matrix units."""
     has_gradient = torch.is_grad_enabled()
     if not (dropout or has_gradient) and fits_tiles(states[0]):
-        return _in_tiles(torch.cat(states, 1) if len(states) > 1 else states[0], sequences, scaling)
+        context = _new_rows(states[0][:, 0], sequences)
+        together = torch.cat(states, 1) if len(states) > 1 else states[0].contiguous()
+        loops("inference").attention(together, sequences.boundaries[: len(sequences.lengths) + 1], scaling, context)
+        return context
     is_long = states[0].dtype == torch.bfloat16 and sequences.longest > LONG
     if not ((has_gradient or is_long) and fits_many(states[0][:, 0, 0])):
         return NotImplemented
     return _Attention.apply(sequences, masks, scaling, *states)  # type: ignore[no-untyped-call]
-
-
-def _in_tiles(states: Tensor, sequences: Sequences, scaling: float) -> Tensor:
-    """Attend by a CPU's matrix units, a head at a time; [T, 3, A, D] to [T, A, D]."""
-    context = _new_rows(states[:, 0], sequences)
-    boundaries = sequences.boundaries[: len(sequences.lengths) + 1]
-    loops("inference").attention(states.contiguous(), boundaries, scaling, context)
-    return context
 
 
 class _Attention(torch.autograd.Function):

@@ -8,9 +8,7 @@ from numba.extending import intrinsic, overload
 
 from bertcli.kernels.compiled import row_loop
 
-F = np.float32
-S = np.int32
-U = np.uint32
+F, S, U = np.float32, np.int32, np.uint32
 
 
 @intrinsic
@@ -29,10 +27,8 @@ def bits_of(context, value):
 def _prefetch(context, values, index):
     def call(context, builder, signature, arguments):
         first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        kinds = [first.type, *[ir.IntType(32)] * 3]
-        prefetch = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
-        )
+        kind = ir.FunctionType(ir.VoidType(), [first.type, *[ir.IntType(32)] * 3])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         to_read, into_all_caches, as_data = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))
         builder.call(prefetch, [builder.gep(first, [arguments[1]]), to_read, into_all_caches, as_data])
         return context.get_dummy_value()
@@ -42,7 +38,7 @@ def _prefetch(context, values, index):
 
 @row_loop
 def fetch(row):
-    """Have a row brought from memory at once, before a loop computes on it that would wait for each part."""
+    """Prefetch a row, before a loop that would wait for each part of it."""
     for j in range(0, row.size, 64 // row.itemsize):
         _prefetch(row, j)
 

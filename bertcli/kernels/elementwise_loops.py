@@ -1,8 +1,4 @@
-"""Loops that pass once over arrays where torch passes several times: dropout, GELU, LayerNorm of a sum, Adam.
-
-A kernel is a loop over blocks, which threads share; within one, a plain loop over a row, which LLVM turns into vectors.
-Sums are in float32, and what is written is rounded once.
-"""
+"""Loops that pass once over arrays where torch passes several times: dropout, GELU, LayerNorm of a sum, Adam."""
 
 import math
 
@@ -13,7 +9,8 @@ from bertcli.kernels.compiled import kernel, row_loop, scalar
 from bertcli.kernels.elements import F, fetch, load, rounded
 from bertcli.kernels.rows import draw, exp, new_factors, new_row, times
 
-# T rows (tokens), H columns (hidden); a mask is as next_mask gives it
+# T rows (tokens), H columns (hidden); a mask is as next_mask gives it. Threads share the blocks of a kernel; LLVM turns
+# the loop over a row into vectors. Sums are in float32, and what is written is rounded once.
 
 ROWS = 32  # of a block
 ELEMENTS = 1 << 12  # of a block, where there are no rows
@@ -31,10 +28,7 @@ def drop(x, y, mask):
 
 @scalar
 def gelu_of(value, is_tanh):
-    """How much of a value GELU lets through, and its slope there.
-
-    The normal distribution's share below it is to 1e-7 (7.1.26 of Abramowitz and Stegun's Handbook).
-    """
+    """The normal distribution function at a value, to 1e-7 (Abramowitz and Stegun 7.1.26), and the slope of GELU there."""
     if is_tanh:
         square = value * value
         power = exp(F(-1.59576912) * abs(value) * (F(1) + F(0.044715) * square))
@@ -170,10 +164,7 @@ def _turn(fours, columns, first):
 
 @kernel
 def transpose(x, y):
-    """Write `x`, [T, H] of bfloat16, T a multiple of 32, to [H, T], which `y`, [H, T / 4] of int64, is.
-
-    Four tokens of a column move at once.
-    """
+    """Write `x`, [T, H] of bfloat16, T a multiple of 32, to [H, T], four tokens at once: `y` is [H, T / 4] of int64."""
     width = 128  # columns at a time, which stay in the cache
     for block in prange(len(x) // 32):
         fours = np.empty((8, width), np.int64)

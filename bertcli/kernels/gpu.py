@@ -35,7 +35,7 @@ def compiles(states: Tensor) -> bool:
 
 @cache
 def _has_compiler() -> bool:
-    """Whether there is what torch compiles with: Triton, which takes no old GPUs and makes C programs of Python's to call."""
+    """Whether torch can compile: it needs Triton, which takes no old GPUs, a C compiler and Python's headers."""
     has_c = any(shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang"))
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     has = bool(find_spec("triton")) and torch.cuda.get_device_capability() >= (7, 0) and has_c and has_headers
@@ -75,9 +75,8 @@ def linear_add_and_norm(
 ) -> Tensor:
     """[T, H] of the middle, and of the residual, to [T, H]."""
     weight, bias, scale, shift = weights
-    return layer_norm(
-        nn.functional.dropout(linear(states, weight, bias), rate) + residual, scale.shape, scale, shift, epsilon
-    )
+    total = nn.functional.dropout(linear(states, weight, bias), rate) + residual
+    return layer_norm(total, scale.shape, scale, shift, epsilon)
 
 
 @compiled

@@ -39,10 +39,7 @@ def add_and_norm_in_place(x, bias, residual, weight, shift, epsilon):
 
 @row_loop
 def _exponentials(scores, scaling):
-    """Make e to the (s - highest) * scaling of each score, to 1.1e-4 of it, which bfloat16 does not see; return their sum.
-
-    This loop may sum and write, for there is one array.
-    """
+    """Make e to the (s - highest) * scaling of each score, to 1.1e-4 of it, and return their sum: bfloat16 has less."""
     highest = in_order(bits_of(scores[0]))
     for j in range(scores.size):
         highest = max(highest, in_order(bits_of(scores[j])))
@@ -110,13 +107,9 @@ def _multiply(left, panels, product):
 
 @kernel
 def attention(states, boundaries, scaling, context):
-    """Attend within sequences by the matrix units, scores and weights of a head never leaving a core's caches.
+    """Write attention within sequences by the matrix units to `context`, [T, A, D].
 
-    Args:
-        states: query, key and value, [T, 3, A, D] of bfloat16, D a multiple of 32.
-        boundaries: where each sequence begins and the last ends, [N + 1].
-        scaling: what the scores are multiplied by.
-        context: [T, A, D], written to.
+    `states` are query, key and value, [T, 3, A, D] of bfloat16, D a multiple of 32; `boundaries` are [N + 1].
     """
     count, last = len(boundaries) - 1, len(states) - 1
     heads, size = states.shape[2:]
@@ -130,10 +123,8 @@ def attention(states, boundaries, scaling, context):
         keys = new_row(padded * size // 2).view(U).reshape(padded // 16, size // 2, 16)
         values = new_row(padded * size // 2).view(U).reshape(size // 16, padded // 2, 16)
         queries = new_row(16 * size).view(np.uint16).reshape(32, size)
-        scores, weights = (
-            new_row(32 * padded).reshape(32, padded),
-            new_row(16 * padded).view(np.uint16).reshape(32, padded),
-        )
+        scores = new_row(32 * padded).reshape(32, padded)
+        weights = new_row(16 * padded).view(np.uint16).reshape(32, padded)
         totals, means = np.empty(32, F), new_row(32 * size).reshape(32, size)
         tiles.take()
         for a in range(part * heads // parts, (part + 1) * heads // parts):

@@ -194,9 +194,8 @@ class _AddAndNorm(torch.autograd.Function):
         product, bias, residual, weight, shift = states
         total, normed = torch.empty_like(product), torch.empty_like(product)
         moments = torch.empty(product.numel() // product.shape[-1], 2)
-        loops("elementwise").add_and_norm(
-            rows(product), bias, rows(residual), weight, shift, rows(total), rows(normed), moments, epsilon, mask
-        )
+        given = (rows(product), bias, rows(residual), weight, shift)
+        loops("elementwise").add_and_norm(*given, rows(total), rows(normed), moments, epsilon, mask)
         ctx.save_for_backward(total, moments, weight)
         ctx.mask = mask
         return normed
@@ -205,9 +204,8 @@ class _AddAndNorm(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         total, moments, weight = ctx.saved_tensors
         of_product, of_residual, sums = torch.empty_like(total), torch.empty_like(total), _sums(total, 3)
-        loops("elementwise").add_and_norm_backward(
-            rows(gradient), rows(total), moments, weight, rows(of_product), rows(of_residual), sums, ctx.mask
-        )
+        given = (rows(gradient), rows(total), moments, weight)
+        loops("elementwise").add_and_norm_backward(*given, rows(of_product), rows(of_residual), sums, ctx.mask)
         of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
         return None, None, of_product, of_bias, of_residual, of_weight, of_shift
 

@@ -8,15 +8,15 @@ from bertcli.kernels.elements import F, S, U, float_of, load, rounded
 
 @scalar
 def in_order(bits):
-    """The bits of a float32 as a whole number of the same order, of which LLVM finds the highest in vectors; and back."""
+    """The bits of a float32 as an integer of the same order, whose maximum LLVM finds in vectors; and back."""
     bits = S(bits)
     return S(bits ^ S(S(bits >> S(31)) & S(0x7FFFFFFF)))
 
 
 @scalar
 def exp(x):
-    """Return e to the x <= 0, to 5e-7 of it for x > -10: 2 to a whole number times a polynomial of what is left, |f| <= 0.5."""
-    # Above where numbers lose digits, and time; so written that NaN stays NaN.
+    """Return e to the x <= 0, to 5e-7 of it for x > -10: 2 to a whole number times a polynomial of the rest, |f| <= 0.5."""
+    # Above denormal numbers; NaN stays NaN.
     x = F(-80) if x < F(-80) else x
     whole = np.floor(x * F(1.44269504) + F(0.5))
     f = x * F(1.44269504) - whole
@@ -28,7 +28,7 @@ def exp(x):
 
 @row_loop
 def new_row(columns):
-    """A row without values yet, aligned so that vectors do not lie across lines of the cache."""
+    """An uninitialized row, aligned to cache lines."""
     room = np.empty(columns + 16, F)
     first = -(room.ctypes.data // 4) % 16
     return room[first : first + columns]
@@ -52,10 +52,7 @@ def _mixed(bits):
 
 @row_loop
 def draw(kept, row, mask):
-    """Fill a row of factors with 0, where an element is dropped, or the scale; leave it where the mask drops nothing.
-
-    Each element has 16 bits of a hash of the key, the row and the column (models/dropout.py).
-    """
+    """Fill a row of factors with 0 or the scale, as models/dropout.py; leave it where the mask drops nothing."""
     key, threshold, scale = mask
     if threshold == 0:
         return

@@ -1,7 +1,4 @@
-"""The instructions of a CPU's matrix units (AMX) for kernels: eight tiles, each of 16 rows of 64 bytes.
-
-A tile is named by its number, which is part of the instruction.
-"""
+"""The instructions of a CPU's matrix units (AMX): eight tiles, each of 16 rows of 64 bytes, named by their numbers."""
 
 from typing import Any
 
@@ -13,17 +10,13 @@ from numba.extending import intrinsic
 
 from bertcli.kernels.compiled import row_loop
 
-ROWS = 16  # of a tile
 BYTE, LONG = ir.IntType(8), ir.IntType(64)
 BYTES = BYTE.as_pointer()
 
 
-def _instruction(name: str, *kinds: ir.Type) -> Any:
-    def emit(builder: Any, *values: Any) -> None:
-        function = ir.FunctionType(ir.VoidType(), kinds)
-        builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.x86.{name}"), values)
-
-    return emit
+def _emit(builder: Any, name: str, *values: Any) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}"), values)
 
 
 def _place(context: Any, builder: Any, kind: Any, values: Any, index: Any) -> Any:
@@ -32,12 +25,9 @@ def _place(context: Any, builder: Any, kind: Any, values: Any, index: Any) -> An
     return builder.bitcast(builder.gep(first, [index]), BYTES)
 
 
-def _of_tiles(name: str, count: int) -> Any:
-    """An instruction of so many tiles and nothing else."""
-
+def _of_tiles(name: str) -> Any:
     def call(context, builder, signature, arguments):
-        tiles = [ir.Constant(BYTE, tile.literal_value) for tile in signature.args]
-        _instruction(name, *[BYTE] * count)(builder, *tiles)
+        _emit(builder, name, *(ir.Constant(BYTE, tile.literal_value) for tile in signature.args))
         return context.get_dummy_value()
 
     return call
@@ -46,21 +36,20 @@ def _of_tiles(name: str, count: int) -> Any:
 @intrinsic(prefer_literal=True)
 def zero(context, tile):
     """Make a tile zeros."""
-    return types.void(tile), _of_tiles("tilezero", 1)
+    return types.void(tile), _of_tiles("tilezero")
 
 
 @intrinsic(prefer_literal=True)
 def add_product(context, total, left, right):
     """Add to a tile of float32 the product of two of bfloat16; of the right one, a row has pairs of rows of the matrix."""
-    return types.void(total, left, right), _of_tiles("tdpbf16ps", 3)
+    return types.void(total, left, right), _of_tiles("tdpbf16ps")
 
 
 def _moved(name: str) -> Any:
     def move(context, tile, values, first, stride):
         def call(context, builder, signature, arguments):
             number = ir.Constant(BYTE, signature.args[0].literal_value)
-            place = _place(context, builder, signature.args[1], *arguments[1:3])
-            _instruction(name, BYTE, BYTES, LONG)(builder, number, place, arguments[3])
+            _emit(builder, name, number, _place(context, builder, signature.args[1], *arguments[1:3]), arguments[3])
             return context.get_dummy_value()
 
         return types.void(tile, values, types.intp, types.intp), call
@@ -76,8 +65,7 @@ write = intrinsic(prefer_literal=True)(_moved("tilestored64"))
 @intrinsic
 def _configure(context, configuration):
     def call(context, builder, signature, arguments):
-        place = _place(context, builder, signature.args[0], arguments[0], ir.Constant(LONG, 0))
-        _instruction("ldtilecfg", BYTES)(builder, place)
+        _emit(builder, "ldtilecfg", _place(context, builder, signature.args[0], arguments[0], ir.Constant(LONG, 0)))
         return context.get_dummy_value()
 
     return types.void(configuration), call
@@ -86,15 +74,12 @@ def _configure(context, configuration):
 @intrinsic
 def release(context):
     """Give them back."""
-    return types.void(), _of_tiles("tilerelease", 0)
+    return types.void(), _of_tiles("tilerelease")
 
 
 @row_loop
 def take():
     """Have the tiles in the thread that asks, before any other instruction; `release` gives them back."""
     configuration = np.zeros(64, np.uint8)
-    configuration[0] = 1
-    for tile in range(8):
-        configuration[16 + 2 * tile] = 64
-        configuration[48 + tile] = ROWS
+    configuration[0], configuration[16:32:2], configuration[48:56] = 1, 64, 16  # bytes of a row; rows
     _configure(configuration)

@@ -47,7 +47,7 @@ class Choice(TextKind):
         return label_ids(task, examples)
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
-        from bertcli.data.packing.choice_features import encode_choices
+        from bertcli.data.packing.text_features import encode_choices
 
         texts = cast(TextExamples, examples)
         return encode_choices(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))

@@ -44,7 +44,7 @@ class Mask(Kind):
         """The class that was saved."""
 
     def check_input(self, row: Row, tokenizer: Tokenizer, longest: int, file: str | None) -> None:
-        from bertcli.data.packing.mask_features import encode_masks
+        from bertcli.data.packing.text_features import encode_masks
 
         ids, places = encode_masks(row["text"], tokenizer)
         if len(ids) > longest or not places:
@@ -57,7 +57,7 @@ class Mask(Kind):
         return MaskedTexts([row["text"] for row in rows], origin="the input")
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
-        from bertcli.data.packing.mask_features import encode_masked_texts
+        from bertcli.data.packing.text_features import encode_masked_texts
 
         return encode_masked_texts(cast(MaskedTexts, examples).texts, encoder.tokenizer)
 

@@ -19,7 +19,7 @@ from bertcli.data.packing.text_features import TextFeatures, encode_texts
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.models.encoder import in_precision, longest_input
-from bertcli.models.layers import combine, layer_states, say_if_fewer
+from bertcli.models.frozen import combine, layer_states, say_if_fewer
 from bertcli.models.loading import check_vocabulary, load_model
 from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 

@@ -208,7 +208,7 @@ def _start_embeddings(model: PreTrainedModel, examples: PretrainingExamples, see
     """Start the token embeddings from cooccurrences in the data, or in as many of its rows as are enough."""
     import numpy as np
 
-    from bertcli.models.cooccurrence import start_from_neighbours
+    from bertcli.models.embeddings import start_from_neighbours
 
     enough = max(1, int(len(examples.lengths) * min(1.0, NEIGHBOUR_TOKENS / examples.lengths.sum())))
     rows = np.sort(np.random.default_rng(seed).permutation(len(examples.lengths))[:enough])

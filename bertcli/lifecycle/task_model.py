@@ -18,9 +18,8 @@ from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.sources import encode_split
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
-from bertcli.models.inference import run_model
 from bertcli.models.loading import check_length, check_vocabulary
-from bertcli.models.model_with_loss import ModelWithLoss
+from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.packed import is_packed
 from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import Task

@@ -56,6 +56,5 @@ def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor:
 
 def _parts(logits: Tensor) -> Iterator[slice]:
     """Rows that are made float32 at once."""
-    elements = CPU_ELEMENTS if logits.device.type == "cpu" else GPU_ELEMENTS
-    size = max(1, elements // logits.shape[1])
+    size = max(1, (CPU_ELEMENTS if logits.device.type == "cpu" else GPU_ELEMENTS) // logits.shape[1])
     return (slice(start, start + size) for start in range(0, len(logits), size))

@@ -1,4 +1,4 @@
-"""Dropout whose masks are functions of a key, a row and a column, so that they are drawn again instead of kept."""
+"""Keyed dropout: masks are functions of a key, a row and a column, so that they are drawn again instead of kept."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -71,7 +71,7 @@ def _mixed(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 class Dropout(nn.Dropout):
-    """nn.Dropout with such masks."""
+    """nn.Dropout with keyed masks."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Drop elements while training."""
@@ -83,7 +83,7 @@ class Dropout(nn.Dropout):
 
 
 def use_keyed_dropout(model: nn.Module) -> None:
-    """Put such dropout in the place of every nn.Dropout."""
+    """Replace every nn.Dropout by keyed dropout."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is nn.Dropout:

@@ -1,18 +1,71 @@
-"""Rows for new tokens in a model's embedding and masked-LM decoder."""
+"""Token embeddings: initialized from co-occurrence counts of the data, and rows for new tokens."""
 
+from collections.abc import Iterable
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.linalg import svds
 from torch import nn
 from transformers import PreTrainedModel
 
+WINDOW = 5  # tokens to each side; one at distance d counts 1 / d
+SMOOTHING = 0.75  # exponent of the contexts' frequencies
+DEVIATION = 0.04  # standard deviation of the embeddings; twice that of weights drawn at random
+
 # V vocabulary, H hidden
+
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # ids end to end, and the length of each row
+
+
+def count_neighbours(chunks: Iterable[Rows], vocab_size: int) -> csr_array:
+    """How often each token stands near each other one in the same row, [V, V], symmetric."""
+    counts = csr_array((vocab_size, vocab_size), dtype=np.float32)
+    for ids, lengths in chunks:
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        for distance in range(1, WINDOW + 1):
+            inside = row[distance:] == row[:-distance]
+            pairs, times = np.unique((ids[:-distance] * vocab_size + ids[distance:])[inside], return_counts=True)
+            near = coo_array((np.float32(times / distance), np.divmod(pairs, vocab_size)), counts.shape)
+            counts = counts + near.tocsr()
+    return counts + counts.T
+
+
+def factorize(counts: csr_array, hidden: int, seed: int) -> NDArray[np.float32]:
+    """Embed tokens, [V, H], by singular vectors of positive pointwise mutual information (Levy et al., 2015).
+
+    Each is weighted by the root of its singular value; a token without neighbours has a row of zeros.
+    """
+    pairs = counts.tocoo()
+    seen = np.asarray(counts.sum(axis=1)).ravel()
+    contexts = seen**SMOOTHING
+    first, second = pairs.coords
+    information = np.log(pairs.data * (contexts.sum() / (seen[first] * contexts[second])))
+    positive = csr_array((np.maximum(information, 0), pairs.coords), counts.shape)
+    vectors, values, _ = svds(positive, k=hidden, random_state=seed)
+    return np.asarray(vectors * np.sqrt(values), dtype=np.float32)
+
+
+@torch.no_grad()
+def start_from_neighbours(embedding: nn.Embedding, chunks: Iterable[Rows], seed: int) -> int:
+    """Set the rows of the tokens that have neighbours in the data, and return their number.
+
+    Raises ValueError if the vocabulary is not larger than the embedding is wide.
+    """
+    vocab_size, hidden = embedding.weight.shape
+    if vocab_size <= hidden:
+        raise ValueError(f"{vocab_size} tokens have no {hidden} singular vectors")
+    counts = count_neighbours(chunks, vocab_size)
+    seen = np.asarray(counts.sum(axis=1)).ravel() > 0
+    vectors = factorize(counts, hidden, seed)[seen]
+    embedding.weight[torch.from_numpy(seen)] = torch.from_numpy(vectors * (DEVIATION / vectors.std()))
+    return int(seen.sum())
 
 
 @torch.no_grad()
 def add_rows(model: PreTrainedModel, pieces: dict[int, list[int]], vocab_size: int) -> None:
-    """Set the row of each id to the mean of the rows of its pieces; tables with fewer than `vocab_size` rows grow.
-
-    The tables are the word embedding, [V, H], and the weight, [V, H], and bias, [V], of the decoder, if there is one.
-    """
+    """Set each id's row of the word embedding and masked-LM decoder to the mean of its pieces', growing the tables."""
     model.resize_token_embeddings(max(vocab_size, model.config.vocab_size), mean_resizing=False)
     decoder = model.get_output_embeddings()
     if decoder is not None and not model.config.tie_word_embeddings:

@@ -53,10 +53,7 @@ def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = Non
 
 
 def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
-    """Run the encoder; return all hidden states, those of the embeddings first, each [T, H].
-
-    Raises UserError if a layer of the model does not have a hidden state for each token.
-    """
+    """All hidden states, embeddings first, each [T, H]. Raises UserError if a layer does not have one for each token."""
     if is_packed(model):
         states = model.base_model(**_packed(model, batch), output_hidden_states=True).hidden_states
         return [state[0, : len(batch.input_ids)] for state in states]
@@ -69,10 +66,9 @@ def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
 
 
 def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None, pooled: bool = False) -> Any:
-    """Run a model with its own head over the tokens in `rows`, or over all.
+    """Run a model with its own head over the tokens in `rows`, or over all; return the outputs, such as `logits`.
 
-    Returns:
-        The outputs of the head, such as `logits`: [R, ...] for tokens, or [N, ...] if `pooled`, the rows being [CLS].
+    They are [R, ...] for tokens, or [N, ...] if `pooled`, the rows being [CLS].
     """
     packs = is_packed(model)
     columns, is_token = (_packed(model, batch), 0) if packs else _padded(model, batch)
@@ -90,12 +86,12 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
 def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, pooled: bool = False) -> Iterator[None]:
     """A context in which the encoder returns the hidden states in `rows` only, [1, R, H], or [N, 1, H] if `pooled`.
 
-    If the last layer is built as BERT's, what follows its attention is computed for those rows only, since nothing else
-    reads the others; and if the rows are the first tokens, only these attend, where the attention can do so.
+    What follows the attention of a last layer like BERT's is computed for those rows only; and if they are the first
+    tokens, only these attend, where the attention can do so.
     """
     base = model.base_model
     last: Any = getattr(getattr(base, "encoder", None), "layer", [None])[-1]
-    is_early = rows is not None and hasattr(last, "attention") and hasattr(last.attention, "output")
+    is_early = hasattr(last, "attention") and hasattr(last.attention, "output")
     chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
@@ -106,15 +102,18 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         return output
 
     hooks = [base.register_forward_hook(read)]
-    if is_early:
+    if rows is not None and is_early:
         attention = last.attention
         is_first = pooled and attends_alone(attention.self, batch.input_ids)
         if is_first:
             option = {"first_tokens": rows}
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | option), with_kwargs=True))
 
-        def choose(_: Any, states: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-            return states[0] if is_first else _chosen(states[0], rows), _chosen(states[1], rows)
+        def choose(
+            _: Any, states: tuple[Tensor, Tensor]
+        ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
+            context = states[0] if is_first else states[0].index_select(1, rows)
+            return context, states[1].index_select(1, rows)
 
         hooks.append(attention.output.register_forward_pre_hook(choose))
     try:
@@ -122,11 +121,6 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def _chosen(states: Tensor, rows: Tensor | None) -> Tensor:
-    """Rows of [1, T, H], or all; not by indexing, whose backward pass would sort them."""
-    return states if rows is None else states.index_select(1, rows)
 
 
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
@@ -139,10 +133,7 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:
-    """The inputs with a sequence a row, each column [N, S], and which of them are tokens, [N, S].
-
-    Positions are left to the model, if it has any.
-    """
+    """The inputs with a sequence a row, each column [N, S], and which are tokens, [N, S]; the model makes positions."""
     lengths = torch.tensor(batch.lengths, device=batch.input_ids.device)
     is_token = torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]
     padding = {"input_ids": getattr(model.config, "pad_token_id", None) or 0}

@@ -1,4 +1,4 @@
-"""A tagger on frozen features: a BiLSTM on the hidden states of a BERT that is not trained (BERT section 5.3)."""
+"""Features from the layers of an encoder that is not trained, and a BiLSTM tagger on them (BERT section 5.3)."""
 
 from dataclasses import replace
 from operator import itemgetter
@@ -10,25 +10,51 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
-from transformers import BertConfig, BertModel, BertPreTrainedModel
+from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli import say
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.tag_features import TagFeatures
-from bertcli.models.encoder import in_precision
-from bertcli.models.layers import combine, layer_numbers, layer_states, say_if_fewer
+from bertcli.models.encoder import encode_layers, in_precision
 
-# W words to tag, K chosen layers, H hidden, D features, U units, C labels
+# T tokens of the batch, W words to tag, K chosen layers, H hidden, D features, U units, C labels
 
 UNITS = 768  # of each direction and layer, for a BERT of any size
 SHARE_OF_MEMORY = 0.5  # of the free memory, which the kept features may take
 
 
-class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[misc]
-    """A BERT without gradients, and a two-layer BiLSTM over the first pieces of the words of each window.
+def layer_numbers(layers: str, count: int) -> range:
+    """The hidden states of a choice of layers: 0 is that of the embeddings, `count` that of the last layer."""
+    if layers == "embeddings":
+        return range(1)
+    if layers == "second-to-last":
+        return range(count - 1, count)
+    first = {"last": count, "weighted-sum-all": 1}.get(layers, count - 3)
+    return range(max(1, first), count + 1)
 
-    `AutoModel` loads its BERT from the file that also has the BiLSTM and the classifier.
-    """
+
+def say_if_fewer(layers: str, count: int) -> None:
+    """Say so if the last four layers are fewer than four."""
+    if layers.endswith("last-four") and count < 4:
+        say(f"{layers}: the model has only {count} layers; all are used")
+
+
+@torch.no_grad()
+def layer_states(model: PreTrainedModel, batch: PackedBatch, layers: str) -> Tensor:
+    """The chosen hidden states of every token, [T, K, H]."""
+    states = encode_layers(model, batch)
+    return torch.stack([states[number] for number in layer_numbers(layers, len(states) - 1)], dim=1)
+
+
+def combine(states: Tensor, layers: str, weights: Tensor | None = None) -> Tensor:
+    """Combine the hidden states of each token into a vector, [T, D]: concatenated, or summed with softmax(weights), [K]."""
+    if weights is not None:
+        states = states * torch.softmax(weights, dim=0)[:, None]
+    return states.sum(dim=1) if "sum" in layers else states.flatten(1)
+
+
+class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[misc]
+    """A BERT without gradients, which `AutoModel` loads too, and a two-layer BiLSTM over the first pieces of words."""
 
     def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
         config.frozen_layers = frozen_layers or config.frozen_layers
@@ -77,13 +103,9 @@ def _words_per_window(batch: PackedBatch) -> list[int]:
 
 
 def with_states(
-    model: FrozenBertForTokenClassification,
-    features: TagFeatures,
-    device: torch.device,
-    micro_batch_tokens: int,
-    dtype: str,
+    model: FrozenBertForTokenClassification, features: TagFeatures, device: torch.device, tokens: int, dtype: str
 ) -> TagFeatures:
-    """Run the BERT once and keep the hidden states of all words, if they fit into half of the free memory."""
+    """Run the BERT once, `tokens` at a time, and keep the hidden states of all words if half of the free memory holds them."""
     model.eval()
     words, config = int(features.places.lengths.sum()), model.config
     say_if_fewer(config.frozen_layers, config.num_hidden_layers)
@@ -96,7 +118,7 @@ def with_states(
     say(f"{what}: computed once and kept in memory")
     found: list[tuple[int, NDArray[np.float32]]] = []
     with torch.inference_mode(), in_precision(model, dtype):
-        for batch in evaluation_batches(features, micro_batch_tokens):
+        for batch in evaluation_batches(features, tokens):
             states = model.word_states(batch.to(device)).float().cpu().numpy()
             found += zip(batch.rows.tolist(), states, strict=True)
     return replace(features, states=[states for _, states in sorted(found, key=itemgetter(0))])

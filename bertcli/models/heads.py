@@ -35,19 +35,15 @@ def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
 def span_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence."""
     found = run_head(model, batch)  # [T] each
-    return {side: _unpack(found[f"{side}_logits"].float(), batch) for side in ("start", "end")}
-
-
-def _unpack(values: Tensor, batch: PackedBatch) -> Tensor:
-    rows = send(torch.repeat_interleave(torch.tensor(batch.lengths)), values.device)  # [T] sequence of each token
-    padded = values.new_full((len(batch.lengths), max(batch.lengths)), -torch.inf)
-    return padded.index_put((rows, batch.position_ids), values)  # [N, S]
+    rows = send(
+        torch.repeat_interleave(torch.tensor(batch.lengths)), batch.input_ids.device
+    )  # [T] sequence of each token
+    padded = torch.full((len(batch.lengths), max(batch.lengths)), -torch.inf, device=rows.device)
+    places = (rows, batch.position_ids)
+    return {side: padded.index_put(places, found[f"{side}_logits"].float()) for side in ("start", "end")}
 
 
 def summed_cross_entropy(outputs: Outputs, batch: PackedBatch) -> Outputs:
-    """Cross entropy summed over rows of `logits`, each times the weight of its class where classes have one.
-
-    The loop divides the sum by that of the weights over the whole global batch: torch's weighted mean of it.
-    """
+    """Summed cross entropy of `logits`, weighted by class where classes have weights; the loop divides by their sum."""
     losses = cross_entropy(outputs["logits"].float(), batch.labels["labels"], reduction="none")
     return {"loss": (losses * batch.labels.get("weights", 1)).sum()}

@@ -22,8 +22,9 @@ transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
 NO_CODE = {"trust_remote_code": False}
+LOADING = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatched_sizes": True}
 # The outputs of a model, whatever its config.json asks for.
-OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
+LOADING |= {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
 OWN_CLASSES = {FrozenBertForTokenClassification.__name__: FrozenBertForTokenClassification}
 
@@ -31,10 +32,9 @@ OWN_CLASSES = {FrozenBertForTokenClassification.__name__: FrozenBertForTokenClas
 def build_model(
     model_class: Any, family: Family, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int
 ) -> PreTrainedModel:
-    """Build a model with new weights, drawn by `seed` from a normal distribution cut at two standard deviations.
+    """Build a model with new weights, drawn by `seed`. Raises UserError if the family has no such size.
 
-    `labels` go into config.json: the labels of a task, and `initializer_range`, the standard deviation. Raises UserError if
-    the family has no such size.
+    `labels` go into config.json: the labels of a task, and `initializer_range`, the standard deviation of new weights.
     """
     settings = {"initializer_range": INITIALIZER_RANGE, **labels, "pad_token_id": tokenizer.special("pad")}
     attention = {"attn_implementation": PACKED} if family.is_packed else {}
@@ -49,9 +49,7 @@ def build_model(
 @torch.no_grad()
 def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
-    for name, parameter in model.named_parameters():
-        if name not in names:
-            continue
+    for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
         if "LayerNorm" in name and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
@@ -63,10 +61,9 @@ def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER
 def load_model(
     source: str, model_class: Any = None, labels: dict[str, Any] | None = None, new_head: bool = False, seed: int = 0
 ) -> PreTrainedModel:
-    """Load a model from a folder or the Hub by a class of transformers; weights that are missing are drawn by `seed`.
+    """Load a model from a folder or the Hub, by the class that was saved or another; missing weights are drawn by `seed`.
 
-    Without a class, the model has the head that was saved. `labels` go into its config.json. With `new_head` the saved head
-    is not used, whatever its shape. Raises UserError if there is no such model, or it cannot be opened.
+    `labels` go into its config.json. With `new_head` the saved head is not used. Raises UserError if it cannot be opened.
     """
     torch.manual_seed(seed)
     saved = open_config(source)
@@ -74,14 +71,7 @@ def load_model(
     packs = family.runs_packed(saved)
     try:
         model, info = (model_class or _saved_class(saved)).from_pretrained(
-            source,
-            attn_implementation=PACKED if packs else None,
-            output_loading_info=True,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            **NO_CODE,
-            **OUTPUTS,
-            **(labels or {}),
+            source, attn_implementation=PACKED if packs else None, **LOADING, **NO_CODE, **(labels or {})
         )
         model.get_input_embeddings()
     except UserError:
@@ -93,11 +83,10 @@ def load_model(
     if any(name.startswith(inner) for name in other_shape):
         what = f"The sizes of the weights of `{source}` are not those in its config.json: {_modules(other_shape)}."
         raise UserError(what, "Take both from the same model.")
-    head = {name for name, _ in model.named_parameters() if not name.startswith(inner)}
-    replaced = head - missing if new_head else other_shape
+    replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
     if not packs:
-        what = f"{saved.model_type} decoder" if getattr(saved, "is_decoder", False) else saved.model_type
+        what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
         say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     family.prepare(model, source)
@@ -118,8 +107,12 @@ def _not_opened(source: str, error: Exception) -> UserError:
     return UserError(f"The model `{source}` cannot be opened: {first}", hint)
 
 
+def _head(model: PreTrainedModel) -> set[str]:
+    """The names of the parameters outside the encoder."""
+    return {name for name, _ in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")}
+
+
 def _saved_class(saved: PretrainedConfig) -> Any:
-    """The class of a saved model, or that for pre-training if it is not known."""
     name = (saved.architectures or [""])[0]
     return OWN_CLASSES.get(name) or getattr(transformers, name, transformers.AutoModelForPreTraining)
 
@@ -156,15 +149,12 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
     if tokenizer.size > rows or differs:
         counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
         why = counts if tokenizer.size != rows else "is not the model's own"
-        raise UserError(
-            f"The vocabulary `{tokenizer.source}` {why}: it does not fit.",
-            f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny",
-        )
+        hint = f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny"
+        raise UserError(f"The vocabulary `{tokenizer.source}` {why}: it does not fit.", hint)
 
 
 def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
     """Raise a UserError if inputs may be longer than the model has positions."""
-    positions = longest_input(model)
-    if max_seq_length > positions:
+    if max_seq_length > (positions := longest_input(model)):
         what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
         raise UserError(what, f"Give --max-seq-length {positions} or less.")

@@ -19,7 +19,7 @@ PACKED = "packed"
 
 
 def prepare_layers(model: PreTrainedModel) -> None:
-    """Give a model dropout with masks by key and, where it runs packed, faster layers; weights and their names stay."""
+    """Give a model keyed dropout and, where it runs packed, faster layers; weights and their names stay."""
     use_keyed_dropout(model)
     if is_packed(model):
         fuse(model, attend)
@@ -33,18 +33,9 @@ def is_packed(model: PreTrainedModel) -> bool:
 def packed_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Attend within each sequence of a packed batch, for transformers.
+    """Attend for transformers: query, key and value, [1, A, T, D], to the context, [1, T, A, D], and no weights.
 
-    Args:
-        module: the attention layer.
-        query: [1, A, T, D], as are `key` and `value`.
-        key: see `query`.
-        value: see `query`.
-        attention_mask: unused, for there is no padding.
-        kwargs: the `sequences` of the batch; `dropout`; `scaling`.
-
-    Returns:
-        The context, [1, T, A, D], and no weights.
+    `kwargs` has the `sequences` of the batch, `dropout` and `scaling`; there is no mask, for there is no padding.
     """
     dropout = kwargs.get("dropout", 0.0) if module.training else 0.0
     states = (each.squeeze(0).transpose(0, 1)[:, None] for each in (query, key, value))
@@ -52,16 +43,9 @@ def packed_attention(
 
 
 def attend(sequences: Sequences, dropout: float, scaling: float, *states: Tensor) -> Tensor:
-    """Attend within each sequence of a packed batch.
+    """Attend within each sequence of a packed batch; return the context, [T, A, D].
 
-    Args:
-        sequences: of the batch.
-        dropout: the dropout probability of the weights.
-        scaling: factor of the scores.
-        states: query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
-
-    Returns:
-        The context, [T, A, D].
+    The states are query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
     """
     return attention(sequences, dropout, next_masks(dropout), scaling, *states)
 
@@ -83,20 +67,12 @@ def attention(sequences: Sequences, dropout: float, masks: Iterator[Mask], scali
 
 
 def _weights(query: Tensor, key: Tensor, group: Group, mask: Mask, scaling: float) -> Tensor:
-    """The attention weights of a group after dropout, [n, A, S, S].
-
-    Drops whole tokens to attend to, "which might seem a bit unusual, but is taken from the original Transformer paper"
-    (modeling.py).
-    """
+    """The attention weights of a group, [n, A, S, S]; dropout drops whole tokens to attend to, as in modeling.py."""
     scores = query @ key.transpose(-1, -2) * scaling
     if group.mask is not None:
         scores = scores.masked_fill(~group.mask, -torch.inf)
     return drop(scores.softmax(-1), mask)
 
 
-def _no_mask(*args: Any, **kwargs: Any) -> None:
-    """There is no padding to mask."""
-
-
 AttentionInterface.register(PACKED, packed_attention)
-AttentionMaskInterface.register(PACKED, _no_mask)
+AttentionMaskInterface.register(PACKED, lambda *_, **__: None)

@@ -8,27 +8,23 @@ from torch import Tensor, nn
 
 
 class WorkingCopy:
-    """The copy runs forward and backward; the model gets its gradients, is updated and saved.
-
-    Cast once a step, not once an operation as autocast does. In float32 the copy is the model.
-    """
+    """The copy is cast once a step, not once an operation as autocast does. In float32 it is the model."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         self.module = model
         self._copies: dict[nn.Parameter, nn.Parameter] = {}
         if dtype != torch.float32:
             self.module = cast_weights(copy.deepcopy(model), dtype)
-            _sum_embeddings_in_float32(self.module)
+            for module in self.module.modules():
+                if type(module) is nn.Embedding:
+                    module.__class__ = _Embedding
             self._copies = dict(zip(model.parameters(), self.module.parameters(), strict=True))
         for own in self._copies:
             own.grad_dtype = None  # that of its copy, or float32
 
     @torch.no_grad()
     def give_gradients(self, is_last: bool) -> None:
-        """Add the copy's gradients to the model's, in float32, and forget them.
-
-        On a CPU, those of a step with one pass stay in bfloat16, which the optimizer reads.
-        """
+        """Move the copy's gradients to the model, in float32, or on a CPU, of a step with one pass, in bfloat16."""
         copied: list[tuple[Tensor, Tensor]] = []
         added: list[tuple[Tensor, Tensor]] = []
         for own, working in self._copies.items():
@@ -89,9 +85,3 @@ class _Embedding(nn.Embedding):
     def forward(self, input: Tensor) -> Tensor:
         rows: Tensor = _Lookup.apply(self.weight, input)  # type: ignore[no-untyped-call]
         return rows
-
-
-def _sum_embeddings_in_float32(model: nn.Module) -> None:
-    for module in model.modules():
-        if type(module) is nn.Embedding:
-            module.__class__ = _Embedding

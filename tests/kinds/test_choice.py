@@ -9,8 +9,7 @@ import torch
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.packing.choice_features import encode_choices
-from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.packing.text_features import encode_choices, encode_texts
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.lifecycle.evaluate import evaluate

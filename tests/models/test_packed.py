@@ -17,11 +17,10 @@ from transformers import (
 
 from bertcli.data.packing import sequences as sequences_module
 from bertcli.data.packing.batches import PackedBatch, longest_first, pack, split
-from bertcli.data.packing.choice_features import ChoiceFeatures
 from bertcli.data.packing.ragged import Ragged
 from bertcli.data.packing.sequences import LENGTH_STEP, SHORT, Sequences
 from bertcli.data.packing.tag_features import TagFeatures
-from bertcli.data.packing.text_features import TextFeatures
+from bertcli.data.packing.text_features import ChoiceFeatures, TextFeatures
 from bertcli.kernels import cpu, gpu, multiplies_bfloat16, prepack
 from bertcli.kernels.products import PrepackedLinear
 from bertcli.models.dropout import next_masks, seed_dropout

@@ -1,4 +1,4 @@
-"""Packed batches: the tokens of the sequences end to end, with the length of each sequence."""
+"""Packed batches: the tokens of the sequences end to end, their lengths beside them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bertcli.data.packing.keyed import rows_of_step
+from bertcli.data.packing.ragged import Ints
 
 # T tokens of the batch, N sequences
+
+Labels = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,14 @@ class PackedBatch:
     token_type_ids: Tensor  # [T]
     position_ids: Tensor  # [T] counted from the start of each sequence
     lengths: tuple[int, ...]  # N, descending
-    rows: NDArray[np.int64]  # [outputs of the head] the row of the data of each, mostly one per sequence, [N]
-    labels: dict[str, Tensor] = field(default_factory=dict)
+    rows: Ints  # [outputs of the head] row of the data each belongs to; mostly one a sequence, [N]
+    labels: Labels = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)  # what each summed loss is divided by
 
     @property
     def first_tokens(self) -> Tensor:
-        """Where each sequence starts, [N]: the positions of [CLS]."""
-        starts = np.cumsum((0, *self.lengths[:-1]))
-        return send(torch.from_numpy(starts), self.input_ids.device)
+        """Where each sequence starts, [N]: the places of [CLS]."""
+        return send(torch.from_numpy(np.cumsum((0, *self.lengths[:-1]))), self.input_ids.device)
 
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on another device."""
@@ -42,7 +43,7 @@ class PackedBatch:
 
 
 def send(values: Tensor, device: torch.device) -> Tensor:
-    """Copy to a device; to a GPU from pinned memory, so that the CPU does not wait for the GPU."""
+    """Copy to a device; to a GPU from pinned memory, so that the CPU does not wait for it."""
     return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
@@ -50,30 +51,27 @@ class Packable(Protocol):
     """Rows that can be packed: pre-training instances, or the features of a task."""
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Tokens a row, [rows]."""
 
-    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
-        """Pack the chosen rows; `key` is the step, for what is drawn in each."""
+    def pack(self, rows: Ints, key: int) -> PackedBatch:
+        """Pack the chosen rows; `key` is of the step, for what is drawn anew."""
 
 
 def pack(
-    input_ids: NDArray[np.int64], token_type_ids: NDArray[np.int64], lengths: NDArray[np.int64], rows: NDArray[np.int64]
+    ids: Ints, types: Ints | None, lengths: Ints, rows: Ints, labels: Labels | None = None, count: float | None = None
 ) -> PackedBatch:
-    """Make a batch of flat columns, [T], and the lengths of the sequences, [N]."""
-    starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return PackedBatch(
-        torch.from_numpy(input_ids),
-        torch.from_numpy(token_type_ids),
-        torch.from_numpy(np.arange(len(input_ids)) - starts),
-        tuple(int(length) for length in lengths),
-        rows,
-    )
+    """Make a batch of flat columns, [T], types 0 unless given, and lengths, [N]; `count` divides the summed loss."""
+    types = np.zeros_like(ids) if types is None else types
+    positions = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    flat = (torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(positions))
+    counts = {} if count is None else {"loss": count}
+    return PackedBatch(*flat, tuple(map(int, lengths)), rows, labels or {}, counts)
 
 
 @dataclass(frozen=True)
 class TrainingBatches:
-    """The batches of a training run: for each step, this process's share of the global batch, in micro-batches."""
+    """The batches of a training run: step -> this process's share of the global batch, in micro-batches."""
 
     examples: Packable
     batch_size: int
@@ -83,7 +81,7 @@ class TrainingBatches:
     world_size: int = 1
 
     def of_step(self, step: int) -> list[PackedBatch]:
-        """The share of this process, in micro-batches of at most `micro_batch_tokens`, longest rows first."""
+        """The share of this process, in passes of at most `micro_batch_tokens`; the longest rows come first."""
         rows = rows_of_step(self.seed, step, self.batch_size, len(self.examples.lengths))
         mine = longest_first(rows, self.examples.lengths)[self.rank :: self.world_size]
         return [self.examples.pack(part, step) for part in split(mine, self.examples.lengths, self.micro_batch_tokens)]
@@ -96,19 +94,19 @@ def evaluation_batches(examples: Packable, micro_batch_tokens: int) -> Iterator[
         yield examples.pack(part, 0)
 
 
-def longest_first(rows: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sort rows by length, longest first; equal lengths keep their order."""
+def longest_first(rows: Ints, lengths: Ints) -> Ints:
+    """Sort rows by length, so that equal lengths stand together."""
     return rows[np.argsort(-lengths[rows], kind="stable")]
 
 
-def split(rows: NDArray[np.int64], lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
-    """Split rows into parts of at most `tokens` tokens; a longer row is a part of its own."""
+def split(rows: Ints, lengths: Ints, tokens: int) -> list[Ints]:
+    """Cut rows into parts of at most `tokens` tokens; a longer row is a part of its own."""
     parts: list[list[int]] = []
     room = 0
-    for row in rows:
-        if room < lengths[row] or not parts:
+    for row, length in zip(rows.tolist(), lengths[rows].tolist(), strict=True):
+        if room < length or not parts:
             parts.append([])
-            room = max(tokens, int(lengths[row]))
-        parts[-1].append(int(row))
-        room -= int(lengths[row])
+            room = max(tokens, length)
+        parts[-1].append(row)
+        room -= length
     return [np.array(part, dtype=np.int64) for part in parts]

@@ -21,11 +21,8 @@ def rows_of_step(seed: int, step: int, batch_size: int, count: int) -> NDArray[n
     """The rows of the batch of one step, [batch_size]; an epoch may end within a batch."""
     places = np.arange(step * batch_size, (step + 1) * batch_size)
     epochs = places // count
-    rows = np.empty(batch_size, dtype=np.int64)
-    for epoch in np.unique(epochs):
-        here = epochs == epoch
-        rows[here] = permutation(seed, int(epoch), count)[places[here] % count]
-    return rows
+    parts = [permutation(seed, int(n), count)[places[epochs == n] % count] for n in np.unique(epochs)]
+    return np.concatenate(parts)
 
 
 def uniform(key: int, *indices: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Ints = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Ragged:
@@ -17,12 +19,12 @@ class Ragged:
 
     values: list[NDArray[Any]]
     offsets: list[NDArray[Any]]  # one more than the rows of the chunk
-    starts: NDArray[np.int64]  # first row of each chunk, and the number of all rows
+    starts: Ints  # first row of each chunk, and the number of all rows
 
     @classmethod
     def from_lists(cls, rows: Sequence[Sequence[int]]) -> Ragged:
         """Flatten lists of numbers."""
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows], dtype=np.int64)])
+        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         flat = np.fromiter((value for row in rows for value in row), dtype=np.int64, count=int(offsets[-1]))
         return cls([flat], [offsets], np.array([0, len(rows)]))
 
@@ -32,19 +34,18 @@ class Ragged:
         chunks = [chunk for chunk in column.chunks if len(chunk)]
         values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in chunks]
         offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
-        return cls(values, offsets, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
+        return cls(values, offsets, np.cumsum([0, *map(len, chunks)]))
 
     def __len__(self) -> int:
-        """Number of rows."""
         return int(self.starts[-1])
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Number of values of each row, [rows]."""
+    def lengths(self) -> Ints:
+        """Values a row, [rows]."""
         return np.concatenate([np.diff(offsets) for offsets in self.offsets] or [np.zeros(0)]).astype(np.int64)
 
-    def take(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The values of the chosen rows end to end, and the number of values of each."""
+    def take(self, rows: Ints) -> tuple[Ints, Ints]:
+        """The values of the chosen rows end to end, and how many each has."""
         chunks = np.searchsorted(self.starts, rows, side="right") - 1
         parts = []
         for chunk, row in zip(chunks, rows - self.starts[chunks], strict=True):
@@ -54,12 +55,18 @@ class Ragged:
         return np.concatenate(parts or [np.zeros(0)]).astype(np.int64), lengths
 
 
+def places_in_batch(places: Ragged, rows: Ints, lengths: Ints) -> tuple[Ints, Ints]:
+    """Places within the chosen rows as places in the batch of them, and how many each row has."""
+    within, counts = places.take(rows)
+    return within + np.repeat(np.cumsum(lengths) - lengths, counts), counts
+
+
 class TokenRows:
-    """Rows of tokens that can be packed."""
+    """Rows of tokens that can be packed; their lengths are counted once."""
 
     input_ids: Ragged
 
     @cached_property
-    def lengths(self) -> NDArray[np.int64]:
-        """Number of tokens of each row, [rows], counted once."""
+    def lengths(self) -> Ints:
+        """Tokens a row, [rows]."""
         return self.input_ids.lengths

@@ -34,8 +34,8 @@ class Group:
     @cached_property
     def is_token(self) -> Tensor | None:
         """Which of [n, S] are tokens, on the CPU; None where all are."""
-        count, longest = self.shape
-        return None if self.tokens == count * longest else torch.arange(longest) < self.lengths[:, None]
+        is_full = self.tokens == math.prod(self.shape)
+        return None if is_full else torch.arange(self.shape[1]) < self.lengths[:, None]
 
     @cached_property
     def mask(self) -> Tensor | None:
@@ -74,13 +74,11 @@ class Sequences:
         parts: list[list[int]] = []
         wasted = 0
         for length in self.lengths:
-            padded = self._padded(length)
-            longest = self._padded(parts[-1][0]) if parts else 0
+            padded, longest = self._padded(length), self._padded(parts[-1][0]) if parts else 0
             wasted += longest**2 - padded**2
             padding = wasted + len(parts[-1]) * longest**2 / PASSES if parts else 0.0
             if not parts or (padded != longest and padding > ELEMENTS_OF_A_GROUP):
-                parts.append([])
-                wasted = 0
+                parts, wasted = [*parts, []], 0
             parts[-1].append(length)
         return [self._group(part) for part in parts]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +30,13 @@ class AnswerRules:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One possible answer of a question, best first among its n-best."""
+    """One possible answer of a question."""
 
     text: str
     start_logit: float
     end_logit: float
     probability: float = 0.0
-    first_word: int = -1  # where in the context the answer starts, in words
+    first_word: int = -1  # of the answer, in the context
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,8 @@ class Answer:
     had_candidate: bool  # False where there is no valid span at all: 1.1 says "empty", 2.0 crashes in the original
 
 
-@dataclass(frozen=True)
-class _Span:
-    window: int
+class _Span(NamedTuple):
+    window: Window | None  # None for no answer
     start: int
     end: int
     start_logit: float
@@ -66,94 +66,70 @@ def choose_answers(
     rules: AnswerRules,
 ) -> list[Answer]:
     """Choose each question's answer from the logits of its windows, [tokens] each for start and end."""
-    of_example: dict[int, list[int]] = defaultdict(list)
-    for index, window in enumerate(windows):
-        of_example[window.example].append(index)
+    of_example: dict[int, list[tuple[Window, Logits]]] = defaultdict(list)
+    for window, scores in zip(windows, logits, strict=True):
+        of_example[window.example].append((window, scores))
     finder = TextFinder(tokenizer)
-    return [
-        _choose(example, of_example[number], windows, logits, finder, rules) for number, example in enumerate(examples)
-    ]
+    return [_choose(example, of_example[number], finder, rules) for number, example in enumerate(examples)]
 
 
-def _choose(
-    example: SpanExample,
-    mine: list[int],
-    windows: list[Window],
-    logits: Sequence[Logits],
-    finder: TextFinder,
-    rules: AnswerRules,
-) -> Answer:
-    spans = [span for index in mine for span in _spans(index, windows[index], logits[index], rules)]
-    null: tuple[float, float] | None = None
-    if rules.with_impossible and mine:
-        scores = [float(logits[index][0][0] + logits[index][1][0]) for index in mine]
-        best = mine[int(np.argmin(scores))]
-        null = float(logits[best][0][0]), float(logits[best][1][0])
-        spans.append(_Span(-1, 0, 0, *null))
-    spans.sort(key=lambda span: span.start_logit + span.end_logit, reverse=True)
-    n_best = _n_best(example, spans, windows, finder, rules, null)
-    real = next((candidate for candidate in n_best if candidate.text), None)
-    n_best = n_best or [Candidate("empty" if not rules.with_impossible else "", 0.0, 0.0)]
-    n_best = _with_probabilities(n_best)
-    had = any(span.window >= 0 for span in spans)
+def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: TextFinder, rules: AnswerRules) -> Answer:
+    spans = [span for window, scores in mine for span in _spans(window, scores, rules)]
+    had = bool(spans)
+    null = _null_scores(mine) if rules.with_impossible and mine else None
+    spans += [_Span(None, 0, 0, *null)] if null is not None else []
+    missing = Candidate("", *null) if null is not None else None
+    n_best = _with_probabilities(_n_best(example, spans, finder, rules.n_best_size), missing, rules)
     if null is None:
         return Answer(example.id, n_best[0].text, n_best, None, had)
-    if real is None:
+    if (real := next(filter(lambda each: each.text, n_best), None)) is None:
         return Answer(example.id, "", n_best, None, False)
     odds = sum(null) - real.start_logit - real.end_logit
     return Answer(example.id, "" if odds > rules.null_score_diff_threshold else real.text, n_best, odds, True)
 
 
-def _spans(index: int, window: Window, logits: Logits, rules: AnswerRules) -> list[_Span]:
-    """The valid spans among the best starts and ends of a window, starts first; ties keep the lower position."""
-    starts, ends = (_best_positions(side, rules.n_best_size) for side in logits)
-    last = window.offset + len(window.words)
-    found = []
-    for start in starts:
-        if not window.offset <= start < last or not window.is_max_context[start - window.offset]:
-            continue
-        for end in ends:
-            if start <= end < min(last, start + rules.max_answer_length):
-                found.append(_Span(index, start, end, float(logits[0][start]), float(logits[1][end])))
-    return found
+def _null_scores(mine: list[tuple[Window, Logits]]) -> tuple[float, float]:
+    """The logits of [CLS] in the window that has the lowest."""
+    start, end = min((scores for _, scores in mine), key=lambda scores: scores[0][0] + scores[1][0])
+    return float(start[0]), float(end[0])
 
 
-def _best_positions(values: NDArray[np.float32], count: int) -> list[int]:
-    return [int(position) for position in np.argsort(-values, kind="stable")[:count]]
-
-
-def _n_best(
-    example: SpanExample,
-    spans: list[_Span],
-    windows: list[Window],
-    finder: TextFinder,
-    rules: AnswerRules,
-    null: tuple[float, float] | None,
-) -> list[Candidate]:
-    chosen: list[Candidate] = []
-    seen = set()
-    for span in spans:
-        if len(chosen) >= rules.n_best_size:
-            break
-        text = "" if span.window < 0 else _text(example, windows[span.window], span, finder)
-        if span.window >= 0 and text in seen:
-            continue
-        seen.add(text)
-        first_word = -1 if span.window < 0 else windows[span.window].words[span.start - windows[span.window].offset]
-        chosen.append(Candidate(text, span.start_logit, span.end_logit, first_word=first_word))
-    if null is not None and "" not in seen:
-        chosen.append(Candidate("", *null))
-    return chosen
-
-
-def _text(example: SpanExample, window: Window, span: _Span, finder: TextFinder) -> str:
-    first, last = window.words[span.start - window.offset], window.words[span.end - window.offset]
-    return finder.find(window.tokens[span.start : span.end + 1], " ".join(example.words[first : last + 1]))
-
-
-def _with_probabilities(candidates: list[Candidate]) -> list[Candidate]:
+def _with_probabilities(found: list[Candidate], null: Candidate | None, rules: AnswerRules) -> list[Candidate]:
+    """The candidates, and that of no answer unless it is among them, with their probabilities."""
+    candidates = [*found, null] if null is not None and all(each.text for each in found) else found
+    candidates = candidates or [Candidate("" if rules.with_impossible else "empty", 0.0, 0.0)]
     shares = softmax([candidate.start_logit + candidate.end_logit for candidate in candidates])
-    return [replace(candidate, probability=float(share)) for candidate, share in zip(candidates, shares, strict=True)]
+    return [replace(each, probability=float(share)) for each, share in zip(candidates, shares, strict=True)]
+
+
+def _spans(window: Window, logits: Logits, rules: AnswerRules) -> list[_Span]:
+    """The valid spans among the best starts and ends of a window, starts first; ties keep the lower position."""
+    starts, ends = (np.argsort(-side, kind="stable")[: rules.n_best_size].tolist() for side in logits)
+    first, last = window.offset, window.offset + len(window.words)
+    return [
+        _Span(window, start, end, float(logits[0][start]), float(logits[1][end]))
+        for start in starts
+        if first <= start < last and window.is_max_context[start - first]
+        for end in ends
+        if start <= end < min(last, start + rules.max_answer_length)
+    ]
+
+
+def _n_best(example: SpanExample, spans: list[_Span], finder: TextFinder, count: int) -> list[Candidate]:
+    """The candidates of the best spans, each text once."""
+    chosen: list[Candidate] = []
+    for span in sorted(spans, key=lambda span: span.start_logit + span.end_logit, reverse=True):
+        if len(chosen) >= count:
+            break
+        text, first = "", -1
+        if (window := span.window) is not None:
+            first, last = (window.words[place - window.offset] for place in (span.start, span.end))
+            original = " ".join(example.words[first : last + 1])
+            text = finder.find(window.tokens[span.start : span.end + 1], original)
+            if any(text == candidate.text for candidate in chosen):
+                continue
+        chosen.append(Candidate(text, span.start_logit, span.end_logit, first_word=first))
+    return chosen
 
 
 class TextFinder:
@@ -176,20 +152,13 @@ class TextFinder:
         return " ".join(token for token, _ in self.pre_tokenizer.pre_tokenize_str(normal))
 
     def final_text(self, predicted: str, original: str) -> str:
-        """Project the predicted text onto the original one (get_final_text).
-
-        Where they cannot be aligned character by character, the original is returned whole.
-        """
+        """Project the predicted text onto the original (get_final_text); all of it, where characters do not align."""
         tokens = self.basic_tokens(original)
         start = tokens.find(predicted)
         if start == -1:
             return original
-        original_places = [place for place, character in enumerate(original) if character != " "]
-        token_places = [place for place, character in enumerate(tokens) if character != " "]
-        if len(original_places) != len(token_places):
-            return original
-        number = {place: index for index, place in enumerate(token_places)}
+        theirs, ours = ([i for i, character in enumerate(text) if character != " "] for text in (original, tokens))
         end = start + len(predicted) - 1
-        if start not in number or end not in number:
+        if len(theirs) != len(ours) or start not in ours or end not in ours:
             return original
-        return original[original_places[number[start]] : original_places[number[end]] + 1]
+        return original[theirs[ours.index(start)] : theirs[ours.index(end)] + 1]

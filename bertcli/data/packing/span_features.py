@@ -1,16 +1,18 @@
 """Questions with windows over long contexts as model inputs (convert_examples_to_features of run_squad.py)."""
 
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bertcli.data.labelled.squad import SpanExample
 from bertcli.data.packing.batches import PackedBatch, pack
-from bertcli.data.packing.ragged import Ragged, TokenRows
+from bertcli.data.packing.ragged import Ints, Ragged, TokenRows
 from bertcli.data.packing.windows import WindowRules, max_context_windows, window_spans
 from bertcli.data.text.tokenization import WordPiece
+
+Pieces = tuple[list[str], list[int]]  # tokens and their ids
 
 
 @dataclass(frozen=True)
@@ -36,83 +38,54 @@ class SpanFeatures(TokenRows):
     training: bool
     truncated: int  # questions that were longer than max_query_length and were cut
 
-    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
+    def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen windows."""
         ids, lengths = self.input_ids.take(rows)
         chosen = [self.windows[row] for row in rows]
-        offsets = np.array([window.offset for window in chosen])
         inside = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        types = (inside >= np.repeat(offsets, lengths)).astype(np.int64)
-        labels = {}
-        if self.training:
-            labels["start_positions"] = torch.tensor([window.start_position for window in chosen])
-            labels["end_positions"] = torch.tensor([window.end_position for window in chosen])
-        return replace(pack(ids, types, lengths, rows), labels=labels, counts={"loss": len(rows)})
+        types = (inside >= np.repeat([window.offset for window in chosen], lengths)).astype(np.int64)
+        names = ("start_position", "end_position") if self.training else ()
+        labels = {f"{name}s": torch.tensor([getattr(window, name) for window in chosen]) for name in names}
+        return pack(ids, types, lengths, rows, labels, len(rows))
 
 
 def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: WindowRules, training: bool) -> SpanFeatures:
-    """Cut every question's context into windows; in training mark the answer in each."""
+    """Cut every question's context into windows; in training mark the answer in each.
+
+    Each word is tokenized by itself, as the original does.
+    """
     questions = tokenizer.encode([example.question for example in examples])
-    pieces = _WordPieces(tokenizer)
+    words = sorted({word for example in examples for word in (*example.words, example.answer)})
+    encoded = tokenizer.encode_words(words)
+    pieces = {word: (each.tokens, each.ids) for word, each in zip(words, encoded, strict=True)}
+    limit, between = rules.max_query_length, tokenizer.pair_separators
+    cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
     windows: list[Window] = []
-    truncated = 0
     for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
-        truncated += len(question.ids) > rules.max_query_length
-        query = (question.tokens[: rules.max_query_length], question.ids[: rules.max_query_length])
-        windows += _windows(index, example, query, pieces, rules, training)
-    input_ids = Ragged.from_lists([window.input_ids for window in windows])
-    return SpanFeatures(input_ids, windows, training, truncated)
-
-
-class _WordPieces:
-    """The pieces of words, each word tokenized by itself, as the original does, and once."""
-
-    def __init__(self, tokenizer: WordPiece) -> None:
-        self.tokenizer = tokenizer
-        self.cls_id, self.sep_id = tokenizer.special("cls"), tokenizer.special("sep")
-        self.between = tokenizer.pair_separators
-        self._known: dict[str, tuple[list[str], list[int]]] = {}
-
-    def __call__(self, words: list[str]) -> list[tuple[list[str], list[int]]]:
-        new = list({word for word in words if word not in self._known})
-        for word, encoding in zip(new, self.tokenizer.encode_words(new), strict=True):
-            self._known[word] = (encoding.tokens, encoding.ids)
-        return [self._known[word] for word in words]
+        ids = [cls_id, *question.ids[:limit], *[sep_id] * between]
+        before = (["[CLS]", *question.tokens[:limit], *["[SEP]"] * between], ids)
+        context = [pieces[word] for word in example.words]
+        has_answer = training and not example.is_impossible
+        answer = _answer_pieces(example, context, pieces[example.answer][0]) if has_answer else None
+        windows += _windows(index, before, context, answer, rules, sep_id)
+    truncated = sum(len(question.ids) > limit for question in questions)
+    return SpanFeatures(Ragged.from_lists([window.input_ids for window in windows]), windows, training, truncated)
 
 
 def _windows(
-    index: int,
-    example: SpanExample,
-    query: tuple[list[str], list[int]],
-    pieces: _WordPieces,
-    rules: WindowRules,
-    training: bool,
+    index: int, before: Pieces, context: list[Pieces], answer: tuple[int, int] | None, rules: WindowRules, sep_id: int
 ) -> list[Window]:
-    tokens: list[str] = []
-    ids: list[int] = []
-    words: list[int] = []  # of each piece
-    first_piece: list[int] = []  # of each word
-    for word, (word_tokens, word_ids) in enumerate(pieces(example.words)):
-        first_piece.append(len(ids))
-        tokens += word_tokens
-        ids += word_ids
-        words += [word] * len(word_ids)
-    answer = _answer_pieces(example, tokens, first_piece, pieces) if training and not example.is_impossible else None
-    room = rules.max_seq_length - len(query[1]) - 2 - pieces.between
-    offset = len(query[1]) + 1 + pieces.between
-    spans = window_spans(len(ids), room, rules.doc_stride)
+    tokens = [token for word_tokens, _ in context for token in word_tokens]
+    ids = [piece for _, word_ids in context for piece in word_ids]
+    words = [word for word, (_, word_ids) in enumerate(context) for _ in word_ids]
+    offset = len(before[1])
+    spans = window_spans(len(ids), rules.max_seq_length - offset - 1, rules.doc_stride)
     best = max_context_windows(len(ids), spans)
     made = []
     for number, (start, length) in enumerate(spans):
         here = slice(start, start + length)
-        window = Window(
-            index,
-            ["[CLS]", *query[0], *["[SEP]"] * pieces.between, *tokens[here], "[SEP]"],
-            [pieces.cls_id, *query[1], *[pieces.sep_id] * pieces.between, *ids[here], pieces.sep_id],
-            offset,
-            words[here],
-            [chosen == number for chosen in best[here]],
-        )
+        texts, numbers = [*before[0], *tokens[here], "[SEP]"], [*before[1], *ids[here], sep_id]
+        window = Window(index, texts, numbers, offset, words[here], [chosen == number for chosen in best[here]])
         # An answer that is not whole in the window counts as none: [CLS], in SQuAD 1.1 too.
         if answer and start <= answer[0] and answer[1] <= start + length - 1:
             window = replace(window, start_position=answer[0] - start + offset, end_position=answer[1] - start + offset)
@@ -120,13 +93,12 @@ def _windows(
     return made
 
 
-def _answer_pieces(
-    example: SpanExample, tokens: list[str], first_piece: list[int], pieces: _WordPieces
-) -> tuple[int, int]:
+def _answer_pieces(example: SpanExample, context: list[Pieces], answer: list[str]) -> tuple[int, int]:
     """The first and last piece of the answer: its words, narrowed to the span that spells the answer exactly."""
-    start = first_piece[example.start_word]
-    end = first_piece[example.end_word + 1] - 1 if example.end_word + 1 < len(first_piece) else len(tokens) - 1
-    wanted = " ".join(pieces([example.answer])[0][0])
+    tokens = [token for word_tokens, _ in context for token in word_tokens]
+    first = [0, *accumulate(len(word_tokens) for word_tokens, _ in context)]  # piece of each word
+    start, end = first[example.start_word], first[example.end_word + 1] - 1
+    wanted = " ".join(answer)
     for new_start in range(start, end + 1):
         for new_end in range(end, new_start - 1, -1):
             if " ".join(tokens[new_start : new_end + 1]) == wanted:

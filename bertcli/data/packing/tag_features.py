@@ -1,6 +1,6 @@
 """Sentences of words as model inputs, in windows where they are long; each word is read off its first piece, once."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.labelled.examples import Sentences
 from bertcli.data.packing.batches import PackedBatch, pack
-from bertcli.data.packing.ragged import Ragged, TokenRows
+from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch
 from bertcli.data.packing.windows import WindowRules, max_context_windows, window_spans
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -16,27 +16,26 @@ from bertcli.errors import UserError
 
 @dataclass(frozen=True)
 class TagFeatures(TokenRows):
-    """The windows of all sentences, `[CLS] pieces [SEP]`. The words read off them are those of the sentences, in order."""
+    """The windows of all sentences, `[CLS] pieces [SEP]`; the words read off them are those of the sentences, in order."""
 
     input_ids: Ragged
-    places: Ragged  # where in a window stand the first pieces of the words that are read off it
+    places: Ragged  # in each window, of the first pieces of the words that are read off it
     tags: Ragged | None  # of these words
     states: list[NDArray[np.float32]] | None = None  # of these words: hidden states of a BERT that is not trained
     truncated: int = 0  # nothing is cut
 
-    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
+    def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen windows."""
         ids, lengths = self.input_ids.take(rows)
-        places, words = self.places.take(rows)
-        labels = {"word_positions": torch.from_numpy(places + np.repeat(np.cumsum(lengths) - lengths, words))}
+        positions, words = places_in_batch(self.places, rows, lengths)
+        labels = {"word_positions": torch.from_numpy(positions)}
         if self.states is not None:
             last = np.cumsum(self.places.lengths)[rows]
-            numbers = np.concatenate([np.arange(end - count, end) for end, count in zip(last, words, strict=True)])
+            numbers = [n for end, count in zip(last, words, strict=True) for n in range(end - count, end)]
             labels["states"] = torch.from_numpy(np.stack([self.states[number] for number in numbers]))
         if self.tags is not None:
             labels["labels"] = torch.from_numpy(self.tags.take(rows)[0])
-        packed = pack(ids, np.zeros_like(ids), lengths, np.repeat(rows, words))
-        return replace(packed, labels=labels, counts={"loss": len(places)})
+        return pack(ids, None, lengths, np.repeat(rows, words), labels, len(positions))
 
 
 def encode_sentences(
@@ -44,16 +43,12 @@ def encode_sentences(
 ) -> TagFeatures:
     """Tokenize each word by itself; a word without pieces, such as a control character, is [UNK].
 
-    Windows overlap by half at least, and each word is read off the window that shows the most around it.
-
-    Raises:
-        UserError: at the first tag that the task does not have.
+    Windows overlap by half at least, and each word is read off the window that shows the most around it. Raises UserError
+    at the first tag that the task does not have.
     """
     tags = _tag_ids(sentences, labels)
-    words = sorted({word for sentence in sentences.words for word in sentence})
-    unknown = [tokenizer.special("unk")]
-    encoded = [encoding.ids for encoding in tokenizer.encode_words(words)]
-    pieces = {word: ids or unknown for word, ids in zip(words, encoded, strict=True)}
+    pieces = _pieces(sentences, tokenizer)
+    cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
     room = rules.max_seq_length - 2
     stride = min(rules.doc_stride, max(1, room // 2))
     windows, places, read = [], [], []
@@ -65,11 +60,16 @@ def encode_sentences(
         bounds = np.searchsorted(chosen, np.arange(len(spans) + 1))
         for (start, length), begin, end in zip(spans, bounds[:-1], bounds[1:], strict=True):
             if begin < end:
-                windows.append([tokenizer.special("cls"), *ids[start : start + length], tokenizer.special("sep")])
+                windows.append([cls_id, *ids[start : start + length], sep_id])
                 places.append((first[begin:end] - start + 1).tolist())
                 read.append(tags[number][begin:end] if tags is not None else [])
     known = Ragged.from_lists(read) if tags is not None else None
     return TagFeatures(Ragged.from_lists(windows), Ragged.from_lists(places), known)
+
+
+def _pieces(sentences: Sentences, tokenizer: WordPiece) -> dict[str, list[int]]:
+    words, unknown = sorted({word for sentence in sentences.words for word in sentence}), [tokenizer.special("unk")]
+    return {word: each.ids or unknown for word, each in zip(words, tokenizer.encode_words(words), strict=True)}
 
 
 def _tag_ids(sentences: Sentences, labels: tuple[str, ...]) -> list[list[int]] | None:
@@ -77,10 +77,7 @@ def _tag_ids(sentences: Sentences, labels: tuple[str, ...]) -> list[list[int]] |
         return None
     number = {label: index for index, label in enumerate(labels)}
     for row, tags in enumerate(sentences.tags):
-        strange = next((tag for tag in tags if tag not in number), None)
-        if strange is not None:
-            raise UserError(
-                f"{sentences.place(row)}: the sentence has the tag `{strange}`, which the task has not.",
-                f"Its tags: {', '.join(labels[:20])}.",
-            )
+        if strange := [tag for tag in tags if tag not in number]:
+            what = f"{sentences.place(row)}: the sentence has the tag `{strange[0]}`, which the task has not."
+            raise UserError(what, f"Its tags: {', '.join(labels[:20])}.")
     return [[number[tag] for tag in tags] for tags in sentences.tags]

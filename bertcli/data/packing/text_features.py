@@ -1,6 +1,7 @@
-"""Texts and pairs as model inputs, cut as run_classifier.py cuts them."""
+"""Texts, pairs, choices and texts with `[MASK]` as model inputs, cut as run_classifier.py cuts them."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,14 @@ import torch
 from numpy.typing import NDArray
 
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.packing.batches import PackedBatch, pack
-from bertcli.data.packing.ragged import Ragged, TokenRows
+from bertcli.data.packing.batches import PackedBatch, longest_first, pack
+from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch
 from bertcli.data.text.tokenization import WordPiece
 
-Numbers = NDArray[np.float32] | NDArray[np.int64]
+Numbers = NDArray[np.float32] | Ints
+MASK = "[MASK]"  # as a person writes it, whatever the model's own mask is called
+
+# E examples of the batch, C choices an example
 
 
 @dataclass(frozen=True)
@@ -23,9 +27,9 @@ class TextFeatures(TokenRows):
     token_type_ids: Ragged
     labels: Numbers | None
     truncated: int  # how many were longer and were cut
-    class_weights: NDArray[np.float32] | None = None  # [classes] what an example of each counts in the loss
+    class_weights: NDArray[np.float32] | None = None  # [classes] weight of an example of each in the loss
 
-    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
+    def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen rows."""
         ids, lengths = self.input_ids.take(rows)
         types, _ = self.token_type_ids.take(rows)
@@ -34,7 +38,7 @@ class TextFeatures(TokenRows):
         if self.class_weights is not None:
             labels["weights"] = torch.from_numpy(self.class_weights)[labels["labels"]]
             count = float(labels["weights"].double().sum())
-        return replace(pack(ids, types, lengths, rows), labels=labels, counts={"loss": count})
+        return pack(ids, types, lengths, rows, labels, count)
 
 
 def balanced_weights(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
@@ -46,15 +50,11 @@ def balanced_weights(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
 
 
 def encode_texts(
-    examples: TextExamples, tokenizer: WordPiece, max_seq_length: int, labels: Numbers | None
+    texts: TextExamples, tokenizer: WordPiece, max_seq_length: int, labels: Numbers | None
 ) -> TextFeatures:
-    """Tokenize texts and put them together as convert_single_example does.
-
-    A second text without tokens is no second text. Too long pairs lose tokens at the end of the longer, the second
-    if they are equally long.
-    """
-    first = tokenizer.encode_ids(examples.texts)
-    second = tokenizer.encode_ids(examples.pairs) if examples.pairs is not None else [[]] * len(first)
+    """Tokenize texts and join them as convert_single_example does; a second text without tokens is no second text."""
+    first = tokenizer.encode_ids(texts.texts)
+    second = tokenizer.encode_ids(texts.pairs) if texts.pairs is not None else [[]] * len(first)
     cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
     between = [sep_id] * tokenizer.pair_separators
     input_ids, types, truncated = [], [], 0
@@ -68,10 +68,82 @@ def encode_texts(
 
 
 def cut_pair(length_a: int, length_b: int, longest: int) -> tuple[int, int]:
-    """How much of each text is kept: tokens are dropped from the longer one, the second on a tie."""
+    """How much of each text is kept: tokens are dropped from the end of the longer one, the second on a tie."""
     while length_a + length_b > longest:
-        if length_a > length_b:
-            length_a -= 1
-        else:
-            length_b -= 1
+        is_first = length_a > length_b
+        length_a, length_b = length_a - is_first, length_b - (not is_first)
     return length_a, length_b
+
+
+@dataclass(frozen=True)
+class ChoiceFeatures:
+    """Examples whose choices are sequences: those of one example stand together in `sequences`, and in a batch."""
+
+    sequences: TextFeatures
+    choices: int  # of each example
+    labels: Ints | None
+
+    @property
+    def truncated(self) -> int:
+        """How many sequences were longer and were cut."""
+        return self.sequences.truncated
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Tokens an example, over its choices, [examples]."""
+        totals: Ints = self.sequences.lengths.reshape(-1, self.choices).sum(axis=1)
+        return totals
+
+    def pack(self, rows: Ints, key: int) -> PackedBatch:
+        """Pack the chosen examples; `choice_sequences`, [E, C], says which sequence of the batch each choice is."""
+        sequences = (rows[:, None] * self.choices + np.arange(self.choices)).ravel()  # [E * C]
+        order = longest_first(np.arange(len(sequences)), self.sequences.lengths[sequences])
+        labels = {"choice_sequences": torch.from_numpy(np.argsort(order).reshape(-1, self.choices))}
+        if self.labels is not None:
+            labels["labels"] = torch.from_numpy(self.labels[rows])
+        packed = self.sequences.pack(sequences[order], key)
+        return replace(packed, rows=rows, labels=labels, counts={"loss": len(rows)})
+
+
+def encode_choices(
+    examples: TextExamples, tokenizer: WordPiece, max_seq_length: int, labels: Ints | None
+) -> ChoiceFeatures:
+    """Put each text before each of its choices, `[CLS] text [SEP] choice [SEP]`, as for SWAG (BERT section 4.4)."""
+    assert examples.choices is not None
+    count = len(examples.choices[0]) if examples.choices else 1
+    texts = [text for text in examples.texts for _ in range(count)]
+    pairs = [choice for choices in examples.choices for choice in choices]
+    sequences = encode_texts(TextExamples(texts, pairs, origin=examples.origin), tokenizer, max_seq_length, None)
+    return ChoiceFeatures(sequences, count, labels)
+
+
+@dataclass(frozen=True)
+class MaskFeatures(TokenRows):
+    """Texts as `[CLS] pieces [SEP]`, with masks among the pieces."""
+
+    input_ids: Ragged
+    places: Ragged  # of the masks of each text
+    truncated: int = 0  # nothing is cut
+
+    def pack(self, rows: Ints, key: int) -> PackedBatch:
+        """Pack the chosen texts; `rows` of the batch names the text of each mask."""
+        ids, lengths = self.input_ids.take(rows)
+        positions, masks = places_in_batch(self.places, rows, lengths)
+        return pack(ids, None, lengths, np.repeat(rows, masks), {"masked_lm_positions": torch.from_numpy(positions)})
+
+
+def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]:
+    """The token ids of a text, and the places of its masks among them."""
+    first, *others = tokenizer.encode_ids(text.split(MASK))
+    ids, places = [tokenizer.special("cls"), *first], []
+    for part in others:
+        places.append(len(ids))
+        ids += [tokenizer.special("mask"), *part]
+    return [*ids, tokenizer.special("sep")], places
+
+
+def encode_masked_texts(texts: list[str], tokenizer: WordPiece) -> MaskFeatures:
+    """Encode texts whose masks were checked."""
+    encoded = [encode_masks(text, tokenizer) for text in texts]
+    ids, places = map(Ragged.from_lists, zip(*encoded, strict=True))
+    return MaskFeatures(ids, places)

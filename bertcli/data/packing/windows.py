@@ -17,35 +17,24 @@ class WindowRules:
 
     def __post_init__(self) -> None:
         if self.max_query_length and self.max_seq_length <= self.max_query_length + 3:
-            raise UserError(
-                f"--max-seq-length {self.max_seq_length} leaves no room beside a question of {self.max_query_length} tokens.",
-                f"Give --max-seq-length {self.max_query_length + 4} or more, or a smaller --max-query-length.",
-            )
+            length, query = self.max_seq_length, self.max_query_length
+            what = f"--max-seq-length {length} leaves no room beside a question of {query} tokens."
+            raise UserError(what, f"Give --max-seq-length {query + 4} or more, or a smaller --max-query-length.")
 
 
 def window_spans(count: int, room: int, doc_stride: int) -> list[tuple[int, int]]:
     """Start and length of the windows over `count` tokens."""
-    spans = []
-    start = 0
-    while start < count:
-        length = min(count - start, room)
-        spans.append((start, length))
-        if start + length == count:
-            break
-        start += min(length, doc_stride)
-    return spans
+    last = -(-max(0, count - room) // min(room, doc_stride))  # number of the window that reaches the end
+    starts = range(0, (last + 1) * min(room, doc_stride), min(room, doc_stride)) if count else ()
+    return [(start, min(count - start, room)) for start in starts]
 
 
 def max_context_windows(count: int, spans: list[tuple[int, int]]) -> list[int]:
     """For each token the window that shows it with the most context on its poorer side; the first on a tie."""
-    position = np.arange(count)
-    best = np.full(count, -np.inf)
-    chosen = np.zeros(count, dtype=np.int64)
+    best, chosen = np.full(count, -np.inf), np.zeros(count, dtype=np.int64)
     for number, (start, length) in enumerate(spans):
-        here = slice(start, start + length)
-        left, right = position[here] - start, start + length - 1 - position[here]
-        score = np.minimum(left, right) + 0.01 * length
+        here, left = slice(start, start + length), np.arange(length)
+        score = np.minimum(left, length - 1 - left) + 0.01 * length
         better = score > best[here]
-        best[here] = np.where(better, score, best[here])
-        chosen[here] = np.where(better, number, chosen[here])
-    return [int(number) for number in chosen]
+        best[here][better], chosen[here][better] = score[better], number
+    return chosen.tolist()

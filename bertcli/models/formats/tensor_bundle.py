@@ -1,13 +1,10 @@
-"""TensorFlow's checkpoint files (V2), read and written without TensorFlow.
-
-A checkpoint is an index, a LevelDB table of protocol buffers (tensorflow/core/util/tensor_bundle), and data files.
-"""
+"""TensorFlow's checkpoints (V2), a LevelDB table of protocol buffers and data files, read and written without it."""
 
 import struct
 from collections.abc import Iterator
 from operator import eq
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import google_crc32c
 import numpy as np
@@ -15,10 +12,8 @@ from numpy.typing import NDArray
 
 from bertcli.errors import UserError
 
-DTYPES: dict[int, np.dtype[Any]] = {
-    number: np.dtype(name) for number, name in ((1, "<f4"), (2, "<f8"), (3, "<i4"), (9, "<i8"), (19, "<f2"))
-}
-TYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 9: "<i8", 19: "<f2"}
+TYPE_NUMBERS = {np.dtype(name): number for number, name in DTYPES.items()}
 MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 RESTART_INTERVAL = 16
@@ -52,10 +47,10 @@ def _damaged(path: Path) -> UserError:
 
 
 def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[np.generic]:
-    dtype = DTYPES.get(_first(entry, 1, 0))
-    if dtype is None:
-        what = f"The tensor `{name}` has a type that cannot be read."
-        raise UserError(what, "Use a checkpoint with float32 weights.")
+    if (dtype := DTYPES.get(_first(entry, 1, 0))) is None:
+        raise UserError(
+            f"The tensor `{name}` has a type that cannot be read.", "Use a checkpoint with float32 weights."
+        )
     shape = [_first(_fields(bytes(dim)), 1, 0) for dim in _fields(_first(entry, 2, b"")).get(2, [])]
     offset, size = _first(entry, 4, 0), _first(entry, 5, 0)
     raw = data[_first(entry, 3, 0)][offset : offset + size].tobytes()
@@ -69,19 +64,17 @@ def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of a LevelDB table."""
     if len(table) < FOOTER_BYTES or struct.unpack("<Q", table[-8:])[0] != MAGIC:
         raise UserError(f"`{path}` is not the index of a TensorFlow checkpoint.", "Give the folder of a V2 checkpoint.")
-    _, place = _handle(table[-FOOTER_BYTES:], 0)  # of the meta index, which is empty
-    index, _ = _handle(table[-FOOTER_BYTES:], place)
-    for _, value in _block_entries(_block(table, index, path)):
-        yield from _block_entries(_block(table, _handle(value, 0)[0], path))
+    _, _, offset, size, _ = _varints(table[-FOOTER_BYTES:], 0, 4)  # after the meta index, which is empty, the index
+    for _, value in _block_entries(_block(table, offset, size, path)):
+        offset, size, _ = _varints(value, 0, 2)
+        yield from _block_entries(_block(table, offset, size, path))
 
 
-def _block(table: bytes, handle: tuple[int, int], path: Path) -> bytes:
-    offset, size = handle
+def _block(table: bytes, offset: int, size: int, path: Path) -> bytes:
     if _masked_crc(table[offset : offset + size + 1]) != struct.unpack_from("<I", table, offset + size + 1)[0]:
         raise _damaged(path)
     if table[offset + size] != 0:
-        what = f"`{path}` is compressed and cannot be read."
-        raise UserError(what, "Save the checkpoint with TensorFlow 1 or 2 again.")
+        raise UserError(f"`{path}` is compressed and cannot be read.", "Save it with TensorFlow 1 or 2 again.")
     return table[offset : offset + size]
 
 
@@ -90,27 +83,23 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     end = len(block) - 4 - 4 * struct.unpack("<I", block[-4:])[0]
     place, key = 0, b""
     while place < end:
-        shared, place = _varint(block, place)
-        fresh, place = _varint(block, place)
-        length, place = _varint(block, place)
+        shared, fresh, length, place = _varints(block, place, 3)
         key = key[:shared] + block[place : place + fresh]
         yield key, block[place + fresh : place + fresh + length]
         place += fresh + length
 
 
-def _handle(data: bytes, place: int) -> tuple[tuple[int, int], int]:
-    offset, place = _varint(data, place)
-    size, place = _varint(data, place)
-    return (offset, size), place
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (data[place] & 0x7F) << shift
-        shift, place = shift + 7, place + 1
-        if data[place - 1] < 0x80:
-            return value, place
+def _varints(data: bytes, place: int, count: int) -> list[int]:
+    """So many numbers from a place on, and the place after them."""
+    numbers = []
+    for _ in range(count):
+        value = shift = 0
+        while data[place] >= 0x80:
+            value |= (data[place] & 0x7F) << shift
+            shift, place = shift + 7, place + 1
+        numbers.append(value | data[place] << shift)
+        place += 1
+    return [*numbers, place]
 
 
 def _fields(message: bytes) -> Fields:
@@ -118,16 +107,12 @@ def _fields(message: bytes) -> Fields:
     fields: Fields = {}
     place = 0
     while place < len(message):
-        tag, place = _varint(message, place)
-        value: int | bytes
-        if tag & 7 == VARINT:
-            value, place = _varint(message, place)
-        elif tag & 7 == FIXED32:
-            value, place = struct.unpack("<I", message[place : place + 4])[0], place + 4
-        else:
-            length, place = _varint(message, place)
-            value, place = message[place : place + length], place + length
-        fields.setdefault(tag >> 3, []).append(value)
+        tag, place = _varints(message, place, 1)
+        value, start = (0, place) if tag & 7 == FIXED32 else _varints(message, place, 1)
+        place = start + {VARINT: 0, FIXED32: 4}.get(tag & 7, value)
+        data = message[start:place]
+        number = struct.unpack("<I", data)[0] if tag & 7 == FIXED32 else value
+        fields.setdefault(tag >> 3, []).append(number if tag & 7 in (VARINT, FIXED32) else data)
     return fields
 
 
@@ -161,45 +146,42 @@ def _table(entries: dict[bytes, bytes]) -> bytes:
     for key in sorted(entries):
         pending[key] = entries[key]
         if key == last or sum(len(k) + len(v) for k, v in pending.items()) >= BLOCK_BYTES:
-            block = _entries_block(pending, RESTART_INTERVAL)
-            index[bytes([key[0] + 1]) if key == last else key] = _encode(len(table)) + _encode(len(block))
-            table += _sealed(block)
+            table, index[bytes([key[0] + 1]) if key == last else key] = _with_block(table, pending, RESTART_INTERVAL)
             pending = {}
-    handles = b""
-    for block in (_entries_block({}, RESTART_INTERVAL), _entries_block(index, 1)):
-        handles += _encode(len(table)) + _encode(len(block))
-        table += _sealed(block)
-    return table + handles.ljust(FOOTER_BYTES - 8, b"\0") + struct.pack("<Q", MAGIC)
+    table, of_meta_index = _with_block(table, {}, RESTART_INTERVAL)
+    table, of_index = _with_block(table, index, 1)
+    return table + (of_meta_index + of_index).ljust(FOOTER_BYTES - 8, b"\0") + struct.pack("<Q", MAGIC)
 
 
-def _entries_block(entries: dict[bytes, bytes], restart_interval: int) -> bytes:
+def _with_block(table: bytes, entries: dict[bytes, bytes], restart_interval: int) -> tuple[bytes, bytes]:
+    """A table with one more block, which has a trailer (no compression, a checksum of both), and where the block is."""
     block, before, restarts = b"", b"", [0]
     for number, (key, value) in enumerate(entries.items()):
         shared = [*map(eq, key, before), False].index(False) if number % restart_interval else 0
         if number and not number % restart_interval:
             restarts.append(len(block))
-        block += _encode(shared) + _encode(len(key) - shared) + _encode(len(value)) + key[shared:] + value
+        block += _encode(shared, len(key) - shared, len(value)) + key[shared:] + value
         before = key
-    return block + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
-
-
-def _sealed(block: bytes) -> bytes:
-    """A block with its trailer: no compression, and a checksum of both."""
-    return block + b"\0" + struct.pack("<I", _masked_crc(block + b"\0"))
+    block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+    sealed = block + b"\0" + struct.pack("<I", _masked_crc(block + b"\0"))
+    return table + sealed, _encode(len(table), len(block))
 
 
 def _field(number: int, value: int | bytes) -> bytes:
     if isinstance(value, int):
-        return _encode(number << 3 | VARINT) + _encode(value)
-    return _encode(number << 3 | BYTES) + _encode(len(value)) + value
+        return _encode(number << 3 | VARINT, value)
+    return _encode(number << 3 | BYTES, len(value)) + value
 
 
-def _encode(value: int) -> bytes:
+def _encode(*values: int) -> bytes:
+    """Numbers as varints."""
     encoded = b""
-    while value >= 0x80:
-        encoded += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return encoded + bytes([value])
+    for value in values:
+        while value >= 0x80:
+            encoded += bytes([value & 0x7F | 0x80])
+            value >>= 7
+        encoded += bytes([value])
+    return encoded
 
 
 def _masked_crc(data: bytes) -> int:

@@ -7,16 +7,11 @@ from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[np.generic]]
 
+OUTPUTS = {"cls/seq_relationship/": "cls.seq_relationship", "cls/squad/": "qa_outputs", "": "classifier"}
 # The original's names and those of transformers.
-WHOLE = {
-    "cls/predictions/output_bias": "cls.predictions.bias",
-    "cls/seq_relationship/output_weights": "cls.seq_relationship.weight",
-    "cls/seq_relationship/output_bias": "cls.seq_relationship.bias",
-    "cls/squad/output_weights": "qa_outputs.weight",
-    "cls/squad/output_bias": "qa_outputs.bias",
-    "output_weights": "classifier.weight",
-    "output_bias": "classifier.bias",
-}
+WHOLE = {f"{theirs}output_weights": f"{ours}.weight" for theirs, ours in OUTPUTS.items()}
+WHOLE |= {f"{theirs}output_bias": f"{ours}.bias" for theirs, ours in OUTPUTS.items()}
+WHOLE["cls/predictions/output_bias"] = "cls.predictions.bias"
 PARTS = (("LayerNorm/gamma", "LayerNorm/weight"), ("LayerNorm/beta", "LayerNorm/bias"))
 NOT_WEIGHTS = re.compile(r"adam_[mv]$|global_step$|^(beta|Variable)")  # what the optimizer keeps
 
@@ -32,30 +27,25 @@ def our_name(name: str) -> str:
     return name.replace("kernel", "weight").replace("/", ".")
 
 
-def is_transposed(name: str) -> bool:
-    """Whether a variable is the transpose of the parameter: a kernel is [in, out], the weight of a Linear [out, in]."""
-    return name.endswith("/kernel")
-
-
 def to_parameters(variables: Arrays) -> Arrays:
     """Parameters from variables of the original, without those that are no weights: Adam's averages, the step."""
-    return {
-        our_name(name): value.T if is_transposed(name) else value
-        for name, value in variables.items()
-        if not NOT_WEIGHTS.search(name)
-    }
+    kept = {name: value for name, value in _transposed(variables).items() if not NOT_WEIGHTS.search(name)}
+    return {our_name(name): value for name, value in kept.items()}
 
 
 def to_variables(parameters: Arrays) -> Arrays:
     """Variables of the original from parameters, by the inverse of `our_name`."""
-    inverse = {ours: theirs for theirs, ours in WHOLE.items()}
-    variables = {_their_name(name, inverse): value for name, value in parameters.items()}
-    return {name: value.T if is_transposed(name) else value for name, value in variables.items()}
+    return _transposed({_their_name(name): value for name, value in parameters.items()})
 
 
-def _their_name(name: str, inverse: dict[str, str]) -> str:
-    if name in inverse:
-        return inverse[name]
+def _transposed(variables: Arrays) -> Arrays:
+    """Transpose the kernels, which are [in, out], where the weight of a Linear is [out, in]."""
+    return {name: value.T if name.endswith("/kernel") else value for name, value in variables.items()}
+
+
+def _their_name(name: str) -> str:
+    if name in WHOLE.values():
+        return next(theirs for theirs, ours in WHOLE.items() if ours == name)
     name = re.sub(r"layer\.(\d+)", r"layer_\1", name).replace(".", "/")
     name = re.sub(r"_embeddings/weight$", "_embeddings", name)
     for theirs, ours in PARTS:
