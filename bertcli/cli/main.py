@@ -14,7 +14,6 @@ from bertcli.cli.demo import demo
 from bertcli.cli.evaluate import evaluate
 from bertcli.cli.finetune import finetune
 from bertcli.cli.make_pretraining_data import make_pretraining_data
-from bertcli.cli.options import is_debugging
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
 from bertcli.cli.submit import submit
@@ -54,8 +53,8 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except UserError as error:
-        if is_debugging():
-            raise
+        if os.environ.get("BERT_DEBUG", "0") not in ("", "0"):
+            raise  # with its traceback
         if not error.is_said:
             console.error(error.message, error.hint)
         code, said = error.exit_code, True

@@ -1,7 +1,6 @@
 """A command: a function, its examples, and the fields of its configuration as flags."""
 
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import Field, dataclass, fields
 from typing import Annotated, Any, get_args, get_type_hints
@@ -50,7 +49,9 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
             values = read_recipe(recipe) if recipe else {}
             config = config_class.from_values({**values, **_chosen(config_class, given)}, "recipe key")
             if print_config:
-                _print_config(config)
+                import yaml
+
+                print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
                 return
             output = Output(json, quiet)
             output.start()
@@ -106,14 +107,3 @@ def _plain(hint: Any) -> Any:
     """Numbers are parsed by Typer; choices stay text, so that the configuration can name the nearest one."""
     kinds = get_args(hint) or (hint,)
     return int if int in kinds else float if float in kinds else str
-
-
-def _print_config(config: Config) -> None:
-    import yaml
-
-    print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
-
-
-def is_debugging() -> bool:
-    """Whether user errors should show their traceback too (`BERT_DEBUG=1`)."""
-    return os.environ.get("BERT_DEBUG", "") not in ("", "0")

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Encoder, Features, Prediction, Split, Wrong, mistake
+from bertcli.kinds.kind import Encoder, Features, Split, mistake
 from bertcli.kinds.text import TextKind, label_ids, rounded
+from bertcli.kinds.types import Batch, Floats, Model, Numbers, Outputs, Prediction, Predictions, Row, Rules, Wrong
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from transformers import PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.windows import WindowRules
-    from bertcli.models.model_with_loss import Outputs
 
 
 class Choice(TextKind):
     """A pair for each choice, softmax over their scores; scored by accuracy."""
 
-    name: ClassVar[str] = "choose"
-    architectures: ClassVar[tuple[str, ...]] = ("MultipleChoice",)
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
-    metric_class: ClassVar[str] = "classification.Classification"
-    inputs: ClassVar[tuple[str, ...]] = ("choices",)
-    needs: ClassVar[str] = "a text with choices"
-    says: ClassVar[str] = "choice"
-    needs_all_splits: ClassVar[bool] = True  # whether choices count from 0 or from 1
+    name = "choose"
+    architectures = ("MultipleChoice",)
+    metrics = ("accuracy",)
+    metric_class = "classification.Classification"
+    inputs = ("choices",)
+    needs = "a text with choices"
+    says = "choice"
+    needs_all_splits = True  # whether choices count from 0 or from 1
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
-        """Right choices by number, from 0 or from 1, or by letter."""
         count = sum(key.removeprefix("choice").isdigit() for key in task.files.columns)
         numbers = tuple(str(number) for number in range(count + 1))
         letters = tuple("ABCDEFGH"[:count])
@@ -45,15 +36,13 @@ class Choice(TextKind):
                 say(f"{task.name}: the choices count from {names[0]}")
                 return replace(task, labels=numbers[:-1], file_labels=names)
         strange = next(label for label in labels if label not in numbers[:-1])
-        raise UserError(
-            f"`{task.name}` has the label `{strange}`, which is none of {count} choices.",
-            f"Number them from 0 to {count - 1}, or give the column with --label.",
-        )
+        what = f"`{task.name}` has the label `{strange}`, which is none of {count} choices."
+        raise UserError(what, f"Number them from 0 to {count - 1}, or give the column with --label.")
 
     def described(self, task: Task) -> str:
         return f", one of {len(task.labels)}"
 
-    def targets(self, task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
+    def targets(self, task: Task, examples: TextExamples) -> Numbers | None:
         """The number of the right choice, from 0, [examples]."""
         return label_ids(task, examples)
 
@@ -63,36 +52,28 @@ class Choice(TextKind):
         texts = cast(TextExamples, examples)
         return encode_choices(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
-    def inputs_that_are_cut(self, split: Split, rules: WindowRules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: Rules) -> tuple[int, str]:
         return len(cast(Any, split.features).sequences.lengths), super().inputs_that_are_cut(split, rules)[1]
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    def outputs(self, model: Model, batch: Batch) -> Outputs:
         """Logits of the choices, [E, C]: a dot product of [CLS] with one learnt vector."""
         logits = super().outputs(model, batch)["logits"][:, 0]  # [N]
         return {"logits": logits[batch.labels["choice_sequences"]]}
 
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        from bertcli.models.heads import summed_cross_entropy
-
-        return summed_cross_entropy(outputs, batch)
-
-    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
-        """The number of the most probable choice, from 0, with the probabilities of all."""
+    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
         from scipy.special import softmax
 
         shares, best = rounded(softmax(logits)), int(logits.argmax())
         return {"choice": best, "score": shares[best], "scores": shares}
 
-    def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: Row, prediction: Prediction, examples: Examples, number: int) -> Prediction:
         return {"choice": prediction["choice"], "text": row["choices"][prediction["choice"]], **prediction}
 
-    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
-        """A choice a row: in a column `choice` counted from 0, as `bert predict` writes it, else as the data spell it."""
+    def parse(self, task: Task, table: PredictionTable) -> Predictions:
         task = replace(task, file_labels=()) if table.column == "choice" else task
         return table.with_score([{"choice": task.labels.index(label)} for label in table.labels(task)])
 
     def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
-        """The most confident errors are the worst."""
         is_wrong = prediction["choice"] != true
         shown = mistake(prediction, choices[true], choices[prediction["choice"]])
         return prediction.get("score", 0.0) if is_wrong else None, shown

@@ -5,36 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.own_labels import listed, with_distinct
 from bertcli.data.labelled.prediction_table import PredictionTable
-from bertcli.kinds.kind import Compared, LabelScores, Prediction, Wrong, mistake
+from bertcli.kinds.kind import mistake
 from bertcli.kinds.text import TextKind, label_ids, rounded
+from bertcli.kinds.types import Compared, Floats, LabelScores, Numbers, Prediction, Predictions, Saved, Wrong
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from transformers import PretrainedConfig
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.models.model_with_loss import Outputs
 
 
 class Classification(TextKind):
     """Softmax over the labels, cross entropy; scored by accuracy, F1 and Matthews correlation."""
 
-    name: ClassVar[str] = "classify"
-    problem_type: ClassVar[str] = "single_label_classification"
-    metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1")
-    metric_class: ClassVar[str] = "classification.Classification"
-    says: ClassVar[str] = "label"
-    options: ClassVar[tuple[str, ...]] = ("class_weights",)
-    purpose: ClassVar[str] = "classification"
-    names_outputs: ClassVar[bool] = True
+    name = "classify"
+    problem_type = "single_label_classification"
+    metrics = ("accuracy", "macro_f1")
+    metric_class = "classification.Classification"
+    says = "label"
+    options = ("class_weights",)
+    purpose = "classification"
+    names_outputs = True
 
     def strata(self, examples: Examples) -> list[str] | None:
         return cast(TextExamples, examples).labels
@@ -43,13 +36,12 @@ class Classification(TextKind):
         return cast(TextExamples, examples).labels or []
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
-        """Labels in an order that does not depend on that of the rows."""
         return with_distinct(task, labels)
 
     def described(self, task: Task) -> str:
         return f", {len(task.labels)} labels{listed(task.labels)}"
 
-    def targets(self, task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
+    def targets(self, task: Task, examples: TextExamples) -> Numbers | None:
         """The number of each label, [examples]."""
         return label_ids(task, examples)
 
@@ -65,26 +57,20 @@ class Classification(TextKind):
             for label, count in Counter(features.labels.tolist()).most_common()
         ]
 
-    def has_made(self, saved: PretrainedConfig) -> bool:
+    def has_made(self, saved: Saved) -> bool:
         is_said = saved.problem_type == self.problem_type
         return super().has_made(saved) and (is_said or (saved.problem_type is None and saved.num_labels != 1))
 
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        from bertcli.models.heads import summed_cross_entropy
-
-        return summed_cross_entropy(outputs, batch)
-
-    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
-        """The most probable label, with the probabilities of all."""
+    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
         from scipy.special import softmax
 
         shares, best = rounded(softmax(logits)), int(logits.argmax())
         return {"label": labels[best], "score": shares[best], "scores": dict(zip(labels, shares, strict=True))}
 
-    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
+    def parse(self, task: Task, table: PredictionTable) -> Predictions:
         return table.with_score([{"label": label} for label in table.labels(task)])
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
         number = {name: index for index, name in enumerate(label_names(task, predictions))}
         references = list(self.targets(task, cast(TextExamples, examples)))  # type: ignore[arg-type]
         answers = [number[each["label"]] for each in predictions]
@@ -92,7 +78,7 @@ class Classification(TextKind):
             say(f"F1 is 0 because no prediction and no label is `{task.labels[1]}`")
         return {"predictions": answers, "references": references}
 
-    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: Predictions, compared: Compared) -> LabelScores:
         import numpy as np
 
         from bertcli.metrics.counts import label_scores
@@ -104,13 +90,12 @@ class Classification(TextKind):
         return label_scores(counts, names), confusion.tolist()
 
     def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
-        """The most confident errors are the worst."""
         is_wrong = prediction["label"] != task.labels[true]
         shown = mistake(prediction, task.labels[true], prediction["label"])
         return prediction.get("score", 0.0) if is_wrong else None, shown
 
 
-def label_names(task: Task, predictions: list[Prediction]) -> list[str]:
+def label_names(task: Task, predictions: Predictions) -> list[str]:
     """The labels of the task, and those that only the model has."""
     given = (label for each in predictions for label in each.get("labels", [each.get("label")]))
     return list(dict.fromkeys([*task.labels, *given]))

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bertcli.data.labelled.examples import Examples
 from bertcli.errors import UserError
+from bertcli.kinds import types as t
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from transformers import PretrainedConfig, PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.windows import WindowRules
-    from bertcli.data.text.tokenization import WordPiece
     from bertcli.metrics.metric import Metric
-    from bertcli.models.model_with_loss import ModelWithLoss, Outputs
-
-Prediction = dict[str, Any]  # what a model says of an example, by the keys that `bert predict --json` prints
-Compared = dict[str, list[Any]]  # what a metric takes: `predictions` and `references`, an entry an example
-ModelOutputs = dict[str, list[Any]]  # each output of the head as arrays, in the order of the examples
-Mistakes = Iterator[tuple[Any, Prediction]]  # how bad each is, greater is worse, and what is shown of it
-Wrong = tuple[float | None, Prediction]  # how wrong a prediction is, None if it is right, and what is shown of it
-LabelScores = tuple[dict[str, dict[str, float]], list[list[int]]]  # precision ... by label, and the confusion matrix
+    from bertcli.models.model_with_loss import ModelWithLoss
 
 
 class Features(Protocol):
@@ -39,10 +26,10 @@ class Features(Protocol):
         """How many inputs were too long and were cut."""
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> t.Numbers:
         """Tokens an input, [inputs]."""
 
-    def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
+    def pack(self, rows: t.Numbers, key: int) -> t.Batch:
         """Pack the chosen inputs."""
 
 
@@ -50,8 +37,8 @@ class Features(Protocol):
 class Encoder:
     """What makes inputs of examples."""
 
-    tokenizer: WordPiece
-    rules: WindowRules
+    tokenizer: t.Tokenizer
+    rules: t.Rules
 
 
 @dataclass(frozen=True)
@@ -72,6 +59,7 @@ class Kind:
 
     name: ClassVar[str]  # as `--kind` and config.yaml spell it
     architectures: ClassVar[tuple[str, ...]]  # how transformers ends the names of its models, its own first
+    head: ClassVar[str] = ""  # the function of models/heads.py that gives the outputs
     problem_type: ClassVar[str] = ""  # as config.json spells it
     metrics: ClassVar[tuple[str, ...]] = ()  # of the user's own data; the first chooses the best checkpoint
     metric_class: ClassVar[str] = ""  # a module of metrics/ and the class in it
@@ -80,9 +68,7 @@ class Kind:
     says: ClassVar[str] = ""  # the key of a prediction that holds the answer
     options: ClassVar[tuple[str, ...]] = ()  # of `bert finetune` that other kinds do not have
     purpose: ClassVar[str] = ""  # what these options are for, in words
-    names_outputs: ClassVar[bool] = (
-        False  # whether the outputs of a model are the labels, so that it carries their names
-    )
+    names_outputs: ClassVar[bool] = False  # whether the outputs are the labels, whose names a model then carries
     has_probabilities: ClassVar[bool] = True  # which order mistakes
     is_task: ClassVar[bool] = True  # whether there are tasks of it, with labels to learn
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
@@ -92,9 +78,7 @@ class Kind:
     scores_all: ClassVar[bool] = False  # whether all that the metric gives is shown, not what the task names alone
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known
     max_query_length: ClassVar[int] = 0  # where a question stands before a context
-    tokens_at_once: ClassVar[int | None] = (
-        None  # in one pass of a model that predicts, where fewer than the device takes
-    )
+    tokens_at_once: ClassVar[int | None] = None  # in a pass of prediction, where fewer than the device takes
 
     # Reading
 
@@ -110,7 +94,7 @@ class Kind:
         """Whether a file of the user's own is in a form of this kind alone."""
         return False
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         """Make a task of the user's own files, and the examples of each split; columns, labels and sizes are said."""
         raise NotImplementedError
 
@@ -140,13 +124,13 @@ class Kind:
         """The number of training examples of each label, in words."""
         return []
 
-    def inputs_that_are_cut(self, split: Split, rules: WindowRules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         """How many inputs may be cut where they are too long, and which those are, in words."""
         return len(split), f"inputs longer than {rules.max_seq_length} tokens"
 
     # The model
 
-    def model_class(self, saved: PretrainedConfig | None, config: dict[str, Any] | None) -> Any:
+    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
         """The class of transformers for a model of this kind, as saved, or with what config.json says of a new one."""
         import transformers
 
@@ -160,15 +144,15 @@ class Kind:
             config = {"num_labels": len(names), "id2label": names, "label2id": {name: i for i, name in names.items()}}
         return config | ({"problem_type": self.problem_type} if self.problem_type else {})
 
-    def has_made(self, saved: PretrainedConfig) -> bool:
+    def has_made(self, saved: t.Saved) -> bool:
         """Whether a saved model is of this kind."""
         return any(name in (saved.architectures or [""])[0] for name in self.architectures)
 
-    def keeps_head(self, saved: PretrainedConfig, config: dict[str, Any]) -> bool:
+    def keeps_head(self, saved: t.Saved, config: dict[str, Any]) -> bool:
         """Whether the saved head is of this kind and of the labels to learn."""
         return self.has_made(saved) and saved.id2label == config.get("id2label", saved.id2label)
 
-    def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> PreTrainedModel:
+    def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> t.Model:
         """Load a model; `config` is what config.json says of labels to learn.
 
         Raises UserError if there is none or it cannot be opened.
@@ -179,23 +163,28 @@ class Kind:
         has_new_head = config is not None and not self.keeps_head(saved, config)
         return load_model(source, self.model_class(saved, config), config, has_new_head, seed)
 
-    def with_loss(self, model: PreTrainedModel) -> ModelWithLoss:
+    def with_loss(self, model: t.Model) -> ModelWithLoss:
         """The model with its head and loss, as it is trained and run."""
         from bertcli.models.model_with_loss import ModelWithLoss
 
         return ModelWithLoss(model, self.outputs, self.losses)
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
         """The outputs of the head, by name."""
-        raise NotImplementedError
+        from bertcli.models import heads
 
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
+        outputs: t.Outputs = getattr(heads, self.head)(model, batch)
+        return outputs
+
+    def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Losses summed over the batch, by name; `batch.counts` says what to divide each by."""
-        raise NotImplementedError
+        from bertcli.models.heads import summed_cross_entropy
+
+        return summed_cross_entropy(outputs, batch)
 
     # Predictions
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         """One prediction an example."""
         raise NotImplementedError
 
@@ -203,22 +192,22 @@ class Kind:
         """The kind as `bert predict` runs it: `top_k` fills for each mask."""
         return self
 
-    def check_input(self, row: dict[str, Any], tokenizer: WordPiece, longest: int, file: str | None) -> None:
+    def check_input(self, row: t.Row, tokenizer: t.Tokenizer, longest: int, file: str | None) -> None:
         """Check a row that `bert predict` was given. Raises UserError if a model could not take it."""
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Examples:
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Examples:
         """The rows that `bert predict` was given as examples."""
         raise NotImplementedError
 
-    def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         """A prediction as `bert predict` shows it, of example `number`, which a row was made."""
         return prediction
 
-    def files(self, task: Task, predictions: list[Prediction]) -> dict[str, str]:
+    def files(self, task: Task, predictions: t.Predictions) -> dict[str, str]:
         """Names and texts of the files that hold the predictions of a split."""
         return {"predictions.jsonl": "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in predictions)}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         """Read one prediction an example from a file; `na_probs` is a file of no-answer scores."""
         raise NotImplementedError
 
@@ -238,7 +227,7 @@ class Kind:
         """Which of the metric's rules count."""
         return None
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         """Predictions and right answers as the metric takes them."""
         raise NotImplementedError
 
@@ -246,20 +235,16 @@ class Kind:
         """Answers, a list of those that are compared, as single values."""
         return answers
 
-    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
         """Scores of each label, and the confusion matrix: for each true label how often each was predicted."""
         return {}, []
 
-    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """The wrong predictions, with the number and the text of each example, the right answer and the one given."""
         raise NotImplementedError
 
 
-OwnData = tuple[Task, dict[str, Examples]]
-Reader = Callable[[Path], Examples]
-
-
-def mistake(prediction: Prediction, gold: Any, predicted: Any) -> Prediction:
+def mistake(prediction: t.Prediction, gold: Any, predicted: Any) -> t.Prediction:
     """What is shown of a mistake beside its example."""
     return {"gold": gold, "predicted": predicted, "probability": prediction.get("score")}
 

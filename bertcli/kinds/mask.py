@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.tables import place_of
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Encoder, Features, Kind, ModelOutputs, Prediction, Split
+from bertcli.kinds.kind import Encoder, Features, Kind, Split
+from bertcli.kinds.types import Batch, Model, ModelOutputs, Outputs, Predictions, Row, Tokenizer
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.text.tokenization import WordPiece
-    from bertcli.models.model_with_loss import Outputs
 
 MASK_TOKEN = "[MASK]"  # as a person writes it, whatever the model's own mask is called
 
@@ -33,12 +27,12 @@ class MaskedTexts(Examples):
 class Mask(Kind):
     """The most probable tokens for each mask, by the masked-LM head."""
 
-    name: ClassVar[str] = "fill"
-    architectures: ClassVar[tuple[str, ...]] = ("MaskedLM", "PreTraining")
-    inputs: ClassVar[tuple[str, ...]] = ("mask",)
-    needs: ClassVar[str] = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
-    is_task: ClassVar[bool] = False
-    tokens_at_once: ClassVar[int] = 2048  # each mask has a number for every token of the vocabulary
+    name = "fill"
+    architectures = ("MaskedLM", "PreTraining")
+    inputs = ("mask",)
+    needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
+    is_task = False
+    tokens_at_once = 2048  # each mask has a number for every token of the vocabulary
 
     def __init__(self, top_k: int = 5, vocab_size: int | None = None) -> None:
         self.top_k, self.vocab_size = top_k, vocab_size
@@ -49,8 +43,7 @@ class Mask(Kind):
     def model_class(self, saved: Any, config: dict[str, Any] | None) -> None:
         """The class that was saved."""
 
-    def check_input(self, row: dict[str, Any], tokenizer: WordPiece, longest: int, file: str | None) -> None:
-        """Check that a text has a mask and is short enough. Raises UserError, naming its line, if not."""
+    def check_input(self, row: Row, tokenizer: Tokenizer, longest: int, file: str | None) -> None:
         from bertcli.data.packing.mask_features import encode_masks
 
         ids, places = encode_masks(row["text"], tokenizer)
@@ -60,7 +53,7 @@ class Mask(Kind):
             hint = "Shorten it." if places else f"Put {MASK_TOKEN} where a word is to be filled in."
             raise UserError(f"{where} {what}", hint)
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> MaskedTexts:
+    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> MaskedTexts:
         return MaskedTexts([row["text"] for row in rows], origin="the input")
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
@@ -68,14 +61,14 @@ class Mask(Kind):
 
         return encode_masked_texts(cast(MaskedTexts, examples).texts, encoder.tokenizer)
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    def outputs(self, model: Model, batch: Batch) -> Outputs:
         """The probabilities of the best tokens for each mask, and their ids, [M, top_k] each."""
         from bertcli.models.heads import masked_lm_logits
 
         shares, ids = masked_lm_logits(model, batch).float().softmax(-1)[:, : self.vocab_size].topk(self.top_k)
         return {"shares": shares, "ids": ids}
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
+    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
         names, masks = tokenizer.tokens, zip(outputs["ids"], outputs["shares"], strict=True)
         predictions = []
         for count in cast(Any, split.features).places.lengths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
@@ -13,16 +13,9 @@ from bertcli.data.labelled.own_labels import SEPARATORS, listed, split_labels, w
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
 from bertcli.kinds.classification import label_names
-from bertcli.kinds.kind import Compared, LabelScores, Prediction, Wrong
 from bertcli.kinds.text import TextKind, rounded, unknown_label
+from bertcli.kinds.types import Batch, Compared, Floats, Labels, LabelScores, Outputs, Prediction, Predictions, Wrong
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.models.model_with_loss import Outputs
 
 THRESHOLD = 0.5  # of the probability from which on a label is given
 
@@ -30,12 +23,12 @@ THRESHOLD = 0.5  # of the probability from which on a label is given
 class Multilabel(TextKind):
     """A sigmoid for each label, binary cross entropy; scored by F1 over all decisions."""
 
-    name: ClassVar[str] = "multilabel"
-    problem_type: ClassVar[str] = "multi_label_classification"
-    metrics: ClassVar[tuple[str, ...]] = ("micro_f1", "macro_f1", "subset_accuracy")
-    metric_class: ClassVar[str] = "multilabel.MultiLabel"
-    says: ClassVar[str] = "labels"
-    names_outputs: ClassVar[bool] = True
+    name = "multilabel"
+    problem_type = "multi_label_classification"
+    metrics = ("micro_f1", "macro_f1", "subset_accuracy")
+    metric_class = "multilabel.MultiLabel"
+    says = "labels"
+    names_outputs = True
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
         cells = cast(TextExamples, examples).labels or []
@@ -65,7 +58,7 @@ class Multilabel(TextKind):
     def described(self, task: Task) -> str:
         return f", {len(task.labels)} labels{listed(task.labels)}"
 
-    def targets(self, task: Task, examples: TextExamples) -> NDArray[np.float32] | None:
+    def targets(self, task: Task, examples: TextExamples) -> Labels | None:
         """Which labels each example has, 0 or 1, [examples, labels].
 
         Raises UserError at the first label that the task does not have.
@@ -86,23 +79,21 @@ class Multilabel(TextKind):
     def has_made(self, saved: Any) -> bool:
         return super().has_made(saved) and saved.problem_type == self.problem_type
 
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
+    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         logits = outputs["logits"].float()
         total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
         return {"loss": total / logits.shape[1]}
 
-    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
-        """The labels that are more probable than not, with the probabilities of all."""
+    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
         from scipy.special import expit
 
         shares = expit(logits)
         given = [name for name, share in zip(labels, shares, strict=True) if share >= THRESHOLD]
         return {"labels": given, "scores": dict(zip(labels, rounded(shares), strict=True))}
 
-    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
-        """Several labels a row, with the probabilities of all where they are given."""
+    def parse(self, task: Task, table: PredictionTable) -> Predictions:
         separator, place = task.files.label_separator, f"`{table.path}`"
         several = [split_labels(value, separator, place) for value in table.values]
         known = table.spellings(task, chain.from_iterable(several))
@@ -111,7 +102,7 @@ class Multilabel(TextKind):
             for row, labels in enumerate(several)
         ]
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
         names = label_names(task, predictions)
         true = self.targets(task, cast(TextExamples, examples))
         return {
@@ -119,7 +110,7 @@ class Multilabel(TextKind):
             "references": [[*row, *[0] * (len(names) - len(row))] for row in true],  # type: ignore[union-attr]
         }
 
-    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: Predictions, compared: Compared) -> LabelScores:
         from bertcli.metrics.counts import label_scores
 
         return label_scores(self.metric(task).counts(**compared), label_names(task, predictions)), []

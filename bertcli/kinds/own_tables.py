@@ -14,8 +14,8 @@ from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.tables import NumberedRow, Table, TableStream, are_numbers, place_of, read_table
 from bertcli.errors import UserError, unknown
 from bertcli.kinds.choice import CHOICE
-from bertcli.kinds.kind import OwnData
 from bertcli.kinds.text import TextKind
+from bertcli.kinds.types import OwnData
 from bertcli.tasks.task import Files, Task
 
 LABEL_NAMES = (*CLASS_NAMES, "target", "sentiment", "score", "stars", "rating", "y")
@@ -99,8 +99,7 @@ def _spread(first: Table, table: Table) -> Table:
 def spread_choices(path: Path, names: list[str], rows: Iterable[NumberedRow], first: Mapping[str, Any]) -> TableStream:
     """The columns choice0, choice1 ... in place of one that lists choices, if the first row of all has one.
 
-    Raises:
-        UserError: where a row has another number of them.
+    Raises UserError where a row has another number of them.
     """
     column = named(CHOICE_LISTS, names)
     if column is None or not isinstance(first.get(column), list):
@@ -128,9 +127,8 @@ def _texts(split: str, tables: list[Table], found: dict[str, str]) -> TextExampl
             if any(isinstance(cells.get(name), list | dict) for key, name in found.items() if key != "label"):
                 raise UserError(f"{rows.place(number)} has a list where a text should be.", "Give one text a column.")
             if isinstance(cells.get(found.get("label", "")), dict):
-                raise UserError(
-                    f"{rows.place(number)} has an object where a label should be.", 'Give its name: {"label": "good"}'
-                )
+                what = f"{rows.place(number)} has an object where a label should be."
+                raise UserError(what, 'Give its name: {"label": "good"}')
     read = {key: [cell for rows in tables for cell in rows.column(name)] for key, name in found.items()}
     labels = [spelled(label) for label in read.get("label", ())]
     examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))

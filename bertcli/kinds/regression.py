@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import NO_NUMBER
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Prediction, Wrong
 from bertcli.kinds.text import TextKind
+from bertcli.kinds.types import Batch, Floats, Labels, Outputs, Prediction, Predictions, Saved, Wrong
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from transformers import PretrainedConfig
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.models.model_with_loss import Outputs
 
 LARGEST = 1e15  # of the values that are learnt: their squares are added in float32
 
@@ -27,21 +19,18 @@ LARGEST = 1e15  # of the values that are learnt: their squares are added in floa
 class Regression(TextKind):
     """One output, squared error; scored by Spearman and Pearson correlation."""
 
-    name: ClassVar[str] = "regress"
-    problem_type: ClassVar[str] = "regression"
-    metrics: ClassVar[tuple[str, ...]] = ("spearmanr", "pearson")
-    metric_class: ClassVar[str] = "regression.Regression"
-    says: ClassVar[str] = "value"
-    has_probabilities: ClassVar[bool] = False
+    name = "regress"
+    problem_type = "regression"
+    metrics = ("spearmanr", "pearson")
+    metric_class = "regression.Regression"
+    says = "value"
+    has_probabilities = False
 
     def missing_labels(self, labels: list[str]) -> set[str]:
         return NO_NUMBER
 
-    def targets(self, task: Task, examples: TextExamples) -> NDArray[np.float32] | None:
-        """The values, [examples].
-
-        Raises UserError at the first that is not a finite number.
-        """
+    def targets(self, task: Task, examples: TextExamples) -> Labels | None:
+        """The values, [examples]. Raises UserError at the first that is not a finite number."""
         import numpy as np
 
         if examples.labels is None:
@@ -52,23 +41,22 @@ class Regression(TextKind):
                 raise UserError(what, "Give --kind classify, or correct it.")
         return np.array(examples.labels, dtype=np.float32)
 
-    def has_made(self, saved: PretrainedConfig) -> bool:
+    def has_made(self, saved: Saved) -> bool:
         is_said = saved.problem_type == self.problem_type
         return super().has_made(saved) and (is_said or (saved.problem_type is None and saved.num_labels == 1))
 
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
+    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
         from torch.nn.functional import mse_loss
 
         return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
 
-    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
+    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
         return {"value": float(logits[0])}
 
-    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
+    def parse(self, task: Task, table: PredictionTable) -> Predictions:
         return [{"value": value} for value in table.numbers(table.values)]
 
     def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
-        """The largest errors are the worst."""
         error = prediction["value"] - float(true)
         shown = {"gold": round(float(true), 6), "predicted": round(prediction["value"], 6), "error": round(error, 6)}
         return abs(error) or None, shown

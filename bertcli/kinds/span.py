@@ -9,48 +9,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
+from bertcli.data.labelled import squad
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.prediction_table import finite, read_by_question
-from bertcli.data.labelled.squad import (
-    SEPARATORS,
-    Articles,
-    Questions,
-    SpanExample,
-    articles_of_hub,
-    questions_of,
-    read_squad,
-    span_examples,
-    split_words,
-    true_answers,
-)
 from bertcli.data.labelled.tables import check_file, ending_of, json_value
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
-from bertcli.kinds.kind import (
-    Compared,
-    Encoder,
-    Features,
-    Kind,
-    Mistakes,
-    ModelOutputs,
-    OwnData,
-    Prediction,
-    Split,
-    mistake,
-)
+from bertcli.kinds import types as t
+from bertcli.kinds.kind import Encoder, Features, Kind, Split, mistake
 from bertcli.tasks.task import Files, Task
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.windows import WindowRules
-    from bertcli.data.text.tokenization import WordPiece
-    from bertcli.models.model_with_loss import Outputs
 
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
@@ -59,80 +30,78 @@ NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 class Span(Kind):
     """Start and end over the tokens of windows, by run_squad.py's rules; scored by exact match and F1."""
 
-    name: ClassVar[str] = "span"
-    architectures: ClassVar[tuple[str, ...]] = ("QuestionAnswering",)
-    metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
-    metric_class: ClassVar[str] = "squad.Squad"
-    inputs: ClassVar[tuple[str, ...]] = ("question",)
-    needs: ClassVar[str] = "a question with its context"
-    says: ClassVar[str] = "answer"
-    official_file: ClassVar[str] = "predictions.json"
-    can_collapse: ClassVar[bool] = False
-    has_windows: ClassVar[bool] = True
-    scores_all: ClassVar[bool] = True
-    max_seq_length: ClassVar[int] = 384
-    max_query_length: ClassVar[int] = 64
+    name = "span"
+    architectures = ("QuestionAnswering",)
+    head = "span_logits"  # start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence
+    metrics = ("f1", "exact_match")
+    metric_class = "squad.Squad"
+    inputs = ("question",)
+    needs = "a question with its context"
+    says = "answer"
+    official_file = "predictions.json"
+    can_collapse = False
+    has_windows = True
+    scores_all = True
+    max_seq_length = 384
+    max_query_length = 64
 
-    def read(self, task: Task, split: str, path: Path) -> Articles:
-        return Articles(read_squad(path), origin=task.name)
+    def read(self, task: Task, split: str, path: Path) -> squad.Articles:
+        return squad.Articles(squad.read_squad(path), origin=task.name)
 
-    def read_hub(self, task: Task, split: str, dataset: Any) -> Articles:
-        return Articles(articles_of_hub(dataset), origin=task.name)
+    def read_hub(self, task: Task, split: str, dataset: Any) -> squad.Articles:
+        return squad.Articles(squad.articles_of_hub(dataset), origin=task.name)
 
     def recognizes(self, path: Path) -> bool:
         whole = json_value(read_text(path)) if ending_of(path) == ".json" else None
         return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         parts = {
-            split: Articles(
-                [{"paragraphs": [p]} for path in paths for article in read_squad(path) for p in article["paragraphs"]],
+            split: squad.Articles(
+                [
+                    {"paragraphs": [p]}
+                    for path in paths
+                    for article in squad.read_squad(path)
+                    for p in article["paragraphs"]
+                ],
                 origin=name,
             )
             for split, paths in files.items()
         }
-        asked = [(split, question) for split, part in parts.items() for _, question in questions_of(part.articles)]
+        asked = [
+            (split, question) for split, part in parts.items() for _, question in squad.questions_of(part.articles)
+        ]
         for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
             if count > 1:
                 raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
-        without = sum(
-            bool(question.get("is_impossible")) or (split == "dev" and not question["answers"])
-            for split, question in asked
-        )
+        no_answer = (bool(q.get("is_impossible")) or (split == "dev" and not q["answers"]) for split, q in asked)
+        without = sum(no_answer)
         say(f"{name}: {sizes_of(parts)} contexts, {len(asked):,} questions, {without:,} without an answer; kind: span")
         task = Task(name, self.name, Files({}, {}), ("", None), self.metrics, max_seq_length=self.max_seq_length)
         return replace(task, with_impossible=without > 0), dict(parts)
 
-    def for_use(self, task: Task, examples: Examples, training: bool) -> Questions:
-        articles = cast(Articles, examples).articles
-        asked = span_examples(articles, training, task.with_impossible)
-        return Questions(asked, true_answers(articles), origin=examples.origin)
+    def for_use(self, task: Task, examples: Examples, training: bool) -> squad.Questions:
+        articles = cast(squad.Articles, examples).articles
+        asked = squad.span_examples(articles, training, task.with_impossible)
+        return squad.Questions(asked, squad.true_answers(articles), origin=examples.origin)
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.span_features import encode_spans
 
-        return encode_spans(cast(Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
+        return encode_spans(cast(squad.Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
 
-    def inputs_that_are_cut(self, split: Split, rules: WindowRules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         return len(split), f"questions longer than {rules.max_query_length} tokens"
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-        """Start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence."""
-        from bertcli.models.heads import span_logits
-
-        return span_logits(model, batch)
-
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
+    def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Half of the summed cross entropies of start and end (run_squad.py)."""
         from torch.nn.functional import cross_entropy
 
-        sides = (
-            cross_entropy(outputs[side], batch.labels[f"{side}_positions"], reduction="sum")
-            for side in ("start", "end")
-        )
+        true = {side: batch.labels[f"{side}_positions"] for side in ("start", "end")}
+        sides = (cross_entropy(outputs[side], places, reduction="sum") for side, places in true.items())
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         from bertcli.data.packing.span_answers import AnswerRules, choose_answers
 
         windows = cast(Any, split.features).windows
@@ -141,38 +110,36 @@ class Span(Kind):
             for window, start, end in zip(windows, outputs.get("start", []), outputs.get("end", []), strict=True)
         ]
         rules = AnswerRules(with_impossible=task.with_impossible)
-        answers = choose_answers(cast(Questions, split.examples).asked, windows, logits, tokenizer, rules)
+        answers = choose_answers(cast(squad.Questions, split.examples).asked, windows, logits, tokenizer, rules)
         if without := sum(not answer.had_candidate for answer in answers):
             say(f"{without} questions have no valid span; their answer is empty")
-        return [
-            {
-                "id": answer.id,
-                "answer": answer.text,
-                "score": next((round(c.probability, 6) for c in answer.n_best if c.text == answer.text), 0.0),
-                "null_odds": answer.null_odds,
-                "answer_object": answer,
-            }
-            for answer in answers
+        predictions = []
+        for answer in answers:
+            score = next((round(c.probability, 6) for c in answer.n_best if c.text == answer.text), 0.0)
+            more = {"null_odds": answer.null_odds, "answer_object": answer}
+            predictions.append({"id": answer.id, "answer": answer.text, "score": score, **more})
+        return predictions
+
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> squad.Questions:
+        asked = [
+            squad.SpanExample(str(n), row["question"], squad.split_words(row["context"])[0])
+            for n, row in enumerate(rows)
         ]
+        return squad.Questions(asked, {}, origin="the input")
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Questions:
-        asked = [SpanExample(str(n), row["question"], split_words(row["context"])[0]) for n, row in enumerate(rows)]
-        return Questions(asked, {}, origin="the input")
-
-    def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         answer, context = prediction["answer_object"], row["context"]
         if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
             return {"answer": "", "score": 0.0, "start": None, "end": None}
         word = next((c.first_word for c in answer.n_best if c.text == answer.text), -1)
         place = None
         if answer.text and word >= 0:  # it is of the words from this one on, with one space or more between them
-            spelt = re.compile(re.escape(answer.text).replace("\\ ", f"[{SEPARATORS}]+"))
-            place = spelt.search(context, split_words(context)[1].index(word))
+            spelt = re.compile(re.escape(answer.text).replace("\\ ", f"[{squad.SEPARATORS}]+"))
+            place = spelt.search(context, squad.split_words(context)[1].index(word))
         start, end = place.span() if place else (None, None)
         return {"answer": prediction["answer"], "score": prediction["score"], "start": start, "end": end}
 
-    def files(self, task: Task, predictions: list[Prediction]) -> dict[str, str]:
-        """The official files of SQuAD."""
+    def files(self, task: Task, predictions: t.Predictions) -> dict[str, str]:
         answers = [each["answer_object"] for each in predictions]
         keys = ("text", "probability", "start_logit", "end_logit")
         n_best = {answer.id: [{key: getattr(c, key) for key in keys} for c in answer.n_best] for answer in answers}
@@ -182,9 +149,9 @@ class Span(Kind):
             files["null_odds.json"] = odds
         return {name: json.dumps(values, indent=4) + "\n" for name, values in files.items()}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         answers = read_by_question(path, _text, "text", "answer")
-        asked = [question.id for question in cast(Questions, split.examples).asked]
+        asked = [question.id for question in cast(squad.Questions, split.examples).asked]
         known, given = set(asked), set(answers)
         if known and not known & given:
             raise UserError(f"`{path}` answers none of the questions of this split.", "Check --split and the task.")
@@ -198,28 +165,26 @@ class Span(Kind):
     def metric_version(self, task: Task) -> str | None:
         return "squad_v2" if task.with_impossible else "squad"
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
-        true = cast(Questions, examples).answers
-        compared: Compared = {
+        true = cast(squad.Questions, examples).answers
+        compared: t.Compared = {
             "predictions": [each["answer"] for each in predictions],
             "references": [true[each["id"]] or [""] for each in predictions],
         }
         given = [each.get("null_odds") for each in predictions]
         if any(value is not None for value in given):
             odds = [-math.inf if value is None else value for value in given]  # without odds the answer stands
-            none = sum(
-                odd > NO_ANSWER_ABOVE and each["answer"] != "" for odd, each in zip(odds, predictions, strict=True)
-            )
-            if none:
+            pairs = zip(odds, predictions, strict=True)
+            if none := sum(odd > NO_ANSWER_ABOVE and each["answer"] != "" for odd, each in pairs):
                 say(f"{none} answers count as none: their no-answer score is above {NO_ANSWER_ABOVE:g}")
             compared["na_probs"] = odds
         return compared
 
-    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """Answers by their F1, then by their probability."""
-        questions = {question.id: question.question for question in cast(Questions, examples).asked}
+        questions = {question.id: question.question for question in cast(squad.Questions, examples).asked}
         _, f1 = cast(Any, self.metric(task)).answer_scores(**compared)
         for prediction, truths, share in zip(predictions, compared["references"], f1, strict=True):
             if share < 1:
@@ -230,21 +195,18 @@ class Span(Kind):
                 yield (-share, prediction.get("score", 0.0)), asked | shown
 
 
-def _with_null_odds(predictions: list[Prediction], path: Path) -> list[Prediction]:
+def _with_null_odds(predictions: t.Predictions, path: Path) -> t.Predictions:
     """Add the no-answer scores, and put the predictions into the order of their file, which decides between equal ones."""
     check_file(path, "Give --na-probs a file.")
     odds = read_by_question(path, finite, "number", "null_odds")
     without = sum(each["id"] not in odds and each["answer"] not in ("", NO_PREDICTION) for each in predictions)
     if without:
-        raise UserError(
-            f"`{path}` has no number for {without:,} of the questions that are answered.",
-            "Give the null_odds.json that was written beside the predictions.",
-        )
+        what = f"`{path}` has no number for {without:,} of the questions that are answered."
+        raise UserError(what, "Give the null_odds.json that was written beside the predictions.")
     place = {id_: number for number, id_ in enumerate(odds)}
+    known = {each["id"]: odds.get(each["id"]) for each in predictions if each["answer"] != NO_PREDICTION}
     ordered = sorted(predictions, key=lambda each: place.get(each["id"], -1))
-    return [
-        {**each, "null_odds": None if each["answer"] == NO_PREDICTION else odds.get(each["id"])} for each in ordered
-    ]
+    return [{**each, "null_odds": known.get(each["id"])} for each in ordered]
 
 
 def _text(value: Any) -> str:

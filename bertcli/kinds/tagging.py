@@ -8,18 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from bertcli import say
-from bertcli.data.labelled.conll import (
-    DOCUMENT,
-    LIST_ENDINGS,
-    TAG_ENDINGS,
-    list_columns,
-    read_conll,
-    read_sentences,
-    sentences_of_hub,
-)
+from bertcli.data.labelled import conll
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import sizes_of
@@ -27,27 +19,10 @@ from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, rea
 from bertcli.data.text.documents import lines_of, read_text
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.kinds.kind import (
-    Compared,
-    Encoder,
-    Features,
-    Kind,
-    LabelScores,
-    Mistakes,
-    ModelOutputs,
-    OwnData,
-    Prediction,
-    Split,
-)
+from bertcli.kinds import types as t
+from bertcli.kinds.kind import Encoder, Features, Kind, Split
 from bertcli.kinds.text import check_count
 from bertcli.tasks.task import Files, Task
-
-if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.text.tokenization import WordPiece
-    from bertcli.models.model_with_loss import Outputs
 
 TAG = re.compile(r"O|[BIESLUM](-.+)?")
 
@@ -55,32 +30,33 @@ TAG = re.compile(r"O|[BIESLUM](-.+)?")
 class Tagging(Kind):
     """Softmax over the tags of each word, read off its first piece; scored by entities, as conlleval does."""
 
-    name: ClassVar[str] = "tag"
-    architectures: ClassVar[tuple[str, ...]] = ("TokenClassification",)
-    metrics: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
-    metric_class: ClassVar[str] = "entities.Entities"
-    inputs: ClassVar[tuple[str, ...]] = ("text", "mask")
-    needs: ClassVar[str] = "one text"
-    says: ClassVar[str] = "tags"
-    options: ClassVar[tuple[str, ...]] = ("frozen",)
-    purpose: ClassVar[str] = "token labelling"
-    names_outputs: ClassVar[bool] = True
-    has_probabilities: ClassVar[bool] = False
-    has_windows: ClassVar[bool] = True
+    name = "tag"
+    architectures = ("TokenClassification",)
+    head = "word_logits"  # tag logits of each word, read off its first piece, [W, C]
+    metrics = ("f1", "precision", "recall")
+    metric_class = "entities.Entities"
+    inputs = ("text", "mask")
+    needs = "one text"
+    says = "tags"
+    options = ("frozen",)
+    purpose = "token labelling"
+    names_outputs = True
+    has_probabilities = False
+    has_windows = True
 
     def read(self, task: Task, split: str, path: Path) -> Sentences:
-        return read_conll(path)
+        return conll.read_conll(path)
 
     def read_hub(self, task: Task, split: str, dataset: Any) -> Sentences:
-        return sentences_of_hub(dataset)
+        return conll.sentences_of_hub(dataset)
 
     def recognizes(self, path: Path) -> bool:
         ending = ending_of(path)
-        if ending in LIST_ENDINGS:
-            return list_columns(read_table(path)) is not None
-        return ending in TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
+        if ending in conll.LIST_ENDINGS:
+            return conll.list_columns(read_table(path)) is not None
+        return ending in conll.TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         parts = {split: _all_sentences(paths) for split, paths in files.items()}
         tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
         for tag in tags:
@@ -91,7 +67,7 @@ class Tagging(Kind):
         if are_numbers(chain.from_iterable(next(iter(parts.values())).words)):
             what = f"Every word of `{name}` is a number: its first column numbers the words."
             raise UserError(what, f"Leave that column out: cut -f2- {name} > words.conll")
-        lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
+        lists = ending_of(next(iter(files.values()))[0]) in conll.LIST_ENDINGS
         where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
         say(f"{name}: {sizes_of(parts)} sentences; {where}; kind: tag, {len(tags)} tags{listed(tags)}")
         return Task(name, self.name, Files({}, {}), ("", None), self.metrics, tuple(tags)), dict(parts)
@@ -104,7 +80,7 @@ class Tagging(Kind):
 
         return encode_sentences(cast(Sentences, examples), encoder.tokenizer, encoder.rules, task.labels)
 
-    def model_class(self, saved: PretrainedConfig | None, config: dict[str, Any] | None) -> Any:
+    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
         from bertcli.models.frozen import FrozenBertForTokenClassification, saved_layers
 
         layers = saved_layers(saved) if config is None else config.get("frozen_layers")
@@ -115,44 +91,29 @@ class Tagging(Kind):
             raise UserError(what, "Give --frozen a BERT, or leave it out.")
         return FrozenBertForTokenClassification
 
-    def keeps_head(self, saved: PretrainedConfig, config: dict[str, Any]) -> bool:
+    def keeps_head(self, saved: t.Saved, config: dict[str, Any]) -> bool:
         from bertcli.models.frozen import saved_layers
 
         return super().keeps_head(saved, config) and saved_layers(saved) == config.get("frozen_layers")
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-        """Tag logits of each word, read off its first piece, [W, C]."""
-        from bertcli.models.heads import word_logits
-
-        return word_logits(model, batch)
-
-    def losses(self, outputs: Outputs, batch: PackedBatch) -> Outputs:
-        from bertcli.models.heads import summed_cross_entropy
-
-        return summed_cross_entropy(outputs, batch)
-
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
-        """The most probable tag of each word of a sentence, with its probability."""
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         from scipy.special import softmax
 
         rows = (row.astype("float64") for row in outputs.get("logits", []))
         sentences = (list(islice(rows, len(words))) for words in cast(Sentences, split.examples).words)
-        return [
-            {
-                "tags": [task.labels[int(logits.argmax())] for logits in words],
-                "scores": [round(float(softmax(logits).max()), 6) for logits in words],
-            }
-            for words in sentences
-        ]
+        predictions = []
+        for words in sentences:
+            tags = [task.labels[int(logits.argmax())] for logits in words]
+            predictions.append({"tags": tags, "scores": [round(float(softmax(logits).max()), 6) for logits in words]})
+        return predictions
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> Sentences:
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Sentences:
         texts = [row["text"] for row in rows]
         characters = _word_places(texts, tokenizer)
         words = [[text[a:b] for a, b in places] for text, places in zip(texts, characters, strict=True)]
         return _WordsOfTexts(words, characters=characters, origin="the input")
 
-    def show(self, row: dict[str, Any], prediction: Prediction, examples: Examples, number: int) -> Prediction:
-        """The entities of a text, with their characters and the mean probability of their tags."""
+    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         from bertcli.metrics.tags import entities
 
         found = []
@@ -164,8 +125,10 @@ class Tagging(Kind):
             found.append({"text": row["text"][start:end], "label": label, "start": start, "end": end, "score": score})
         return {"entities": found}
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
-        is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
+        is_table = ending_of(path) in conll.LIST_ENDINGS or "tags" in re.split(
+            "[,\t]", next(lines_of(path), "").rstrip()
+        )
         tags = _tags_of_table(path) if is_table else _tags_of_columns(path, task, split)
         known = {tag.partition("-")[2] for tag in task.labels}
         strange = Counter(tag for tag in chain.from_iterable(tags) if tag.partition("-")[2] not in {"", *known})
@@ -176,7 +139,7 @@ class Tagging(Kind):
         check_count(task, split, path, predictions)
         return predictions
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         return {
             "predictions": [each["tags"] for each in predictions],
             "references": list(cast(Sentences, examples).tags or []),
@@ -185,12 +148,12 @@ class Tagging(Kind):
     def flat(self, answers: list[Any]) -> list[Any]:
         return list(chain.from_iterable(answers))
 
-    def label_scores(self, task: Task, predictions: list[Prediction], compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
         from bertcli.metrics.counts import label_scores
 
         return label_scores(*self.metric(task).counts(**compared)), []
 
-    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         from bertcli.metrics.tags import entities
 
         rows = zip(cast(Sentences, examples).words, compared["references"], predictions, strict=True)
@@ -210,7 +173,7 @@ class _WordsOfTexts(Sentences):
     characters: list[list[tuple[int, int]]] = field(kw_only=True)
 
 
-def _word_places(texts: list[str], tokenizer: WordPiece) -> list[list[tuple[int, int]]]:
+def _word_places(texts: list[str], tokenizer: t.Tokenizer) -> list[list[tuple[int, int]]]:
     """Start and end of each word; a space before it, which some tokenizers count in, is not part of it."""
     found = []
     for text, encoding in zip(texts, tokenizer.encode(texts), strict=True):
@@ -223,23 +186,21 @@ def _word_places(texts: list[str], tokenizer: WordPiece) -> list[list[tuple[int,
 
 def _is_tagged(text: str) -> bool:
     """Whether every line ends with a tag; but for the first, a header, where blank lines part the others."""
-    lines = [line.split() for line in text[:100_000].strip().split("\n")[:1000] if DOCUMENT not in line]
+    lines = [line.split() for line in text[:100_000].strip().split("\n")[:1000] if conll.DOCUMENT not in line]
     tagged = [not fields or (len(fields) > 1 and bool(TAG.fullmatch(fields[-1]))) for fields in lines]
     full = sum(map(bool, lines))
     return full > 0 and all(tagged[1:-1] or tagged) and (tagged[0] or (full > 2 and [] in lines))
 
 
 def _all_sentences(paths: list[Path]) -> Sentences:
-    files = [read_sentences(path) for path in paths]
-    words, tags, places = (
-        list(chain.from_iterable(getattr(sentences, name) or () for sentences in files))
-        for name in ("words", "tags", "places")
-    )
+    files = [conll.read_sentences(path) for path in paths]
+    columns = ([each.words, each.tags or [], each.places or []] for each in files)
+    words, tags, places = (list[Any](chain.from_iterable(column)) for column in zip(*columns, strict=True))
     return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places)
 
 
 def _tags_of_columns(path: Path, task: Task, split: Split) -> list[list[str]]:
-    given, asked = read_conll(path), cast(Sentences, split.examples).words
+    given, asked = conll.read_conll(path), cast(Sentences, split.examples).words
     pairs = enumerate(zip(given.words, asked, strict=False), 1)
     other = next((number for number, (words, wanted) in pairs if words != wanted), None)
     if other and len(given) == len(asked):

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.official_files import read_official, texts_of_hub
 from bertcli.data.labelled.own_labels import missing_labels
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
-from bertcli.kinds.kind import (
-    Compared,
-    Encoder,
-    Features,
-    Kind,
-    Mistakes,
-    ModelOutputs,
-    OwnData,
-    Prediction,
-    Split,
-    Wrong,
-)
+from bertcli.kinds import types as t
+from bertcli.kinds.kind import Encoder, Features, Kind, Split
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from transformers import PreTrainedModel
-
-    from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.packing.text_features import Numbers
-    from bertcli.data.text.tokenization import WordPiece
-    from bertcli.models.model_with_loss import Outputs
 
 LABELS_SHOWN = 20
 
@@ -41,19 +21,18 @@ LABELS_SHOWN = 20
 class TextKind(Kind):
     """A kind whose examples are rows of texts with a label in a column."""
 
-    architectures: ClassVar[tuple[str, ...]] = ("SequenceClassification",)
+    architectures = ("SequenceClassification",)
+    head = "sequence_logits"  # [N, C]
+    head = "sequence_logits"  # logits of each sequence, [N, C]
     inputs: ClassVar[tuple[str, ...]] = ("text", "pair", "mask")
 
     def read(self, task: Task, split: str, path: Path) -> TextExamples:
-        """Read an official file."""
         return read_official(task, split, path)
 
     def read_hub(self, task: Task, split: str, dataset: Any) -> TextExamples:
-        """Take the rows of a data set of the Hub."""
         return texts_of_hub(task, split, dataset)
 
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> OwnData:
-        """Read tables of this kind."""
+    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         from bertcli.kinds.own_tables import read_tables
 
         return read_tables(name, files, columns, self)
@@ -77,58 +56,43 @@ class TextKind(Kind):
         """The labels of a task of the user's own, in words."""
         return ""
 
-    def targets(self, task: Task, examples: TextExamples) -> Numbers | None:
-        """The labels as numbers.
-
-        Raises UserError at the first label that is not of the task.
-        """
+    def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
+        """The labels as numbers. Raises UserError at the first label that is not of the task."""
         raise NotImplementedError
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
-        """Encode texts, or pairs of texts, cut to `max_seq_length`."""
         from bertcli.data.packing.text_features import encode_texts
 
         texts = cast(TextExamples, examples)
         return encode_texts(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
-    def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-        """Logits of each sequence, [N, C]."""
-        from bertcli.models.heads import sequence_logits
-
-        return sequence_logits(model, batch)
-
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: WordPiece) -> list[Prediction]:
-        """One prediction a row of logits."""
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         return [self.predict(task.labels, row.astype("float64")) for row in outputs.get("logits", [])]
 
-    def predict(self, labels: tuple[str, ...], logits: NDArray[np.float64]) -> Prediction:
+    def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         """The prediction of an example, of its logits, [C]."""
         raise NotImplementedError
 
-    def input_examples(self, rows: Sequence[dict[str, Any]], tokenizer: WordPiece) -> TextExamples:
-        """Texts, pairs, or texts with choices, by what the first row has."""
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> TextExamples:
         pairs, choices = ([row[key] for row in rows] if key in rows[0] else None for key in ("text_pair", "choices"))
         return TextExamples([row["text"] for row in rows], pairs, choices=choices, origin="the input")
 
-    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> list[Prediction]:
-        """Read a column of predictions, a row an example."""
+    def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         table = PredictionTable.read(path, is_official=bool(task.hub[0]))
         predictions = self.parse(task, table)
         check_count(task, split, path, predictions)
         return predictions
 
-    def parse(self, task: Task, table: PredictionTable) -> list[Prediction]:
+    def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         """The predictions of a table, with their probabilities where it has them."""
         raise NotImplementedError
 
-    def compare(self, task: Task, examples: Examples, predictions: list[Prediction]) -> Compared:
-        """Predictions and right answers as numbers."""
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         true = self.targets(task, cast(TextExamples, examples))
         assert true is not None
         return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
 
-    def mistakes(self, task: Task, examples: Examples, predictions: list[Prediction], compared: Compared) -> Mistakes:
-        """Wrong predictions by the number of the example, from 1; in the user's own file also by line."""
+    def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         texts = cast(TextExamples, examples)
         for row, (prediction, true) in enumerate(zip(predictions, compared["references"], strict=True)):
             badness, shown = self.mistake(task, (texts.choices or [[]] * len(texts))[row], prediction, true)
@@ -137,12 +101,12 @@ class TextKind(Kind):
                 pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
                 yield badness, {"example": row + 1, **place, "text": texts.texts[row], **pair, **shown}
 
-    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
+    def mistake(self, task: Task, choices: list[str], prediction: t.Prediction, true: Any) -> t.Wrong:
         """How wrong a prediction is, None if it is right, and what is shown of it."""
         raise NotImplementedError
 
 
-def check_count(task: Task, split: Split, path: Path, predictions: list[Prediction]) -> None:
+def check_count(task: Task, split: Split, path: Path, predictions: t.Predictions) -> None:
     """Check that there is one prediction an example. Raises UserError if not."""
     if len(predictions) != len(split):
         raise UserError(
@@ -158,7 +122,7 @@ def unknown_label(place: str, label: str, labels: Iterable[str]) -> UserError:
     return UserError(f"{place} has the label `{label}`, which the task has not.", hint)
 
 
-def label_ids(task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
+def label_ids(task: Task, examples: TextExamples) -> t.Numbers | None:
     """The labels as numbers, [examples], in the order of the task.
 
     Raises UserError at the first label that the task does not have.
@@ -174,6 +138,6 @@ def label_ids(task: Task, examples: TextExamples) -> NDArray[np.int64] | None:
     return np.array([index[label] for label in examples.labels], dtype=np.int64)
 
 
-def rounded(shares: NDArray[np.float64]) -> list[float]:
+def rounded(shares: t.Floats) -> list[float]:
     """Probabilities to six decimals."""
     return [round(share, 6) for share in shares.tolist()]

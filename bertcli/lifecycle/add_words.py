@@ -19,7 +19,7 @@ from bertcli.errors import UserError, check_vacant
 from bertcli.lifecycle.workspace import resolve_model
 
 SLOT = re.compile(r"\[unused\d+\]")
-OF_LEARNING = ("vocab_size", "unused_tokens", "cased", "min_frequency", "limit_alphabet")
+LEARNING_OPTIONS = ("vocab_size", "unused_tokens", "cased", "min_frequency", "limit_alphabet")
 EXAMPLES = 3  # shown for each reason to skip a line
 
 Skipped = dict[str, list[str]]  # reason to lines
@@ -76,18 +76,11 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
         with replacing(out) as part:
             save_model(model, new, part)
     grown = new.size - old.size
-    made = NewWords(
-        str(out),
-        source,
-        new.size,
-        len(words) - grown,
-        grown,
-        sum(old.special("unk") in ids for ids in pieces),
-        {reason: len(lines) for reason, lines in skipped.items()},
-        before,
-        after,
-        round(time.perf_counter() - started, 2),
-    )
+    unknown = sum(old.special("unk") in ids for ids in pieces)
+    reasons = {reason: len(lines) for reason, lines in skipped.items()}
+    places = (len(words) - grown, grown, unknown)
+    seconds = round(time.perf_counter() - started, 2)
+    made = NewWords(str(out), source, new.size, *places, reasons, before, after, seconds)
     _say(made, skipped, config.dry_run)
     return made
 
@@ -97,7 +90,7 @@ def _checked_out(config: BuildVocabConfig) -> Path:
     if not config.add_words or not config.to:
         raise UserError("--add-words and --to go together.", "Give both: bert build-vocab --add-words FILE --to MODEL")
     for declared in fields(config):
-        if declared.name in OF_LEARNING and getattr(config, declared.name) != default_of(declared):
+        if declared.name in LEARNING_OPTIONS and getattr(config, declared.name) != default_of(declared):
             raise UserError(f"{flag(declared)} does not go with --add-words.", "Leave it out.")
     out = Path(config.out or f"{Path(config.to).resolve().name}-words")
     check_vacant(out)

@@ -50,10 +50,8 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
             "`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.lifecycle.add_words.add_words."
         )
     started = time.perf_counter()
-    files = find_text_files(config.text)
-    out = Path(config.out or "vocab")
-    if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
-        raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
+    files, out = find_text_files(config.text), Path(config.out or "vocab")
+    _check_replaceable(out)
     if config.dry_run:
         say(f"would learn {config.vocab_size:,} tokens from {len(files)} files and write {out}")
         return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
@@ -66,22 +64,28 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     lines_to_learn = (line for path in files for line in read_lines(path) if line and line not in held_out)
     with Progress("learning pieces", total=None, unit=""):
         tokens = _learn(lines_to_learn, reserved, backend, config)
-    if len(tokens) < config.vocab_size:
-        say(f"the text gives only {len(tokens):,} tokens of the {config.vocab_size:,} asked for")
     vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
-    if out.exists():
-        say(f"replacing the vocabulary in {out}")
+    verb = "replaced" if out.exists() else "wrote"
     with replacing(out) as part:
         vocabulary.save(part)
     seconds = time.perf_counter() - started
-    say(f"wrote {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
-    coverage = measure_coverage(held_out.elements(), vocabulary) if held_out else None
-    say(
-        f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}"
-        if coverage
-        else "coverage was not measured: the text is too short to hold lines out"
-    )
+    say(f"{verb} {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
+    coverage = _measure(held_out, vocabulary)
     return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
+
+
+def _measure(held_out: Counter[str], vocabulary: WordPiece) -> Coverage | None:
+    if not held_out:
+        say("coverage was not measured: the text is too short to hold lines out")
+        return None
+    coverage = measure_coverage(held_out.elements(), vocabulary)
+    say(f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}")
+    return coverage
+
+
+def _check_replaceable(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
+        raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
 
 
 def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:
@@ -145,14 +149,16 @@ def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocab
 
 
 def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
+    sizes: dict[str, Any] = {
+        "vocab_size": config.vocab_size,
+        "min_frequency": config.min_frequency,
+        "limit_alphabet": 0,
+    }
     trainer = trainers.WordPieceTrainer(
-        vocab_size=config.vocab_size,
-        min_frequency=config.min_frequency,
-        special_tokens=reserved,
-        limit_alphabet=0,
-        show_progress=False,
-        continuing_subword_prefix="##",
+        **sizes, special_tokens=reserved, show_progress=False, continuing_subword_prefix="##"
     )
     backend.train_from_iterator(lines, trainer)
     vocab = backend.get_vocab(with_added_tokens=True)
+    if len(vocab) < config.vocab_size:
+        say(f"the text gives only {len(vocab):,} tokens of the {config.vocab_size:,} asked for")
     return sorted(vocab, key=vocab.__getitem__)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG = "bert_config.json"
+RATES = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
+SIZES = ("hidden_size", "intermediate_size", "max_position_embeddings", "type_vocab_size", "vocab_size")
+COUNTS = ("num_attention_heads", "num_hidden_layers")
 # The original calls the tanh approximation "gelu"; transformers means the exact function by that.
 ACTIVATIONS = {"gelu": "gelu_pytorch_tanh"}
 ORIGINAL_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu", "relu": "relu", "tanh": "tanh"}
@@ -180,16 +183,5 @@ def _original_config(model: PreTrainedModel) -> dict[str, Any]:
             f"The original does not have the activation `{config.hidden_act}`.",
             "Only models with tanh GELU, ReLU or tanh convert.",
         )
-    keys = (
-        "attention_probs_dropout_prob",
-        "hidden_dropout_prob",
-        "hidden_size",
-        "initializer_range",
-        "intermediate_size",
-        "max_position_embeddings",
-        "num_attention_heads",
-        "num_hidden_layers",
-        "type_vocab_size",
-        "vocab_size",
-    )
-    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **{key: getattr(config, key) for key in keys}}
+    settings = {name: getattr(config, name) for name in sorted((*RATES, *SIZES, *COUNTS))}
+    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **settings}

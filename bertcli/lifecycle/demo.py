@@ -28,6 +28,12 @@ QUESTIONS = (
     "Why was I charged twice for the same thing?",
 )
 DATA = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 4}
+QUICKLY: dict[str, Any] = {
+    "optimizer": "adamw",
+    "embeddings": "cooccurrence",
+    "initializer_range": 0.05,
+    "dropout": 0.0,
+}
 TRAIN_PER_CLASS, DEV_PER_CLASS = 10, 2  # questions
 COLUMNS = {"text": "text", "label": "category"}
 
@@ -61,9 +67,8 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
         make_pretraining_data(text, tokenizer=str(out / "vocab"), out=str(out / name), **DATA)
     say(f"\n3  Pre-train a {config.size} BERT for {config.steps:,} steps")
     pretrained = _pretrain(config, out)
-    say(
-        "\n4  Fine-tune it on few questions to a bank, of 77 classes (Banking77); the same from random weights and from the model that ships"
-    )
+    say("\n4  Fine-tune it on few questions to a bank, of 77 classes (Banking77)")
+    say("   and for comparison, a model of random weights and the model that ships")
     scores, best = _finetune_and_evaluate(config, shipped, out, pretrained)
     say("\n5  Predict")
     predictions = [
@@ -87,21 +92,10 @@ def _clear(out: Path) -> None:
 
 
 def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
-    return pretrain(
-        size=config.size,
-        steps=config.steps,
-        batch_size=config.batch_size,
-        learning_rate=config.learning_rate,
-        optimizer="adamw",
-        embeddings="cooccurrence",
-        initializer_range=0.05,
-        dropout=0.0,
-        data=str(out / "pretraining-data"),
-        eval_data=str(out / "held-out-data"),
-        eval_steps=max(1, config.steps // 4),
-        seed=config.seed,
-        out=str(out / "runs" / "pretrained"),
-    )
+    asked = {name: getattr(config, name) for name in ("size", "steps", "batch_size", "learning_rate", "seed")}
+    paths = {"data": "pretraining-data", "eval_data": "held-out-data", "out": "runs/pretrained"}
+    folders: dict[str, Any] = {name: str(out / path) for name, path in paths.items()}
+    return pretrain(**asked, **QUICKLY, **folders, eval_steps=max(1, config.steps // 4))
 
 
 def _few_questions(shipped: Path, out: Path) -> str:
@@ -130,21 +124,14 @@ def _finetune_and_evaluate(
 
     questions, test = _few_questions(shipped, out), str(shipped / "banking77" / "test.csv.xz")
     starts = {"random weights": "scratch", "pre-trained": pretrained.model, "shipped model": shipped_model()}
+    settings = {"epochs": config.epochs, "learning_rate": config.finetuning_learning_rate}
+    settings |= {"seed": config.seed, "seeds": config.seeds}
     scores = {}
     for name, start in starts.items():
-        fresh = {"size": config.size, "tokenizer": str(out / "vocab")} if start == "scratch" else {}
-        run = finetune(
-            questions,
-            label="category",
-            from_=start,
-            epochs=config.epochs,
-            learning_rate=config.finetuning_learning_rate,
-            max_seq_length=64,
-            seed=config.seed,
-            seeds=config.seeds,
-            out=str(out / "runs" / _slug(name)),
-            **fresh,
-        )
+        options: dict[str, Any] = {"from_": start, "out": str(out / "runs" / _slug(name)), **settings}
+        if start == "scratch":
+            options |= {"size": config.size, "tokenizer": str(out / "vocab")}
+        run = finetune(questions, label="category", max_seq_length=64, **options)
         runs = [part["run"] for part in run.runs or []] or [run.run]
         scores[name] = median(evaluate(test, model=[part]).metrics["accuracy"] for part in runs)
         say(f"test accuracy from {name}, median of {len(runs)} seeds: {scores[name]:.1f}")
@@ -160,15 +147,10 @@ def _pretraining_measures(run: RunFolder) -> list[dict[str, Any]]:
     """Accuracy on the held-out novel, before and after pre-training, beside guessing."""
     measured = [line["metrics"] for line in run.metrics() if "metrics" in line]
     before, after = measured[0], measured[-1]
+    of_novel = {"on": "The Time Machine, held out"}
     return [
-        {
-            "what": what,
-            "on": "The Time Machine, held out",
-            "guess": guess,
-            "guessing": after[baseline],
-            "random weights": before[metric],
-            "pre-trained": after[metric],
-        }
+        {"what": what, **of_novel, "guess": guess, "guessing": after[baseline]}
+        | {"random weights": before[metric], "pre-trained": after[metric]}
         for what, metric, guess, baseline in (
             ("masked-word accuracy", "masked_lm_accuracy", "most frequent token", "most_frequent_token_accuracy"),
             ("next-sentence accuracy", "next_sentence_accuracy", "majority", "majority_next_sentence_accuracy"),

@@ -15,7 +15,8 @@ from bertcli.data.labelled.prediction_table import has_lists_of_labels
 from bertcli.data.labelled.tables import check_file
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Compared, Prediction, Split, unlabelled
+from bertcli.kinds.kind import Split, unlabelled
+from bertcli.kinds.types import Compared, Prediction
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.workspace import resolve_model, run_of_task, runs_of_own_files, saved_config

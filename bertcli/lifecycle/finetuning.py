@@ -18,7 +18,8 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
-from bertcli.kinds.kind import Kind, Prediction, Split
+from bertcli.kinds.kind import Kind, Split
+from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.finetune import FROZEN_LAYERS
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, encode_split

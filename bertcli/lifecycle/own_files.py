@@ -6,8 +6,9 @@ from bertcli import say
 from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, say_overlap, split_of
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS, get_kind
-from bertcli.kinds.kind import Kind, OwnData
+from bertcli.kinds.kind import Kind
 from bertcli.kinds.own_tables import read_tables
+from bertcli.kinds.types import OwnData
 
 
 def own_task(

@@ -16,8 +16,9 @@ from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.data.labelled.tables import chunks_of, count_rows
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS, kind_of_model
-from bertcli.kinds.kind import Encoder, Kind, Prediction, Split
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.mask import MASK_TOKEN
+from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.prediction_files import check_output, write_official, write_predictions
 from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, read_inputs
 from bertcli.lifecycle.sources import find_source

@@ -9,7 +9,7 @@ from typing import IO
 
 from bertcli import say
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Prediction
+from bertcli.kinds.types import Prediction
 
 FORMS = {
     "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),

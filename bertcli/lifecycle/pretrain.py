@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bertcli.training.loop import Plan
 
+
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
 EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretraining.py's 100 batches of 8
 
@@ -71,13 +72,15 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 
 
 def _check(config: PretrainConfig) -> _Request:
+    """Find data, objective and model. Raises UserError if the data do not fit the objective or the vocabulary."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
     examples = load_pretraining_examples(folder, config.seed)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
-    if asked and asked.needs_pairs and not examples.has_pairs:
+    objective = asked or default_objective(examples.has_pairs)
+    if objective.needs_pairs and not examples.has_pairs:
         raise UserError(
-            f"--objective {asked.name} needs pairs, and `{folder}` has none.",
+            f"--objective {objective.name} needs pairs, and `{folder}` has none.",
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
     digest = examples.tokenizer.digest
@@ -87,20 +90,25 @@ def _check(config: PretrainConfig) -> _Request:
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
-    source = resolve_model(config.from_) if config.from_ and config.from_ != "scratch" else ""
-    for name in ("embeddings", "initializer_range"):
-        if source and getattr(config, name) != getattr(PretrainConfig, name):
-            raise UserError(
-                f"--{name.replace('_', '-')} is for new weights only.", "Leave it out, or leave out --from."
-            )
-    held_out = (
-        load_pretraining_examples(config.eval_data, config.seed) if config.eval_data else examples.head(EVALUATION_ROWS)
-    )
+    held_out = examples.head(EVALUATION_ROWS)
+    if config.eval_data:
+        held_out = load_pretraining_examples(config.eval_data, config.seed)
     if held_out.tokenizer.digest != digest:
         raise UserError(
             f"`{config.eval_data}` was made with another vocabulary than `{folder}`.", "Make both with one --tokenizer."
         )
-    return _Request(config, asked or default_objective(examples.has_pairs), examples, held_out, source)
+    return _Request(config, objective, examples, held_out, _source(config))
+
+
+def _source(config: PretrainConfig) -> str:
+    """The model to start from; nothing for new weights."""
+    if not config.from_ or config.from_ == "scratch":
+        return ""
+    for name in ("embeddings", "initializer_range"):
+        if getattr(config, name) != getattr(PretrainConfig, name):
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
+    return resolve_model(config.from_)
 
 
 def _make_model(request: _Request) -> PreTrainedModel:

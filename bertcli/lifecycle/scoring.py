@@ -2,7 +2,8 @@
 
 from bertcli import say
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Compared, Prediction, Split, unlabelled
+from bertcli.kinds.kind import Split, unlabelled
+from bertcli.kinds.types import Compared, Prediction
 from bertcli.tasks.task import Task
 
 CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}

@@ -13,7 +13,8 @@ from bertcli.data.atomic import replacing
 from bertcli.data.labelled.official_files import split_file
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Prediction, Split
+from bertcli.kinds.kind import Split
+from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.task_model import TaskModel, load_task_model
 from bertcli.lifecycle.workspace import runs_of_tasks

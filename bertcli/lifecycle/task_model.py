@@ -13,7 +13,8 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Kind, Prediction, Split
+from bertcli.kinds.kind import Kind, Split
+from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.sources import encode_split
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input

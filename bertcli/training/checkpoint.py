@@ -1,6 +1,7 @@
 """Checkpoints of a training run: atomic writes, read without pickle."""
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,36 @@ from bertcli.data.atomic import replacing
 from bertcli.errors import UserError
 
 STATE = "state.json"
+
+
+@dataclass
+class History:
+    """The state of the loop; saved with each checkpoint."""
+
+    losses: list[float] = field(default_factory=list)  # the mean of each log interval
+    unlogged: list[dict[str, float]] = field(default_factory=list)  # of each step since the last log line
+    metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
+    best: dict[str, Any] = field(default_factory=dict)
+    evaluations_since_best: int = 0
+    timed_tokens: int = 0
+    timed_flops: float = 0.0
+    timed_seconds: float = 0.0
+    is_warm: bool = False  # whether the timed steps exclude the first ones
+    steps: int = 0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Real tokens per second over all processes, without the first steps."""
+        return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
+
+    def time(self, tokens: float, flops: float, seconds: float, is_warm: bool) -> None:
+        """Time a step; the first steps count only until there are later ones."""
+        if is_warm and not self.is_warm:
+            self.timed_tokens, self.timed_flops, self.timed_seconds, self.is_warm = 0, 0.0, 0.0, True
+        if is_warm == self.is_warm:
+            self.timed_tokens += int(tokens)
+            self.timed_flops += flops
+            self.timed_seconds += seconds
 
 
 def save_checkpoint(

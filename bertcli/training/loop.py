@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
@@ -19,7 +19,7 @@ from bertcli.errors import Interrupted, RunError
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.checkpoint import load_checkpoint, save_checkpoint
+from bertcli.training.checkpoint import History, load_checkpoint, save_checkpoint
 from bertcli.training.device import micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.memory import keep_freed_memory
@@ -61,36 +61,6 @@ class Plan:
             f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, "
             f"seed {self.seed}"
         )
-
-
-@dataclass
-class History:
-    """The state of the loop; saved with each checkpoint."""
-
-    losses: list[float] = field(default_factory=list)  # the mean of each log interval
-    unlogged: list[dict[str, float]] = field(default_factory=list)  # of each step since the last log line
-    metrics: dict[str, float] = field(default_factory=dict)  # of the latest evaluation
-    best: dict[str, Any] = field(default_factory=dict)
-    evaluations_since_best: int = 0
-    timed_tokens: int = 0
-    timed_flops: float = 0.0
-    timed_seconds: float = 0.0
-    is_warm: bool = False  # whether the timed steps exclude the first ones
-    steps: int = 0
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Real tokens per second over all processes, without the first steps."""
-        return round(self.timed_tokens / self.timed_seconds, 1) if self.timed_seconds else 0.0
-
-    def time(self, tokens: float, flops: float, seconds: float, is_warm: bool) -> None:
-        """Time a step; the first steps count only until there are later ones."""
-        if is_warm and not self.is_warm:
-            self.timed_tokens, self.timed_flops, self.timed_seconds, self.is_warm = 0, 0.0, 0.0, True
-        if is_warm == self.is_warm:
-            self.timed_tokens += int(tokens)
-            self.timed_flops += flops
-            self.timed_seconds += seconds
 
 
 class Training:
@@ -152,40 +122,31 @@ class Training:
         Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the loss is not finite.
         """
         keep_freed_memory()
-        plan, history = self.plan, self.history
-        first, stop = history.steps, False
-        with (
-            Interruption() as interruption,
-            ThreadPoolExecutor(1) as ahead,
-            Progress("training", plan.steps) as progress,
-        ):
+        history, steps, stop = self.history, self.plan.steps, False
+        first = history.steps
+        with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, Progress("training", steps) as progress:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
                 try:
                     totals = self._step(step, micro_batches, interruption.asked)
                 except torch.OutOfMemoryError:
                     raise _out_of_memory(micro_batches) from None
-                stop = totals["stop"] > 0
-                history.steps = step + 1
-                intervals = (plan.save_steps, plan.eval_steps, plan.log_steps)
-                saves, evaluates, logs = (plan.is_due(history.steps, every) for every in intervals)
-                if saves or evaluates or logs or stop:
-                    self._read_losses()
-                if logs:
-                    self._log()
+                history.steps, stop = step + 1, totals["stop"] > 0
+                saves, evaluates = self._log_if_due(stop)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
                 if evaluates:
                     self._evaluate(evaluate)
-                if saves or stop or self.is_out_of_patience:
+                is_over = stop or self.is_out_of_patience
+                if saves or is_over:
                     self._save()
-                if stop or self.is_out_of_patience:
+                if is_over:
                     break
         if stop or interruption.asked:
             command = self.folder.config["command"]
             raise Interrupted(
-                f"Stopped after step {history.steps:,} of {plan.steps:,}; the checkpoint is kept.",
+                f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept.",
                 f"Continue: bert {command} --resume --out {self.folder.path}",
             )
         speed, share = history.tokens_per_second, 100 * self.share_of_peak
@@ -272,6 +233,17 @@ class Training:
     def _synchronized(self, last: bool) -> Any:
         """Processes exchange gradients once a step, with the last micro-batch."""
         return nullcontext() if last else self.accelerator.no_sync(self.module)
+
+    def _log_if_due(self, stop: bool) -> tuple[bool, bool]:
+        """Read the losses if they are needed, and log them if that is due; return whether to save, and to evaluate."""
+        plan = self.plan
+        intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
+        logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
+        if logs or saves or evaluates or stop:
+            self._read_losses()
+        if logs:
+            self._log()
+        return saves, evaluates
 
     def _read_losses(self) -> None:
         """Read the losses from the device and sum them over processes. Raises RunError if one is not finite."""

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from bertcli.data.text.coverage import measure_coverage
-from bertcli.data.text.tokenization import SPECIAL_TOKENS, WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import SPECIAL_TOKENS, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.lifecycle import build_vocab as vocabulary
 from bertcli.lifecycle.build_vocab import build_vocab
@@ -87,17 +86,6 @@ def test_a_short_text_is_learnt_whole(workspace: Path) -> None:
     made = build_vocab("a.txt", vocab_size=60)
     assert made.coverage is None
     assert unlucky in load_tokenizer("vocab").vocab
-
-
-def test_coverage_counts_words_as_the_original_splits_them(google_tokenizer: WordPiece) -> None:
-    texts = ["The tree-house!", "", "☃ " + "a" * 201]
-    tokens = [token for text in texts for token in google_tokenizer.backend.encode(text).tokens]
-    assert tokens.count("[UNK]") == 2
-    covered = measure_coverage(iter(texts), google_tokenizer)
-    assert (covered.lines, covered.words) == (3, 7)
-    assert covered.unknown_percent == round(100 * 2 / 7, 4)
-    assert covered.tokens_per_word == round(len(tokens) / 7, 4)
-    assert measure_coverage([], google_tokenizer).words == 0
 
 
 def test_transformers_reads_the_vocabulary_and_agrees(workspace: Path) -> None:

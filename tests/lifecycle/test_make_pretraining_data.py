@@ -2,27 +2,16 @@
 
 import gzip
 import json
-import math
-import pickle
-import random
-from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from conftest import GOLDENS, write_corpus
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from bertcli.data.pretraining.draws import Draws
-from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks
-from bertcli.data.text.corpus import tokenize
-from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.objectives.next_sentence import truncate_pair
 
 CASES = sorted(path.name.removesuffix(".meta.json") for path in (GOLDENS / "pretraining").glob("*.meta.json"))
 
@@ -63,75 +52,6 @@ def test_static_instances_equal_googles_row_for_row(case: str, workspace: Path, 
     ]
     manifest = json.loads(Path("data/manifest.json").read_text())
     assert manifest["shards"][0]["rng_random_after"] == made_with["rng_random_after"]
-
-
-@given(st.integers(0, 2**40), st.lists(st.integers(1, 3000), min_size=1, max_size=30))
-@settings(max_examples=40, deadline=None)
-def test_draws_are_those_of_pythons_random(seed: int, limits: list[int]) -> None:
-    ours, pythons = Draws(seed), random.Random(seed)
-    for limit in limits:
-        assert ours.random() == pythons.random()
-        assert ours.randint(1, limit) == pythons.randint(1, limit)
-        mine, theirs = list(range(limit)), list(range(limit))
-        ours.shuffle(mine)
-        pythons.shuffle(theirs)
-        assert mine == theirs
-        assert list(ours.coins(limit)) == [pythons.random() < 0.5 for _ in range(limit)]
-
-
-def original_truncation(left: list, right: list, longest: int, draw: random.Random) -> None:
-    while len(left) + len(right) > longest:
-        longer = left if len(left) > len(right) else right
-        if draw.random() < 0.5:
-            del longer[0]
-        else:
-            longer.pop()
-
-
-@given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 60), st.integers(1, 80))
-@settings(max_examples=300, deadline=None)
-def test_truncation_at_once_equals_truncation_token_by_token(seed: int, a: int, b: int, longest: int) -> None:
-    left, right = list(range(a)), list(range(b))
-    ours, pythons = Draws(seed), random.Random(seed)
-    first, second = truncate_pair((0, a), (0, b), longest, ours)
-    original_truncation(left, right, longest, pythons)
-    assert (list(range(*first)), list(range(*second))) == (left, right)
-    assert ours.random() == pythons.random()
-
-
-def mask_tokens(ids: list[int], rules: MaskingRules, draws: Draws) -> tuple[list[int], list[int]]:
-    """Mask one instance in place: the positions, ascending, and the ids that stood there."""
-    places, replacements = draw_masks(len(ids), ids.index(rules.sep_id) + 1, ids, rules, draws)
-    drawn = dict(sorted(zip(places, replacements, strict=True)))
-    originals = [ids[place] for place in drawn]
-    for place, replacement in drawn.items():
-        ids[place] = ids[place] if replacement == KEPT else replacement
-    return list(drawn), originals
-
-
-def units(name: str) -> list[dict]:
-    return json.loads((GOLDENS / "pretraining" / "units.json").read_text())[name]
-
-
-def test_masks_equal_googles_on_single_instances(google_tokenizer: WordPiece) -> None:
-    vocab, tokens = google_tokenizer.vocab, google_tokenizer.tokens
-    for unit in units("masking"):
-        rules = MaskingRules.of(google_tokenizer, unit["masked_lm_prob"], unit["max_predictions_per_seq"], unit["wwm"])
-        ids, draws = [vocab[token] for token in unit["tokens"]], Draws(unit["seed"])
-        positions, originals = mask_tokens(ids, rules, draws)
-        assert [tokens[token] for token in ids] == unit["out_tokens"]
-        assert positions == unit["positions"]
-        assert [tokens[token] for token in originals] == unit["labels"]
-        assert draws.random() == unit["rng_after"]
-
-
-def test_truncation_equals_googles() -> None:
-    for unit in units("truncate"):
-        left, right = [f"a{i}" for i in range(unit["a"])], [f"b{i}" for i in range(unit["b"])]
-        draws = Draws(unit["seed"])
-        first, second = truncate_pair((0, len(left)), (0, len(right)), unit["max_num_tokens"], draws)
-        assert (left[slice(*first)], right[slice(*second)]) == (unit["out_a"], unit["out_b"])
-        assert draws.random() == unit["rng_after"]
 
 
 def test_more_workers_give_the_same_shards(workspace: Path) -> None:
@@ -206,48 +126,6 @@ def test_the_size_on_disk_is_said_before_writing(workspace: Path, caplog: pytest
     assert not Path("pretraining-data").exists()
 
 
-@pytest.mark.parametrize("masking", ["static", "dynamic"])
-def test_the_manifest_has_the_entropy_of_token_frequencies(workspace: Path, masking: str) -> None:
-    corpus = str(write_corpus(Path("corpus.txt")))
-    build_vocab(corpus, vocab_size=120)
-    make_pretraining_data(corpus, masking=masking, shards=2)
-    column = "masked_lm_ids" if masking == "static" else "input_ids"
-    special = set() if masking == "static" else {2, 3}  # [CLS] and [SEP] are never masked
-    seen = Counter(token for row in rows_of("pretraining-data") for token in row[column] if token not in special)
-    expected = -sum(count / seen.total() * math.log(count / seen.total()) for count in seen.values())
-    made = json.loads(Path("pretraining-data/manifest.json").read_text())
-    assert made["token_entropy"] == pytest.approx(expected, abs=1e-3)
-
-
-def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
-    ids = google_tokenizer.encode_ids(["unaffable embeddings tokenization preposterously"])[0]
-    rules = MaskingRules.of(google_tokenizer, 0.4, 20, True)
-    for seed in range(30):
-        row = [rules.cls_id, *ids, rules.sep_id]
-        positions, originals = mask_tokens(list(row), rules, Draws(seed))
-        assert originals == [row[position] for position in positions]
-        for position in positions:
-            if position + 1 < len(row) and rules.is_continuation[row[position + 1]]:
-                assert position + 1 in positions
-
-
-@given(
-    st.lists(
-        st.text(
-            st.one_of(st.sampled_from("aZé .,'’—\t\u0301\u00a0Σς中[]MASK#"), st.characters(codec="utf-8")), max_size=40
-        )
-    ),
-    st.booleans(),
-)
-@settings(max_examples=200, deadline=None)
-def test_a_corpus_is_tokenized_as_its_lines_are(lines: list[str], cased: bool) -> None:
-    tokenizer = WordPiece(load_tokenizer(GOLDENS / "vocab.txt").vocab, cased, "")
-    corpus = tokenize([lines, lines[:1]], tokenizer)
-    segments = [ids for ids in tokenizer.encode_ids([*lines, *lines[:1]]) if ids]
-    assert [corpus.tokens[start:end].tolist() for start, end in pairwise(corpus.bounds)] == segments
-    assert all(first < last for first, last in corpus.documents)
-
-
 def test_workers_that_live_on_find_the_folder_of_another_call(
     workspace: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,8 +134,3 @@ def test_workers_that_live_on_find_the_folder_of_another_call(
         corpus = str(write_corpus(Path("corpus.txt")))
         build_vocab(corpus, vocab_size=120)
         assert make_pretraining_data(corpus, shards=2, workers=2).instances == len(rows_of("pretraining-data"))
-
-
-def test_a_wrong_request_keeps_its_words_on_the_way_from_a_worker() -> None:
-    error = pickle.loads(pickle.dumps(UserError("what", "hint")))
-    assert (error.message, error.hint) == ("what", "hint")

@@ -13,7 +13,7 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.models import frozen
 from bertcli.reports.tables import result_tables
-from tests.kinds.test_kinds import write_conll
+from tests.kinds.conftest import write_conll
 from tests.training.test_loop import assert_same_bits, stop_after
 
 LEARNING = {"epochs": 5, "batch_size": 8, "learning_rate": 1e-2, "max_seq_length": 8}

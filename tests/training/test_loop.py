@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,9 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-import transformers
 from safetensors.torch import load_file
-from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining
+from transformers import AutoModelForPreTraining
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import RunError, UserError
@@ -25,7 +23,6 @@ from bertcli.models.loading import build_model, save_model
 from bertcli.objectives import get_objective
 from bertcli.objectives.objective import ObjectiveExamples
 from bertcli.training.device import micro_batch_tokens
-from bertcli.training.interruption import Interruption
 from bertcli.training.loop import Training
 from bertcli.training.run_folder import RunFolder
 
@@ -164,61 +161,6 @@ def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home
         torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
 
 
-def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
-    run = Path("runs/pretrain-tiny")
-    names = {path.name for path in run.iterdir()}
-    assert names >= {
-        "config.yaml",
-        "environment.json",
-        "metrics.jsonl",
-        "model",
-        "last",
-        "README.md",
-        "report.html",
-        "loss.png",
-    }
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    parts = {"masked_lm_loss", "next_sentence_loss"}
-    assert lines[0].keys() == {"step", "loss", "learning_rate", "tokens_per_second", "share_of_peak", *parts}
-    assert lines[0]["loss"] == pytest.approx(sum(lines[0][name] for name in parts), abs=1e-4)
-    assert "knowing only how frequent each token is gives" in (run / "README.md").read_text()
-    assert lines[-1]["metrics"]["masked_lm_accuracy"] >= 0
-
-
-def test_a_pretrained_folder_opens_in_plain_transformers_with_the_same_logits(at_home: Path) -> None:
-    model, info = AutoModelForPreTraining.from_pretrained("runs/pretrain-tiny/model", output_loading_info=True)
-    assert not info["missing_keys"]
-    assert not info["unexpected_keys"]
-    assert AutoTokenizer.from_pretrained("runs/pretrain-tiny/model").vocab_size == model.config.vocab_size
-    examples = load_pretraining_examples("pretraining-data", 0)
-    objective = get_objective("mlm+nsp")
-    batch = ObjectiveExamples(objective, examples).pack(np.array([5]), 0)
-    ours = objective.outputs(packed_twin(model), batch)
-    theirs = model.eval()(input_ids=batch.input_ids[None], token_type_ids=batch.token_type_ids[None])
-    masked = theirs.prediction_logits[0, batch.labels["masked_lm_positions"]]
-    torch.testing.assert_close(ours["masked_lm"], masked, atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(ours["next_sentence"], theirs.seq_relationship_logits, atol=1e-5, rtol=1e-5)
-
-
-def packed_twin(model: BertForPreTraining) -> BertForPreTraining:
-    config = BertConfig.from_dict(model.config.to_dict(), attn_implementation="packed")
-    twin = BertForPreTraining(config).eval()
-    twin.load_state_dict(model.state_dict())
-    return twin
-
-
-def test_new_weights_are_drawn_as_the_original_draws_them(at_home: Path) -> None:
-    examples = load_pretraining_examples("pretraining-data", 0)
-    model = build_model(AutoModelForPreTraining, BERT, "tiny", examples.tokenizer, {}, 0)
-    for name, parameter in model.named_parameters():
-        if parameter.dim() > 1:
-            assert parameter.abs().max() <= 0.04, name
-            assert parameter.std().item() == pytest.approx(0.0176, abs=0.004), name
-        else:
-            assert set(parameter.unique().tolist()) == {1.0 if "LayerNorm.weight" in name else 0.0}, name
-    assert model.config.layer_norm_eps == 1e-12
-
-
 @pytest.mark.slow
 def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_one(
     at_home: Path, tmp_path: Path
@@ -266,14 +208,6 @@ def test_two_processes_give_the_weights_of_one(at_home: Path, tmp_path: Path, pr
 
 def flags(options: dict) -> list[str]:
     return [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
-
-
-def test_interruption_is_asked_once_and_forced_twice() -> None:
-    with Interruption() as interruption:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interruption.asked
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.slow)])
@@ -348,40 +282,6 @@ def test_a_gpu_is_given_as_many_tokens_at_once_as_its_memory_holds(
     assert micro_batch_tokens(99) == 99
 
 
-def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Path) -> None:
-    result = pretrain(**SHORT, steps=4, eval_data="pretraining-data", eval_steps=2, out=str(tmp_path / "run"))
-    measured = [line for line in RunFolder(tmp_path / "run").metrics() if "metrics" in line]
-    assert [line["step"] for line in measured] == [0, 2, 4]
-    assert measured[-1]["metrics"] == result.metrics
-    assert result.metrics["masked_lm_loss"] < measured[0]["metrics"]["masked_lm_loss"]
-
-
-def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:
-    result = pretrain(from_="runs/pretrain-tiny", steps=1, batch_size=8, learning_rate=0.0, out=str(tmp_path / "run"))
-    assert_same_bits("runs/pretrain-tiny", result.run)
-
-
-def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_path: Path) -> None:
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
-    for family in ("Electra", "Albert", "BigBird"):
-        model = getattr(transformers, f"{family}ForPreTraining")(getattr(transformers, f"{family}Config")(**sizes))
-        model.save_pretrained(tmp_path / family)
-        with pytest.raises(UserError, match="lacks the heads of --objective"):
-            pretrain(from_=str(tmp_path / family), out=str(tmp_path / "run"))
-
-
-def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, tmp_path: Path) -> None:
-    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-
-    options = {"next_sentence": False, "masked_lm_prob": 0.4, "whole_word_mask": True}
-    make_pretraining_data("corpus.txt", max_seq_length=32, out=str(tmp_path / "data"), **options)
-    result = pretrain(**SHORT, steps=2, data=str(tmp_path / "data"), out=str(tmp_path / "run"))
-    assert "masked_lm_accuracy" in result.metrics
-    assert "next_sentence_accuracy" not in result.metrics
-    card = (tmp_path / "run" / "README.md").read_text()
-    assert re.search(r"Data: [\d,]+ instances without next sentences, .* static masks of 40% of words\.", card)
-
-
 def test_two_runs_in_one_process_may_differ_in_precision(at_home: Path, tmp_path: Path) -> None:
     for precision in ("bfloat16", "float32"):
         result = pretrain(**SHORT, steps=1, precision=precision, out=str(tmp_path / precision))
@@ -392,26 +292,3 @@ def test_a_tracker_of_accelerate_is_fed(at_home: Path, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     pretrain(**SHORT, steps=2, log_steps=1, track="tensorboard", out=str(tmp_path / "run"))
     assert list((tmp_path / "run" / "tracking").rglob("events.*"))
-
-
-def test_an_unknown_tracker_is_refused_with_a_hint(at_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--track nosuch"):
-        pretrain(**SHORT, steps=1, track="nosuch", out=str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_model_is_not_trained_on_with_another_vocabulary(at_home: Path, tmp_path: Path) -> None:
-    from bertcli.lifecycle.finetune import finetune
-    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-
-    vocab = (at_home / "vocab" / "vocab.txt").read_text().splitlines()
-    (tmp_path / "vocab.txt").write_text("\n".join([*vocab[:-2], vocab[-1], vocab[-2]]) + "\n")
-    make_pretraining_data(
-        "corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), max_seq_length=32, out=str(tmp_path / "data")
-    )
-    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
-        pretrain(from_="runs/pretrain-tiny", data=str(tmp_path / "data"), out=str(tmp_path / "run"))
-    (tmp_path / "a.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
-    with pytest.raises(UserError, match="is not the model's own: it does not fit"):
-        finetune(str(tmp_path / "a.csv"), tokenizer=str(tmp_path / "vocab.txt"), out=str(tmp_path / "run"))
-    assert not (tmp_path / "run").exists()

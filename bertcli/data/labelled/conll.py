@@ -34,17 +34,15 @@ def list_columns(rows: Table) -> tuple[str, str] | None:
 def read_sentences(path: Path) -> Sentences:
     """Read words and tags from a table with lists of both, or from columns.
 
-    Raises:
-        UserError: naming the line that is wrong.
+    Raises UserError naming the line that is wrong.
     """
     if ending_of(path) not in LIST_ENDINGS:
         return read_conll(path)
     rows = read_table(path)
     columns = list_columns(rows)
     if columns is None:
-        raise UserError(
-            f"`{path}` has no lists of words and tags.", 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.'
-        )
+        what = f"`{path}` has no lists of words and tags."
+        raise UserError(what, 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.')
     words, tags = (list[Any](cells.get(name) for cells in rows.cells) for name in columns)
     for row, pair in enumerate(zip(words, tags, strict=True)):
         if not all(isinstance(values, list) for values in pair) or len(pair[0]) != len(pair[1]):
@@ -63,8 +61,7 @@ def read_conll(path: Path) -> Sentences:
 
     Columns stand apart by tabs, or by spaces where there are none.
 
-    Raises:
-        UserError: naming the line that has other columns than the first.
+    Raises UserError naming the line that has other columns than the first.
     """
     sentences: list[list[list[str]]] = [[]]
     places: list[str] = []
@@ -76,16 +73,12 @@ def read_conll(path: Path) -> Sentences:
             continue
         width = width or len(fields)
         if len(fields) != width or width < 2:
-            raise UserError(
-                f"`{path}` line {number} has {len(fields)} columns, not {max(width, 2)}.",
-                "Write a word and its tag on each line, and a blank line after each sentence.",
-            )
+            what = f"`{path}` line {number} has {len(fields)} columns, not {max(width, 2)}."
+            raise UserError(what, "Write a word and its tag on each line, and a blank line after each sentence.")
         if not sentences[-1]:
             places.append(place_of(path, number))
         sentences[-1].append(fields)
     if not width:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
-    words, tags = (
-        [[fields[column] for fields in sentence] for sentence in sentences if sentence] for column in (0, -1)
-    )
+    words, tags = ([[fields[place] for fields in rows] for rows in sentences if rows] for place in (0, -1))
     return Sentences(words, tags, origin=str(path), places=places)

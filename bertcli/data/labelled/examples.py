@@ -18,7 +18,6 @@ class Examples:
     places: list[str] | None = None  # file and line of each, for the user's own files
 
     def __len__(self) -> int:
-        """Number of examples."""
         return len(next(iter(self._columns.values())))
 
     @property
@@ -60,7 +59,7 @@ class TextExamples(Examples):
 
     @property
     def is_labelled(self) -> bool:
-        """Whether the right answers are known."""
+        """Whether the labels are known."""
         return self.labels is not None
 
     def inputs(self) -> Iterable[Any]:

@@ -16,33 +16,25 @@ from bertcli.tasks.task import Task
 
 
 def data_folder(data_dir: str | None) -> Path | None:
-    """The folder of official files: as given, else $BERT_DATA, else none.
-
-    Raises:
-        UserError: if it is not a folder.
-    """
+    """The folder of official files: as given, else $BERT_DATA, else none. Raises UserError if it is not a folder."""
     name = data_dir or os.environ.get("BERT_DATA")
     if name and not Path(name).is_dir():
-        raise UserError(
-            f"The data folder `{name}` is not a folder.", "Give --data-dir the folder that holds glue/, squad/ ..."
-        )
+        what = f"The data folder `{name}` is not a folder."
+        raise UserError(what, "Give --data-dir the folder that holds glue/, squad/ ...")
     return Path(name) if name else None
 
 
 def split_file(task: Task, split: str, folder: Path) -> Path:
     """The official file of a split, which may be compressed.
 
-    Raises:
-        UserError: if the task has no such split, or the folder lacks the file.
+    Raises UserError if the task has no such split, or the folder lacks the file.
     """
     if split not in task.files.splits:
         raise unknown(f"split of {task.name}", split, task.files.splits)
     found = find_file(task, split, folder)
     if found is None:
-        raise UserError(
-            f"There is no `{task.files.splits[split].split('|')[0]}` in `{folder}`.",
-            f"Put the official file of {task.name} there, or give another --data-dir.",
-        )
+        what = f"There is no `{task.files.splits[split].split('|')[0]}` in `{folder}`."
+        raise UserError(what, f"Put the official file of {task.name} there, or give another --data-dir.")
     return found
 
 
@@ -63,8 +55,7 @@ def find_file(task: Task, split: str, folder: Path) -> Path | None:
 def read_official(task: Task, split: str, path: Path) -> TextExamples:
     """Read an official file, or folder, of texts: to classify, to measure, or to choose what follows.
 
-    Raises:
-        UserError: if it has not the columns of the task, or no examples.
+    Raises UserError if it has not the columns of the task, or no examples.
     """
     if path.is_dir() or tar_of(path):
         return _read_folders(path, task.file_labels)
@@ -77,24 +68,18 @@ def read_official(task: Task, split: str, path: Path) -> TextExamples:
 
 def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
     """Read a folder for each label with a text a file."""
-    read = sorted(_texts_of_tar(folder) if tar_of(folder) else _texts_of_folders(folder, labels))
+    paths = ((label, path) for label in labels for path in (folder / label).glob("*.txt"))
+    texts = ((label, path.name, read_text(path)) for label, path in paths)
+    read = sorted(_texts_of_tar(folder) if tar_of(folder) else texts)
     read = [row for label in labels for row in read if row[0] == label]
     if not read:
-        raise UserError(
-            f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}.", "Check the folder."
-        )
+        what = f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}."
+        raise UserError(what, "Check the folder.")
     return TextExamples([text for _, _, text in read], labels=[label for label, _, _ in read], origin=str(folder))
 
 
-def _texts_of_folders(folder: Path, labels: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """The label, the name and the text of each file."""
-    for label in labels:
-        for path in (folder / label).glob("*.txt"):
-            yield label, path.name, read_text(path)
-
-
 def _texts_of_tar(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """The same of a folder within a .tar.gz, which is read once from its beginning to its end."""
+    """The label, the name and the text of each file of a folder in a .tar.gz, read once from beginning to end."""
     archive = cast(Path, tar_of(folder))
     with reading(archive) as file, tarfile.open(fileobj=file, mode="r|") as members:
         for member in members:
@@ -118,7 +103,12 @@ def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextE
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
     read = {key: [row[place] for row in rows] for key, place in places.items()}
-    return _without_unlabelled(text_examples(read, str(path)))
+    examples = text_examples(read, str(path))
+    if NO_LABEL not in (examples.labels or ()):
+        return examples
+    kept = [row for row, label in enumerate(examples.labels or ()) if label != NO_LABEL]
+    say(f"{examples.origin}: skipped {len(examples) - len(kept)} examples without a gold label")
+    return examples.take(kept)
 
 
 def _place(where: int | str, names: list[str]) -> int:
@@ -128,32 +118,19 @@ def _place(where: int | str, names: list[str]) -> int:
     return next((names.index(name) for name in where.split("|") if name in names), -1)
 
 
-def _without_unlabelled(examples: TextExamples) -> TextExamples:
-    if examples.labels is None or NO_LABEL not in examples.labels:
-        return examples
-    rows = [row for row, label in enumerate(examples.labels) if label != NO_LABEL]
-    say(f"{examples.origin}: skipped {len(examples) - len(rows)} examples without a gold label")
-    return examples.take(rows)
-
-
 def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
     """Table of the Hub; those of a test split have no labels there."""
     columns = dict(zip(("text", "text_pair"), task.hub_columns, strict=False)) or task.files.columns
     read = {key: list(dataset[name]) for key, name in columns.items() if key != "label"}
     if "label" in dataset.column_names and not split.startswith("test"):
-        names = getattr(dataset.features["label"], "names", None)
-        read["label"] = [
-            names[value] if names and task.spellings.keys() >= set(names) else str(value) for value in dataset["label"]
-        ]
+        names = getattr(dataset.features["label"], "names", None) or []
+        named = names and task.spellings.keys() >= set(names)
+        read["label"] = [names[value] if named else str(value) for value in dataset["label"]]
     return text_examples(read, f"{task.hub[0]} on the Hub")
 
 
 def load_from_hub(task: Task, split: str) -> Any:
-    """Load a split from the Hub through `datasets`.
-
-    Raises:
-        RunError: if it cannot be reached.
-    """
+    """Load a split from the Hub through `datasets`. Raises RunError if it cannot be reached."""
     import datasets
 
     name, subset = task.hub
@@ -163,10 +140,8 @@ def load_from_hub(task: Task, split: str) -> Any:
         return datasets.load_dataset(name, subset, split=task.hub_splits[split])
     except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
         first = (str(error) or type(error).__name__).splitlines()[0][:150]
-        raise RunError(
-            f"{task.name} cannot be loaded from the Hub ({first}).",
-            "Give the folder of the official files: --data-dir DIR, or set BERT_DATA.",
-        ) from error
+        what = f"{task.name} cannot be loaded from the Hub ({first})."
+        raise RunError(what, "Give the folder of the official files: --data-dir DIR, or set BERT_DATA.") from error
 
 
 def read_columns(path: Path, columns: dict[str, str]) -> TextExamples:

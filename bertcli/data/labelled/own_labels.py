@@ -73,10 +73,9 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
             raise ValueError
         return [str(label) for label in labels if label is not None]
     except (ValueError, SyntaxError, TypeError, RecursionError):
-        raise UserError(
-            f"{place} has the labels `{cell[:80]}`, which are no list.",
-            'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify',
-        ) from None
+        what = f"{place} has the labels `{cell[:80]}`, which are no list."
+        hint = 'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify'
+        raise UserError(what, hint) from None
 
 
 def with_distinct(task: Task, labels: Iterable[str]) -> Task:

@@ -20,19 +20,8 @@ from bertcli.tasks import is_task
 
 ENDINGS = (*TABLE_ENDINGS, *TAG_ENDINGS, ".txt")
 DEV_SHARE = 0.1  # of data that come without a dev set
-SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "dev": "dev",
-    "valid": "dev",
-    "validation": "dev",
-    "val": "dev",
-    "eval": "dev",
-    "testa": "dev",
-    "test": "test",
-    "testing": "test",
-    "testb": "test",
-}
+SPLIT_NAMES = dict.fromkeys(("train", "training"), "train") | dict.fromkeys(("test", "testing", "testb"), "test")
+SPLIT_NAMES |= dict.fromkeys(("dev", "valid", "validation", "val", "eval", "testa"), "dev")
 
 
 def looks_like_file(name: str) -> bool:
@@ -54,8 +43,7 @@ def own_files(name: str) -> dict[str, list[Path]]:
     `name` is a file, several with commas between, a pattern or a folder. Other files than those of splits are training
     data where the user named them, and left out where a pattern or a folder did.
 
-    Raises:
-        UserError: if there are none, no split's in a folder, or two forms of a split.
+    Raises UserError if there are none, no split's in a folder, or two forms of a split.
     """
     path = Path(name)
     if path.is_file():
@@ -66,10 +54,8 @@ def own_files(name: str) -> dict[str, list[Path]]:
         check_file(file)
         splits.setdefault(split_of(file), []).append(file)
     if path.is_dir() and not splits.keys() - {""}:
-        raise UserError(
-            f"`{name}` has no file of a split{listed(file.name for file in splits.get('', []))}.",
-            "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv",
-        )
+        what = f"`{name}` has no file of a split{listed(file.name for file in splits.get('', []))}."
+        raise UserError(what, "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv")
     others = splits.pop("", []) if len(splits) > 1 else []
     if named := [file for file in others if file in given]:
         splits["train"] = named + splits.get("train", [])
@@ -78,9 +64,8 @@ def own_files(name: str) -> dict[str, list[Path]]:
     for split, files in splits.items():
         plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
         if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
-            raise UserError(
-                f"Several files are {split or 'given'}{listed(map(str, files))}.", "Name those of one form, not both."
-            )
+            what = f"Several files are {split or 'given'}{listed(map(str, files))}."
+            raise UserError(what, "Name those of one form, not both.")
     return splits
 
 
@@ -100,16 +85,14 @@ def split_of(path: Path) -> str:
 def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:
     """Cut a dev set off the training data, each label its share of it, and say so.
 
-    Raises:
-        UserError: if there is too little for one.
+    Raises UserError if there is too little for one.
     """
     train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
     if not dev or not train:
         why = ": each label occurs once" if labels and len(part) > 1 else ""
-        raise UserError(
-            f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}.",
-            "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else ""),
-        )
+        what = f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}."
+        hint = "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else "")
+        raise UserError(what, hint)
     by_label = ", of each label its share" if labels else ""
     say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples are it, drawn by seed {seed}{by_label}")
     once = [label for label, count in Counter(labels or []).items() if count == 1]

@@ -50,15 +50,17 @@ class Questions(Examples):
 
 def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
     """Rows of the Hub as the articles of SQuAD's JSON."""
-    return [{"title": row["title"], "paragraphs": [_paragraph(row)]} for row in rows]
+    articles = []
+    for row in rows:
+        pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+        answers = [{"text": text, "answer_start": start} for text, start in pairs]
+        question = {"id": row["id"], "question": row["question"], "answers": answers, "is_impossible": not answers}
+        articles.append({"title": row["title"], "paragraphs": [{"context": row["context"], "qas": [question]}]})
+    return articles
 
 
 def read_squad(path: Path) -> list[dict[str, Any]]:
-    """Read the articles of a file in SQuAD's form.
-
-    Raises:
-        UserError: if it is not.
-    """
+    """Read the articles of a file in SQuAD's form. Raises UserError if it is not."""
     place = f"`{path}`"
     try:
         articles = json.loads(read_text(path))["data"]
@@ -71,13 +73,6 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{place} is not in the form of SQuAD ({error}).", "Give the official JSON file.") from None
     return list(articles)
-
-
-def _paragraph(row: dict[str, Any]) -> dict[str, Any]:
-    pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
-    answers = [{"text": text, "answer_start": start} for text, start in pairs]
-    question = {"id": row["id"], "question": row["question"], "answers": answers, "is_impossible": not answers}
-    return {"context": row["context"], "qas": [question]}
 
 
 def questions_of(articles: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -93,8 +88,7 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
 
     For training, an answer that is not found among the words of its context is skipped, and counted.
 
-    Raises:
-        UserError: if a training question has no answer, or several, where it needs one; or none is left to train on.
+    Raises UserError if a training question has no answer, or several, where it needs one; or none is left to train on.
     """
     made = []
     for context, question in questions_of(articles):
@@ -111,10 +105,8 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
 
 def true_answers(articles: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The true answers of each question."""
-    return {
-        str(question["id"]): [answer["text"] for answer in question["answers"]]
-        for _, question in questions_of(articles)
-    }
+    asked = (question for _, question in questions_of(articles))
+    return {str(question["id"]): [answer["text"] for answer in question["answers"]] for question in asked}
 
 
 @lru_cache(maxsize=1)  # the questions of a context follow each other
@@ -126,16 +118,13 @@ def split_words(context: str) -> tuple[list[str], list[int]]:
     return words, [count - 1 for count in accumulate(starts)]
 
 
-def _with_answer(
-    example: SpanExample, question: dict[str, Any], context: str, with_impossible: bool
-) -> SpanExample | None:
-    if with_impossible and question.get("is_impossible"):
+def _with_answer(example: SpanExample, question: dict[str, Any], context: str, nullable: bool) -> SpanExample | None:
+    if nullable and question.get("is_impossible"):
         return replace(example, is_impossible=True)
     if len(question["answers"]) != 1:
-        raise UserError(
-            f"The training question `{example.id}` has {len(question['answers'])} answers; it needs one.",
-            'Keep one; a question without any is marked "is_impossible": true, as those of squad_v2 are.',
-        )
+        what = f"The training question `{example.id}` has {len(question['answers'])} answers; it needs one."
+        hint = 'Keep one; a question without any is marked "is_impossible": true, as those of squad_v2 are.'
+        raise UserError(what, hint)
     answer, first = question["answers"][0]["text"], question["answers"][0]["answer_start"]
     word_of_character = split_words(context)[1]
     if first + len(answer) > len(word_of_character) or not answer:

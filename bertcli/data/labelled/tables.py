@@ -35,14 +35,12 @@ class Table:
     numbers: list[int]  # of the line in the file, from 1; in Parquet, of the row
 
     def __len__(self) -> int:
-        """Number of rows."""
         return len(self.cells)
 
     def column(self, name: str) -> list[str]:
         """The cells of a column as text, a missing one as "".
 
-        Raises:
-            UserError: if there is no such column.
+        Raises UserError if there is no such column.
         """
         if name not in self.names:
             raise unknown(f"column of {self.path}:", name, self.names)
@@ -69,11 +67,7 @@ def ending_of(path: Path) -> str:
 
 
 def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:
-    """Check that a file is there.
-
-    Raises:
-        UserError: if it is not, or is a folder; `hint` is what to give.
-    """
+    """Check that a file is there. Raises UserError if it is not, or is a folder; `hint` is what to give."""
     if not path.exists() or path.is_dir():
         raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
 
@@ -81,8 +75,7 @@ def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV
 def read_table(path: Path) -> Table:
     """Read a file of rows by its ending, whole.
 
-    Raises:
-        UserError: naming the file and the line that is wrong, or what the file is instead.
+    Raises UserError naming the file and the line that is wrong, or what the file is instead.
     """
     names, rows = stream_table(path)
     numbers, cells = zip(*rows, strict=True)
@@ -97,8 +90,7 @@ TableStream = tuple[list[str], Iterator[NumberedRow]]
 def stream_table(path: Path) -> TableStream:
     """The names of a file's columns, and its rows, read as they are asked for; JSON lines are named by the first 1,000.
 
-    Raises:
-        UserError: as `read_table`, where the rows have come to the line that is wrong.
+    Raises UserError as `read_table`, where the rows have come to the line that is wrong.
     """
     check_file(path)
     ending = ending_of(path)
@@ -110,17 +102,14 @@ def stream_table(path: Path) -> TableStream:
         names, rows = _delimited(path, DELIMITERS[ending])
     else:
         read_text(path)  # says what it is where it is no text
-        raise UserError(
-            f"`{path}` is not CSV, TSV, JSONL or Parquet.",
-            "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll.",
-        )
+        what = f"`{path}` is not CSV, TSV, JSONL or Parquet."
+        hint = "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll."
+        raise UserError(what, hint)
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
         where = "" if ending == ".parquet" else " line 1"
-        raise UserError(
-            f"`{path}`{where} has two columns `{twice}`.",
-            "Give each column its own name, in a line before the examples.",
-        )
+        what = f"`{path}`{where} has two columns `{twice}`."
+        raise UserError(what, "Give each column its own name, in a line before the examples.")
     first = next(rows, None)
     if first is None:
         what = f"has the columns {', '.join(names)} but" if names else "is empty; it"
@@ -191,11 +180,7 @@ def _parquet_errors(path: Path) -> Iterator[None]:
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> TableStream:
-    """The names and the rows of JSON lines.
-
-    Raises:
-        UserError: as `stream_table`.
-    """
+    """The names and the rows of JSON lines. Raises UserError as `stream_table`."""
     chunks = chunks_of(_json(path, lines), ROWS_AT_ONCE)
     first = next(chunks, [])
     return list(dict.fromkeys(name for _, row in first for name in row)), chain(first, chain.from_iterable(chunks))
@@ -226,24 +211,18 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     try:
         value = json.loads(read_text(path) if line is None else line)
     except (ValueError, RecursionError) as error:
-        number, what = (
-            number if line else getattr(error, "lineno", 1),
-            getattr(error, "msg", "too many digits or brackets"),
-        )
+        number = number if line else getattr(error, "lineno", 1)
+        what = getattr(error, "msg", "too many digits or brackets")
         return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
     lists = {"": value, **(value if isinstance(value, dict) else {})}
-    name = next(
-        (name for name, rows in lists.items() if isinstance(rows, list) and isinstance([*rows, 0][0], dict)), None
-    )
-    if name is None:
+    names = (name for name, rows in lists.items() if isinstance(rows, list) and isinstance([*rows, 0][0], dict))
+    if (name := next(names, None)) is None:
         what, hint = f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
         return UserError(what, hint)
     rows, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
     file += "-lines" if path.name == f"{file}.jsonl" else ""  # which would be written over
-    return UserError(
-        f"`{path}` is one JSON value, not an object on each line.",
-        f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}",
-    )
+    hint = f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}"
+    return UserError(f"`{path}` is one JSON value, not an object on each line.", hint)
 
 
 def _delimited(path: Path, usual: str) -> TableStream:
@@ -291,8 +270,7 @@ def _quoting(path: Path, delimiter: str) -> int:
 def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, list[str]]]:
     """The fields of each record with the line where it begins; each has as many as the first, the header.
 
-    Raises:
-        UserError: naming the first line that has not, or where quotation marks are wrong.
+    Raises UserError naming the first line that has not, or where quotation marks are wrong.
     """
     reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
     begin, width = 1, 0
@@ -300,19 +278,16 @@ def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, li
         for fields in reader:
             width = width or len(fields)
             if fields and len(fields) != width:
-                raise UserError(
-                    f"`{path}` line {begin} has {len(fields)} field{'s' * (len(fields) != 1)}, the header {width}.",
-                    "Put quotation marks around a field with a separator or a line break in it.",
-                )
+                what = f"`{path}` line {begin} has {len(fields)} field{'s' * (len(fields) != 1)}, the header {width}."
+                raise UserError(what, "Put quotation marks around a field with a separator or a line break in it.")
             if fields:
                 yield begin, fields
             begin = reader.line_num + 1
     except csv.Error as error:
         what = "a quotation mark is never closed" if "end of data" in str(error) else str(error).partition(" - ")[0]
-        raise UserError(
-            f"`{path}` line {begin}: {what}.",
-            'Check its quotation marks; one inside a quoted field is written twice: "He said ""no"""',
-        ) from None
+        what = f"`{path}` line {begin}: {what}."
+        hint = 'Check its quotation marks; one inside a quoted field is written twice: "He said ""no"""'
+        raise UserError(what, hint) from None
 
 
 def as_text(value: Any) -> str:

@@ -1,12 +1,15 @@
 """Dynamic masks follow the same rules as static ones, and depend on nothing but (seed, step, row)."""
 
+import json
+
 import numpy as np
 import pytest
+from conftest import GOLDENS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertcli.data.packing.keyed import permutation, rows_of_step, uniform
-from bertcli.data.pretraining.masking import MaskingRules, mask_batch
+from bertcli.data.pretraining.draws import Draws
+from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks, mask_batch
 from bertcli.data.text.tokenization import WordPiece
 
 
@@ -80,26 +83,35 @@ def test_a_word_that_does_not_fit_leaves_its_place_to_the_next(
         assert all(size > budget - taken for size in left)
 
 
-@given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 25))
-@settings(max_examples=50, deadline=None)
-def test_batches_go_through_every_row_once_an_epoch(seed: int, count: int, batch_size: int) -> None:
-    steps = -(-2 * count // batch_size)
-    rows = np.concatenate([rows_of_step(seed, step, batch_size, count) for step in range(steps)])
-    assert sorted(rows[:count]) == list(range(count))
-    assert sorted(rows[count : 2 * count]) == list(range(count))
+def mask_tokens(ids: list[int], rules: MaskingRules, draws: Draws) -> tuple[list[int], list[int]]:
+    """Mask one instance in place: the positions, ascending, and the ids that stood there."""
+    places, replacements = draw_masks(len(ids), ids.index(rules.sep_id) + 1, ids, rules, draws)
+    drawn = dict(sorted(zip(places, replacements, strict=True)))
+    originals = [ids[place] for place in drawn]
+    for place, replacement in drawn.items():
+        ids[place] = ids[place] if replacement == KEPT else replacement
+    return list(drawn), originals
 
 
-def test_an_epochs_order_depends_on_seed_and_epoch_only() -> None:
-    assert permutation(1, 0, 50).tolist() == permutation(1, 0, 50).tolist()
-    assert permutation(1, 0, 50).tolist() != permutation(1, 1, 50).tolist()
-    assert permutation(1, 0, 50).tolist() != permutation(2, 0, 50).tolist()
+def test_masks_equal_googles_on_single_instances(google_tokenizer: WordPiece) -> None:
+    vocab, tokens = google_tokenizer.vocab, google_tokenizer.tokens
+    for unit in json.loads((GOLDENS / "pretraining" / "units.json").read_text())["masking"]:
+        rules = MaskingRules.of(google_tokenizer, unit["masked_lm_prob"], unit["max_predictions_per_seq"], unit["wwm"])
+        ids, draws = [vocab[token] for token in unit["tokens"]], Draws(unit["seed"])
+        positions, originals = mask_tokens(ids, rules, draws)
+        assert [tokens[token] for token in ids] == unit["out_tokens"]
+        assert positions == unit["positions"]
+        assert [tokens[token] for token in originals] == unit["labels"]
+        assert draws.random() == unit["rng_after"]
 
 
-def test_keyed_numbers_are_uniform_and_independent() -> None:
-    grid = np.meshgrid(np.arange(300), np.arange(300), indexing="ij")
-    values = uniform(3, grid[0].ravel(), grid[1].ravel()).reshape(300, 300)
-    assert values.min() >= 0
-    assert values.max() < 1
-    assert np.histogram(values, 10, (0, 1))[0].std() < 300
-    assert abs(np.corrcoef(values[:-1].ravel(), values[1:].ravel())[0, 1]) < 0.02
-    assert abs(np.corrcoef(values[:, :-1].ravel(), values[:, 1:].ravel())[0, 1]) < 0.02
+def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
+    ids = google_tokenizer.encode_ids(["unaffable embeddings tokenization preposterously"])[0]
+    rules = MaskingRules.of(google_tokenizer, 0.4, 20, True)
+    for seed in range(30):
+        row = [rules.cls_id, *ids, rules.sep_id]
+        positions, originals = mask_tokens(list(row), rules, Draws(seed))
+        assert originals == [row[position] for position in positions]
+        for position in positions:
+            if position + 1 < len(row) and rules.is_continuation[row[position + 1]]:
+                assert position + 1 in positions

@@ -1,0 +1,9 @@
+"""Masked-LM says on which side of its plateau a run ended."""
+
+from bertcli.objectives.masked_lm import MASKED_LM
+
+
+def test_the_verdict_compares_the_loss_with_that_of_token_frequencies() -> None:
+    assert "below it" in MASKED_LM.verdict({"masked_lm_loss": 2.0, "token_entropy": 5.0})
+    assert "needs more steps" in MASKED_LM.verdict({"masked_lm_loss": 4.9, "token_entropy": 5.0})
+    assert MASKED_LM.verdict({"masked_lm_loss": 4.9}) == ""  # data of before entropies were counted
