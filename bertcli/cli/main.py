@@ -67,7 +67,7 @@ def main() -> None:
     if code == INTERRUPTED and not said:
         console.error(
             "Interrupted.",
-            "Run the same command again: finished shards and runs are kept, a file of predictions is written anew.",
+            "Run the same command again: finished shards and runs are kept, a file of predictions is written again.",
         )
     sys.exit(code if isinstance(code, int) else 0)
 

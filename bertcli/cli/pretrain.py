@@ -1,4 +1,4 @@
-"""`bert pretrain`: pre-train a BERT on masked words and next sentences."""
+"""`bert pretrain`: pre-train a BERT by masked-LM and next-sentence prediction, or another objective."""
 
 import bertcli
 from bertcli.cli.console import Output
@@ -8,7 +8,7 @@ from bertcli.config.training import PretrainConfig
 
 @command(PretrainConfig)
 def pretrain(config: PretrainConfig, output: Output) -> object:
-    """Pre-train a BERT on masked words and next sentences.
+    """Pre-train a BERT by masked-LM and next-sentence prediction, or another objective.
 
     Examples:
         bert pretrain --size base

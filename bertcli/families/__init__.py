@@ -1,4 +1,4 @@
-"""One file a family of models: what is known of it."""
+"""Families of models, one file each: model types, layout, pooling, and whether batches are packed."""
 
 from bertcli.families.albert import ALBERT
 from bertcli.families.bert import BERT

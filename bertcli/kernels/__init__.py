@@ -1,4 +1,4 @@
-"""The one door to the kernels: faster ways to do what models/ and the optimizer do plainly, which runs with BERT_KERNELS=off."""
+"""Faster implementations of functions in models/ and the optimizer, imported only from here."""
 
 import os
 from collections.abc import Callable

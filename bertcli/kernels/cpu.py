@@ -49,7 +49,9 @@ def _has_compiler() -> bool:
     try:
         import_module("bertcli.kernels.compiled")
     except (ImportError, OSError) as error:  # OSError: a library of it is broken
-        say(f"a CPU is faster with numba: pip install numba ({str(error).partition(chr(10))[0]})")
+        say(
+            f"training and prediction are faster with numba: pip install 'bertcli[fast]' ({str(error).partition(chr(10))[0]})"
+        )
         return False
     return True
 

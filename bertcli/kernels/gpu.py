@@ -40,7 +40,7 @@ def _has_compiler() -> bool:
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
     has = bool(find_spec("triton")) and torch.cuda.get_device_capability() >= (7, 0) and has_c and has_headers
     if not has:
-        say("this GPU could be faster: torch compiles for it where there are Triton, a C compiler and Python's headers")
+        say("this GPU runs slower than it could: torch.compile needs Triton, a C compiler and Python's headers")
     return has
 
 

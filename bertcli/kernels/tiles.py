@@ -1,4 +1,4 @@
-"""The instructions of a CPU's matrix units (AMX): eight tiles, each of 16 rows of 64 bytes, named by their numbers."""
+"""AMX instructions for kernels: eight tiles of 16 rows of 64 bytes, each named by its number."""
 
 from typing import Any
 
@@ -10,13 +10,17 @@ from numba.extending import intrinsic
 
 from bertcli.kernels.compiled import row_loop
 
+ROWS = 16  # of a tile
 BYTE, LONG = ir.IntType(8), ir.IntType(64)
 BYTES = BYTE.as_pointer()
 
 
-def _emit(builder: Any, name: str, *values: Any) -> None:
-    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
-    builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}"), values)
+def _instruction(name: str, *kinds: ir.Type) -> Any:
+    def emit(builder: Any, *values: Any) -> None:
+        function = ir.FunctionType(ir.VoidType(), kinds)
+        builder.call(cgutils.get_or_insert_function(builder.module, function, f"llvm.x86.{name}"), values)
+
+    return emit
 
 
 def _place(context: Any, builder: Any, kind: Any, values: Any, index: Any) -> Any:
@@ -25,9 +29,12 @@ def _place(context: Any, builder: Any, kind: Any, values: Any, index: Any) -> An
     return builder.bitcast(builder.gep(first, [index]), BYTES)
 
 
-def _of_tiles(name: str) -> Any:
+def _of_tiles(name: str, count: int) -> Any:
+    """An instruction of so many tiles and nothing else."""
+
     def call(context, builder, signature, arguments):
-        _emit(builder, name, *(ir.Constant(BYTE, tile.literal_value) for tile in signature.args))
+        tiles = [ir.Constant(BYTE, tile.literal_value) for tile in signature.args]
+        _instruction(name, *[BYTE] * count)(builder, *tiles)
         return context.get_dummy_value()
 
     return call
@@ -36,20 +43,21 @@ def _of_tiles(name: str) -> Any:
 @intrinsic(prefer_literal=True)
 def zero(context, tile):
     """Make a tile zeros."""
-    return types.void(tile), _of_tiles("tilezero")
+    return types.void(tile), _of_tiles("tilezero", 1)
 
 
 @intrinsic(prefer_literal=True)
 def add_product(context, total, left, right):
     """Add to a tile of float32 the product of two of bfloat16; of the right one, a row has pairs of rows of the matrix."""
-    return types.void(total, left, right), _of_tiles("tdpbf16ps")
+    return types.void(total, left, right), _of_tiles("tdpbf16ps", 3)
 
 
 def _moved(name: str) -> Any:
     def move(context, tile, values, first, stride):
         def call(context, builder, signature, arguments):
             number = ir.Constant(BYTE, signature.args[0].literal_value)
-            _emit(builder, name, number, _place(context, builder, signature.args[1], *arguments[1:3]), arguments[3])
+            place = _place(context, builder, signature.args[1], *arguments[1:3])
+            _instruction(name, BYTE, BYTES, LONG)(builder, number, place, arguments[3])
             return context.get_dummy_value()
 
         return types.void(tile, values, types.intp, types.intp), call
@@ -65,7 +73,8 @@ write = intrinsic(prefer_literal=True)(_moved("tilestored64"))
 @intrinsic
 def _configure(context, configuration):
     def call(context, builder, signature, arguments):
-        _emit(builder, "ldtilecfg", _place(context, builder, signature.args[0], arguments[0], ir.Constant(LONG, 0)))
+        place = _place(context, builder, signature.args[0], arguments[0], ir.Constant(LONG, 0))
+        _instruction("ldtilecfg", BYTES)(builder, place)
         return context.get_dummy_value()
 
     return types.void(configuration), call
@@ -74,12 +83,15 @@ def _configure(context, configuration):
 @intrinsic
 def release(context):
     """Give them back."""
-    return types.void(), _of_tiles("tilerelease")
+    return types.void(), _of_tiles("tilerelease", 0)
 
 
 @row_loop
 def take():
     """Have the tiles in the thread that asks, before any other instruction; `release` gives them back."""
     configuration = np.zeros(64, np.uint8)
-    configuration[0], configuration[16:32:2], configuration[48:56] = 1, 64, 16  # bytes of a row; rows
+    configuration[0] = 1
+    for tile in range(8):
+        configuration[16 + 2 * tile] = 64
+        configuration[48 + tile] = ROWS
     _configure(configuration)

@@ -1,4 +1,4 @@
-"""One file a kind of task: its columns, encoding, head, loss, decoding, score, file formats and mistakes."""
+"""Kinds of task, one file each: columns, encoding, head, loss, decoding, score, file formats and errors."""
 
 from __future__ import annotations
 

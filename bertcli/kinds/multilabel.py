@@ -46,7 +46,7 @@ class Multilabel(TextKind):
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
         separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
         if separator:
-            say(f"{task.name}: `{separator}` stands between several labels")
+            say(f"{task.name}: `{separator}` separates labels")
         several = [label for cell in labels for label in split_labels(cell, separator)]
         if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
             what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."

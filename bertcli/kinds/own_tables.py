@@ -53,7 +53,7 @@ def read_tables(
         parts[split] = replace(part, labels=labels)
     if spelled(columns["label"]) in _labels(parts) and " " in columns["text"]:
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
-        raise UserError(what, "Put a line of names before it: text,label")
+        raise UserError(what, "Add a header line: text,label")
     why = ""
     if kind is None:
         inferred, why = infer_kind(_labels(parts), columns["label"])
@@ -79,7 +79,7 @@ def _joined(rows: Table, label: str) -> Table:
         return rows
     marks = [[YES_OR_NO.get(cell.strip().lower()) for cell in rows.column(name)] for name in columns]
     if missing := sum(not cell.strip() for name in columns for cell in rows.column(name)):
-        say(f"{rows.path}: {missing:,} empty cells in {label} are taken for 0")
+        say(f"{rows.path}: {missing:,} empty cells in {label} count as 0")
     cells = []
     for row, own in enumerate(zip(*marks, strict=True)):
         if None in own:
@@ -194,10 +194,10 @@ def _columns(
     text, pair, label = _named_columns(first, names, given)
     if text is None or label is None:
         is_header = all(name.count(" ") < MOST_SPACES for name in first.names)
-        hint = "Say so: --text COLUMN --label COLUMN" if is_header else "Put a line of names before it: text,label"
+        hint = "Name them: --text COLUMN --label COLUMN" if is_header else "Add a header line: text,label"
         raise UserError(f"{shown}: which is the text and which the label?", hint)
     if len({text, pair, label}) < 3:
-        what = f"{shown}: one of them is chosen twice."
+        what = f"{shown}: one of them is used twice."
         raise UserError(what, "Give each of --text, --text-pair and --label another.")
     return kind, choices | {"text": text, **({"text_pair": pair} if pair else {}), "label": label}
 

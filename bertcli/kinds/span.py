@@ -158,7 +158,7 @@ class Span(Kind):
         if known - given:
             say(f"{len(known - given):,} questions have no prediction; they score 0")
         if given - known:
-            say(f"{len(given - known):,} predictions are of unknown questions; they are left out")
+            say(f"{len(given - known):,} predictions for unknown questions are ignored")
         predictions = [{"id": id_, "answer": answers.get(id_, NO_PREDICTION)} for id_ in asked]
         return _with_null_odds(predictions, na_probs) if na_probs else predictions
 

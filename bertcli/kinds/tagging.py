@@ -134,7 +134,7 @@ class Tagging(Kind):
         strange = Counter(tag for tag in chain.from_iterable(tags) if tag.partition("-")[2] not in {"", *known})
         if strange:
             what = ", ".join(f"`{tag}` ({count:,})" for tag, count in strange.most_common(5))
-            say(f"{path}: tags of types that {task.name} has not count as errors: {what}")
+            say(f"{path}: tags of unknown types count as errors: {what}")
         predictions = [{"tags": own} for own in tags]
         check_count(task, split, path, predictions)
         return predictions

@@ -22,8 +22,8 @@ class TextKind(Kind):
     """A kind whose examples are rows of texts with a label in a column."""
 
     architectures = ("SequenceClassification",)
+    reads_tables = True
     head = "sequence_logits"  # [N, C]
-    head = "sequence_logits"  # logits of each sequence, [N, C]
     inputs: ClassVar[tuple[str, ...]] = ("text", "pair", "mask")
 
     def read(self, task: Task, split: str, path: Path) -> TextExamples:
@@ -31,11 +31,6 @@ class TextKind(Kind):
 
     def read_hub(self, task: Task, split: str, dataset: Any) -> TextExamples:
         return texts_of_hub(task, split, dataset)
-
-    def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
-        from bertcli.kinds.own_tables import read_tables
-
-        return read_tables(name, files, columns, self)
 
     def missing_labels(self, labels: list[str]) -> set[str]:
         """How missing labels are spelled in the user's own files."""
@@ -111,7 +106,7 @@ def check_count(task: Task, split: Split, path: Path, predictions: t.Predictions
     if len(predictions) != len(split):
         raise UserError(
             f"`{path}` has {len(predictions)} predictions, the {split.name} split of {task.name} {len(split)} examples.",
-            "Give one prediction an example, in the order of the split"
+            "Give one prediction per example, in the order of the split"
             + ("." if task.hub[0] else "; those of the part that a run held out: add --model RUN."),
         )
 
@@ -119,7 +114,7 @@ def check_count(task: Task, split: Split, path: Path, predictions: t.Predictions
 def unknown_label(place: str, label: str, labels: Iterable[str]) -> UserError:
     """The error for a label that is not of the task."""
     hint = f"Its labels: {', '.join(list(labels)[:LABELS_SHOWN])}."
-    return UserError(f"{place} has the label `{label}`, which the task has not.", hint)
+    return UserError(f"{place} has the label `{label}`, which is not a label of the task.", hint)
 
 
 def label_ids(task: Task, examples: TextExamples) -> t.Numbers | None:

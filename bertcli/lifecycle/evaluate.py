@@ -154,7 +154,7 @@ def _worst_mistakes(
     found.sort(key=lambda mistake: mistake[0], reverse=True)
     has_scores = any("score" in each or "scores" in each for each in predictions)
     if found and kind.has_probabilities and not has_scores:
-        say("no probabilities are given: mistakes that are equally wrong are in the order of the split")
+        say("no probabilities are given: equally wrong errors are in the order of the split")
     return [mistake for _, mistake in found[:count]]
 
 

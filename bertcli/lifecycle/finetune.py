@@ -12,12 +12,11 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.start import begin, check_batch_size
-from bertcli.lifecycle.sweep import settings_of
+from bertcli.lifecycle.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.workspace import model_to_start_from
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import TrainingResult
 
-FROZEN_LAYERS = "concat-last-four"  # the best of the paper's Table 7, which says neither rate nor epochs
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 
 

@@ -20,11 +20,10 @@ from bertcli.errors import UserError
 from bertcli.families.bert import BERT
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.finetune import FROZEN_LAYERS
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start import enter
-from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
+from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import latest_vocabulary
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
@@ -209,7 +208,9 @@ class Finetuning:
         training.run(evaluate)
         result = training.finish(task.name, split="dev")
         if result.stopped_early:
-            say(f"stopped early, at step {result.steps} of {plan.steps}: --patience {config.patience} ran out")
+            say(
+                f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
+            )
         self._finish(result, folder, accelerator)
         return result
 

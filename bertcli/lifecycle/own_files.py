@@ -1,6 +1,7 @@
 """A task made from the user's own files, and its splits."""
 
 from pathlib import Path
+from typing import cast
 
 from bertcli import say
 from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, say_overlap, split_of
@@ -8,6 +9,7 @@ from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS, get_kind
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.own_tables import read_tables
+from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import OwnData
 
 Columns = dict[str, str | None]
@@ -27,10 +29,13 @@ def own_task(
     files, is_cut = _chosen(name, own_files(name), scored, learnt, kind)
     first = next(iter(files.values()))[0]
     kind = kind or next((each for each in KINDS.values() if each.recognizes(first)), None)
-    has_columns = kind is None or not kind.has_windows
+    has_columns = kind is None or kind.reads_tables
     if not has_columns and any(columns.values()):
         raise UserError(f"`{name}` has no columns to choose.", "Leave --text, --text-pair and --label out.")
-    task, parts = kind.read_own(name, files, columns) if kind else read_tables(name, files, columns, None)
+    if kind is None or kind.reads_tables:
+        task, parts = read_tables(name, files, columns, cast(TextKind | None, kind))
+    else:
+        task, parts = kind.read_own(name, files, columns)
     kind = KINDS[task.kind]
     if not scored and kind.names_outputs and len(task.labels) < 2:
         hint = "Give the column with --label, or add examples." if has_columns else "Add examples with others."
@@ -49,7 +54,7 @@ def _chosen(name: str, files: Files, scored: str, learnt: bool, kind: Kind | Non
         raise unknown("split", scored, {*SPLIT_NAMES.values()})
     if "" in files and scored and not learnt:
         if split_of(files[""][0]) not in ("", scored):
-            say(f"{name}: scored whole, as {scored}, whatever its name says")
+            say(f"{name}: all of it is scored, as {scored}, although its name says otherwise")
         return {scored: files[""]}, False
     files = {"train": files[""]} if "" in files else files
     is_cut = "dev" not in files and "train" in files and scored in ("", "train", "dev")

@@ -96,7 +96,7 @@ def _check_in_use(config: PredictConfig) -> None:
     for given, use, names in uses:
         for name in names:
             if not given and getattr(config, name) != getattr(PredictConfig, name):
-                raise UserError(f"--{name.replace('_', '-')} goes with {use} alone.", "Leave it out, or give both.")
+                raise UserError(f"--{name.replace('_', '-')} needs {use}.", "Leave it out, or give both.")
 
 
 def _kind(model: str, form: str) -> Kind:
@@ -108,7 +108,7 @@ def _kind(model: str, form: str) -> Kind:
     if kind is None or form not in kind.inputs:
         needs = kind.needs if kind else "fine-tuning first"
         what = f"The model `{model}` ({', '.join(saved.architectures or [])}) needs {needs}."
-        raise UserError(what, "Give it that, or name another --model.")
+        raise UserError(what, "Give such an input, or another --model.")
     return kind
 
 

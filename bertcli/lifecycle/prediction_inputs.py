@@ -38,12 +38,12 @@ def read_inputs(config: PredictConfig) -> Inputs:
     """The rows that options or a file give. Raises UserError if the options do not go together, or a file has no texts."""
     given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
     if len(given) != 1:
-        what = "Nothing to predict for." if not given else f"--{given[0]} and --{given[1]} do not go together."
+        what = "There is no input." if not given else f"--{given[0]} and --{given[1]} do not go together."
         raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
     if config.text_pair is not None and config.text is None:
         raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
     if config.choice and (config.text is None or config.text_pair is not None or len(config.choice) < 2):
-        what = "--choice goes with --text alone, and there are two at least."
+        what = "--choice needs --text alone, and at least two choices."
         raise UserError(what, 'Give all: --text "..." --choice "..." --choice "..."')
     if (config.question is None) != (config.context is None):
         what = "A question needs its context, and a context a question."
@@ -80,7 +80,7 @@ def _of_file(name: str, model: str | None) -> Inputs:
         lines = lines_of(path)
         first_line = next(lines, None)
         if first_line is None:
-            raise UserError(f"`{name}` holds nothing to predict for.", "Put one text on each line.")
+            raise UserError(f"`{name}` is empty.", "Put one text on each line.")
         lines = chain([first_line], lines)
         if not isinstance(tables.json_value(first_line), dict):
             texts = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))

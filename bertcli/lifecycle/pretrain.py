@@ -215,4 +215,4 @@ def _start_embeddings(model: PreTrainedModel, examples: PretrainingExamples, see
     chunks = (examples.take(chunk) for chunk in np.array_split(rows, math.ceil(enough / 20_000)))
     texts = ((read.unmasked_ids(), read.lengths) for read in chunks)
     set_rows = start_from_neighbours(model.get_input_embeddings(), texts, seed)
-    say(f"embeddings of {set_rows:,} tokens start from their neighbours in {enough:,} rows")
+    say(f"token embeddings: {set_rows:,} initialized from co-occurrence counts in {enough:,} rows")

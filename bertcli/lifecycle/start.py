@@ -55,7 +55,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
             continue
         if declared.name not in changeable:
             was = "without it" if begun is None else f"with {begun}"
-            what = f"{flag(declared)} is {given}, but the run in `{folder.path}` was begun {was}."
+            what = f"{flag(declared)} is {given}, but the run in `{folder.path}` was started {was}."
             raise UserError(what, f"Leave {flag(declared)} out, or start a new run.")
         resumed = replace(resumed, **{declared.name: given})
         longer |= declared.name == ended_by and given > begun

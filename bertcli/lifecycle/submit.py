@@ -85,7 +85,7 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
         by = {"run": str(run.path), "filled_with": None} if run else {"run": None, "filled_with": test.filler}
         files.append({"file": test.file, "rows": test.examples, **by})
     if filled := len(files) - len(read):
-        say(f"{filled} of {len(TEST_SETS)} files hold one value only; their scores say nothing")
+        say(f"{filled} of {len(TEST_SETS)} files hold a single value; their scores mean nothing")
     if not config.dry_run:
         _write(out, _predictions(runs, read))
     return Submission(str(out), files)
@@ -115,7 +115,7 @@ def _read(test: TestSet, run: RunFolder, data_dir: str | None) -> Split:
         _check_index(split_file(source.task, test.split, Path(source.data_dir)))
     if len(read) != test.examples:
         what = f"`{origin}` has {len(read):,} examples; the official test set of {test.task} has {test.examples:,}."
-        raise UserError(what, "Give the whole official file: the leaderboard takes no part of it.")
+        raise UserError(what, "Give the whole official file: the leaderboard does not accept a part of it.")
     return read
 
 
@@ -171,7 +171,7 @@ def check_zip(path: Path) -> None:
     """Check a submission as the leaderboard reads it. Raises UserError naming the file and line that is wrong."""
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name).decode("utf-8") for name in archive.namelist()}
-    hint = "Write it anew: bert submit glue RUN..."
+    hint = "Write it again: bert submit glue RUN..."
     strange = sorted(files.keys() ^ {test.file for test in TEST_SETS})
     if strange:
         what = "should not be" if strange[0] in files else "is not"
@@ -184,7 +184,7 @@ def check_zip(path: Path) -> None:
         for index, row in enumerate(rows):
             place, _, prediction = row.partition("\t")
             if place != str(index) or not _is_valid(TASKS[test.task], prediction):
-                what = f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not take."
+                what = f"{test.file} line {index + 2} is `{row}`, which the leaderboard does not accept."
                 raise UserError(what, f"Give a run that was made by: bert finetune {test.learnt_as}")
 
 

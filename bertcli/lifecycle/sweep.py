@@ -20,6 +20,7 @@ from bertcli.training.run_folder import RunFolder
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+FROZEN_LAYERS = "concat-last-four"  # the best of the paper's Table 7, which names neither learning rate nor epochs
 Setting = dict[str, Any]  # the options in which the runs differ
 Train = Callable[[FinetuneConfig, RunFolder], TrainingResult]
 GRIDS = {"paper": FINETUNING_GRID}
@@ -35,7 +36,7 @@ def settings_of(config: FinetuneConfig) -> list[Setting]:
     axes: dict[str, Any] = {name: values for name, values in grid.items() if getattr(config, name) is None}
     if grid and not axes:
         what = f"--grid {config.grid} has nothing to try: batch size, learning rate and epochs are given."
-        raise UserError(what, "Leave out the recipe, or those of them that the grid shall choose.")
+        raise UserError(what, "Leave out the recipe, or the options that the grid is to choose.")
     if config.frozen_layers == "all":
         axes["frozen_layers"] = tuple(FROZEN_SCORES)
     if config.seeds > 1:
@@ -83,7 +84,7 @@ def _train_part(config: FinetuneConfig, part: RunFolder, setting: Setting, devic
         train(own, part)
     except (Interrupted, KeyboardInterrupt) as stop:
         said = stop.message if isinstance(stop, Interrupted) else "Interrupted."
-        hint = f"Go on: bert finetune --resume --out {part.path.parent}"
+        hint = f"Continue: bert finetune --resume --out {part.path.parent}"
         raise Interrupted(f"{part.path.name}: {said}", hint) from None
     device.wait_for_everyone()
     if device.is_main_process:

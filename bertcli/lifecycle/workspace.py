@@ -118,7 +118,7 @@ def model_to_start_from(name: str | None, size: str | None) -> str:
         return name
     if size:
         hint = f"Leave it out, or give both: --from scratch --size {size}"
-        raise UserError(f"--size {size} is of new weights, and these are not.", hint)
+        raise UserError(f"--size {size} is only for new weights.", hint)
     if name:
         return resolve_model(name)
     runs = find_runs("pretrain", finished=True)
@@ -138,7 +138,7 @@ def resolve_model(source: str) -> str:
             raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
         return str(path)
     if (path / "config.yaml").exists():
-        hint = f"Go on with it: bert {RunFolder(path).config['command']} --resume --out {source}"
+        hint = f"Continue it: bert {RunFolder(path).config['command']} --resume --out {source}"
         raise UserError(f"The run `{source}` has no model yet.", hint)
     raise UserError(f"`{source}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
 

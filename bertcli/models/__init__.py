@@ -1,1 +1,1 @@
-"""Models built, loaded, saved and run on packed batches."""
+"""Building, loading, saving and running models on packed batches."""

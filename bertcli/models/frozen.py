@@ -113,7 +113,7 @@ def with_states(
     size = words * layers * config.hidden_size * 4
     what = f"frozen features of {words:,} words, {layers} × {config.hidden_size} numbers each, {size / 1e6:,.1f} MB"
     if size > SHARE_OF_MEMORY * psutil.virtual_memory().available:
-        say(f"{what}: more than half of the free memory, so the BERT runs at each step")
+        say(f"{what}: more than half of the free memory, so they are computed at each step")
         return features
     say(f"{what}: computed once and kept in memory")
     found: list[tuple[int, NDArray[np.float32]]] = []

@@ -1,4 +1,4 @@
-"""Pre-training objectives: a file each, found by name in one table."""
+"""Pre-training objectives, one file each: instances, targets, heads, losses and metrics."""
 
 from bertcli.errors import unknown
 from bertcli.objectives.masked_lm import MLM

@@ -103,7 +103,9 @@ def _confusion(result: Evaluation) -> Table:
 def _mistakes(result: Evaluation) -> Table:
     columns = [name for name in result.mistakes[0] if any(mistake[name] is not None for mistake in result.mistakes)]
     rows = [[_shown(mistake[column]) for column in columns] for mistake in result.mistakes]
-    return Table(f"worst mistakes of {result.model}", [column.replace("_", " ") for column in columns], rows)
+    return Table(
+        f"most confident or largest errors of {result.model}", [column.replace("_", " ") for column in columns], rows
+    )
 
 
 def _shown(cell: Any) -> object:

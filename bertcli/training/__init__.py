@@ -1,1 +1,1 @@
-"""The one loop that pre-training and fine-tuning share."""
+"""The training loop of pre-training and fine-tuning, checkpoints and run folders."""

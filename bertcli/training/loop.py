@@ -309,6 +309,6 @@ class Training:
 def _out_of_memory(micro_batches: list[PackedBatch]) -> RunError:
     tokens = max(len(batch.input_ids) for batch in micro_batches)
     return RunError(
-        f"The GPU has not enough memory for a pass over {tokens:,} tokens.",
+        f"Out of GPU memory in a pass over {tokens:,} tokens.",
         f"Give --micro-batch-tokens {tokens // 2}: more passes per step, with the same result.",
     )

@@ -54,7 +54,7 @@ def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> T
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if code:
-        raise RunError(f"One of the {count} processes failed (exit code {code}).", "See what it said above.")
+        raise RunError(f"One of the {count} processes failed (exit code {code}).", "See its messages above.")
     return TrainingResult.read(folder)
 
 

@@ -51,7 +51,7 @@ class RunFolder:
         if self.path.exists() and (not self.path.is_dir() or any(p.name != ".lock" for p in self.path.iterdir())):
             self.lock()
             hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
-            raise UserError(f"`{self.path}` already holds something.", hint)
+            raise UserError(f"`{self.path}` is not empty.", hint)
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock()
         self.save_config(command, config)

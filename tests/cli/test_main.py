@@ -90,7 +90,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("finetune glue/mlni", "task `glue/mlni`", "`glue/mnli`"),
         ("finetune glue/sst2 --data-dir nowhere", "`nowhere`", "--data-dir"),
         ("finetune missing.csv", "`missing.csv`", "bert tasks"),
-        ("finetune folder", "`folder` has no file of a split", "train.csv"),
+        ("finetune folder", "`folder` has no train, dev or test file", "train.csv"),
         ("finetune good.csv --label lable", "`lable`", "`label`"),
         ("finetune good.csv --from runs/nothing", "no model `runs/nothing`", "runs/"),
         ("finetune good.csv --from scratch", "needs a size", "--size tiny"),

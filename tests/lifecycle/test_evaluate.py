@@ -241,7 +241,7 @@ def test_labels_in_another_case_are_known_unless_case_tells_them_apart(
     write_sentiment("011")
     Path("p.csv").write_text("label\nNEGATIVE\nPositive\nNEGATIVE\n")
     assert evaluate("sst2", data_dir=".", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
-    assert "p.csv: labels are taken in spite of their case: `NEGATIVE` for `negative`, `Positive`" in said.text
+    assert "p.csv: labels are matched ignoring case: `NEGATIVE` for `negative`, `Positive`" in said.text
     write_labels(["a", "A", "B"], ["a", "A", "b"])
     with pytest.raises(UserError, match=r"line 4 has the label `b`, which mine.csv has not"):
         evaluate("mine.csv", predictions="p.csv")
@@ -374,9 +374,7 @@ def test_without_probabilities_mistakes_keep_their_order_and_that_is_said(
     with caplog.at_level("INFO", logger="bertcli"):
         result = evaluate("mine.csv", predictions="p.csv", mistakes=9)
     assert [mistake["text"] for mistake in result.mistakes] == ["text 1", "text 2", "text 3"]
-    assert (
-        "no probabilities are given: mistakes that are equally wrong are in the order of the split" in caplog.messages
-    )
+    assert "no probabilities are given: equally wrong errors are in the order of the split" in caplog.messages
 
 
 def test_the_worst_values_and_answers_are_the_farthest_off(workspace: Path) -> None:

@@ -101,7 +101,7 @@ def test_a_tsv_with_or_without_quoting_keeps_all_of_its_rows(workspace: Path, sa
 
 def test_columns_may_stand_apart_otherwise_than_the_name_says(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     assert read_table(Path(write("a.csv", "text;label\na, b;x\n"))).column("text") == ["a, b"]
-    assert "a.csv: its columns stand apart by `;`" in said.text
+    assert "a.csv: its columns are separated by `;`" in said.text
     assert read_table(Path(write("b.csv", "text\tlabel\na, b\tx\n"))).column("text") == ["a, b"]
     assert read_table(Path(write("c.csv", 'text, label\ra, "b, c"\r'))).column("label") == ["b, c"]
 
@@ -126,7 +126,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
 @pytest.mark.parametrize(
     ("column", "labels", "kind", "why"),
     [
-        ("stars", [0, 1], "classify", "whole numbers (--kind regress measures them)"),
+        ("stars", [0, 1], "classify", "whole numbers (--kind regress: they are values)"),
         ("stars", [1, 2, 3, 4, 5], "classify", "whole numbers"),
         ("stars", ["1.0", "2.0"], "classify", "2 labels: 1, 2,"),
         ("stars", [0.5, 1, 1.5], "regress", "3 different numbers, some with fractions (--kind classify takes"),
@@ -137,7 +137,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "stars",
             ["n.d.", 1, 2.5],
             "classify",
-            "as `n.d.` is no number, which 4 others are (--kind regress measures them)",
+            "as `n.d.` is no number, which 4 others are (--kind regress: they are values)",
         ),
         ("stars", ['"0,5"', '"1,0"'], "classify", "as numbers have a point, not a comma, before their fractions"),
         ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true\n"),
@@ -247,7 +247,7 @@ def test_a_label_seen_once_is_trained_on(workspace: Path, said: pytest.LogCaptur
     _, parts = own_task(write("a.csv", CSV + "one,rare\n"), NONE, None)
     assert "rare" in parts["train"].labels
     assert "rare" not in parts["dev"].labels
-    assert "a.csv: seen once, so trained on and not scored: `rare`" in said.text
+    assert "a.csv: labels with one example, used for training only: `rare`" in said.text
 
 
 # --- Errors
@@ -504,7 +504,7 @@ def test_files_are_split_by_their_names(workspace: Path, name: str, splits: dict
 
 def test_what_cannot_be_split_is_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     write("f/reviews.csv", CSV)
-    with pytest.raises(UserError, match=r"`f` has no file of a split: reviews.csv") as caught:
+    with pytest.raises(UserError, match=r"`f` has no train, dev or test file: reviews.csv") as caught:
         own_task("f", NONE, None)
     assert "Name them train.csv, dev.csv, test.csv" in caught.value.hint
     write("f/test.csv", CSV)

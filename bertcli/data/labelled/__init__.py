@@ -1,1 +1,1 @@
-"""Files of labelled examples, read."""
+"""Reading files of labelled examples."""

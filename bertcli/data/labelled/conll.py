@@ -46,7 +46,7 @@ def read_sentences(path: Path) -> Sentences:
     words, tags = (list[Any](cells.get(name) for cells in rows.cells) for name in columns)
     for row, pair in enumerate(zip(words, tags, strict=True)):
         if not all(isinstance(values, list) for values in pair) or len(pair[0]) != len(pair[1]):
-            raise UserError(f"{rows.place(row)} has not a tag for each word.", "Give two lists of the same length.")
+            raise UserError(f"{rows.place(row)} does not have one tag per word.", "Give two lists of the same length.")
         if not all(isinstance(value, str) for value in chain(*pair)):
             raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
     full = [row for row, own in enumerate(words) if own]

@@ -36,27 +36,27 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
     """The kind of task that labels are of, and for numbers why."""
     alone = sum(not label.startswith("[") for label in labels)
     if labels and (not alone or any(map(LIST.fullmatch, labels))):
-        mixed = f", {len(labels) - alone:,} lists and {alone:,} labels alone (--kind classify takes them for names)"
+        mixed = f", {len(labels) - alone:,} lists and {alone:,} labels alone (--kind classify: they are classes)"
         return "multilabel", mixed if alone else ""
     if not are_numbers(labels):
         return "classify", _why_names(labels)
     values = {float(label) for label in labels}
     why = f", as they are {len(values)} different numbers, "
     if any(value != int(value) for value in values):
-        return "regress", f"{why}some with fractions (--kind classify takes them for names)"
+        return "regress", f"{why}some with fractions (--kind classify: they are classes)"
     if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
-        return "regress", f"{why}more than {MANY_VALUES} (--kind classify takes them for names)"
-    return "classify", ", as they are whole numbers (--kind regress measures them)"
+        return "regress", f"{why}more than {MANY_VALUES} (--kind classify: they are classes)"
+    return "classify", ", as they are whole numbers (--kind regress: they are values)"
 
 
 def _why_names(labels: list[str]) -> str:
     """Why labels are names, where most are numbers, or would be with a point for their comma."""
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
-        return ", as numbers have a point, not a comma, before their fractions"
+        return ", as the decimal separator must be a point, not a comma"
     others = [label for label in labels if not are_numbers([label])]
     if len(others) >= len(labels) / 2:
         return ""
-    return f", as `{others[0]}` is no number, which {len(labels) - len(others):,} others are (--kind regress measures them)"
+    return f", as `{others[0]}` is no number, which {len(labels) - len(others):,} others are (--kind regress: they are values)"
 
 
 def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
@@ -73,7 +73,7 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
             raise ValueError
         return [str(label) for label in labels if label is not None]
     except (ValueError, SyntaxError, TypeError, RecursionError):
-        what = f"{place} has the labels `{cell[:80]}`, which are no list."
+        what = f"{place} has the labels `{cell[:80]}`, which is not a valid list."
         hint = 'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify'
         raise UserError(what, hint) from None
 

@@ -54,7 +54,7 @@ def own_files(name: str) -> dict[str, list[Path]]:
         check_file(file)
         splits.setdefault(split_of(file), []).append(file)
     if path.is_dir() and not splits.keys() - {""}:
-        what = f"`{name}` has no file of a split{listed(file.name for file in splits.get('', []))}."
+        what = f"`{name}` has no train, dev or test file{listed(file.name for file in splits.get('', []))}."
         raise UserError(what, "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv")
     others = splits.pop("", []) if len(splits) > 1 else []
     if named := [file for file in others if file in given]:
@@ -93,11 +93,11 @@ def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> d
         what = f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}."
         hint = "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else "")
         raise UserError(what, hint)
-    by_label = ", of each label its share" if labels else ""
-    say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples are it, drawn by seed {seed}{by_label}")
+    by_label = ", in proportion to the labels" if labels else ""
+    say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples become it, drawn by seed {seed}{by_label}")
     once = [label for label, count in Counter(labels or []).items() if count == 1]
     if once:
-        say(f"{name}: seen once, so trained on and not scored{listed(f'`{label}`' for label in once)}")
+        say(f"{name}: labels with one example, used for training only{listed(f'`{label}`' for label in once)}")
     return {"train": part.take(train), "dev": part.take(dev)}
 
 

@@ -112,7 +112,7 @@ def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, col
             raise TypeError
         values = {key: convert(value) for key, value in pairs}
         if len(values) < len(pairs):
-            say(f"{path}: {len(pairs) - len(values)} questions stand in it again; the last {form} counts")
+            say(f"{path}: {len(pairs) - len(values)} questions occur twice; the last {form} counts")
         return values
     except (ValueError, TypeError):
         what = f"`{path}` is not a JSON object of question ids and {form}s."
@@ -142,9 +142,11 @@ def _in_order(table: Table, is_official: bool) -> Table:
     for number, row in enumerate(order):
         if int(index[row]) != number:
             what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
-            raise UserError(f"{table.place(row)} has the index {index[row]} {what}.", "Give one prediction an example.")
+            raise UserError(
+                f"{table.place(row)} has the index {index[row]} {what}.", "Give one prediction per example."
+            )
     if order != sorted(order):
-        say(f"{table.path}: its rows are taken in the order of `{name}`")
+        say(f"{table.path}: rows are sorted by `{name}`")
     return replace(table, cells=[table.cells[row] for row in order], numbers=[table.numbers[row] for row in order])
 
 
@@ -155,5 +157,5 @@ def in_other_case(names: Iterable[str], labels: Collection[str], origin: object)
     if not found or any(len({name.lower() for name in each}) < len(each) for each in (given, {*labels})):
         return {}
     shown = ", ".join(f"`{name}` for `{label}`" for name, label in found.items())
-    say(f"{origin}: labels are taken in spite of their case: {shown}")
+    say(f"{origin}: labels are matched ignoring case: {shown}")
     return found

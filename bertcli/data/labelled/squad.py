@@ -99,7 +99,7 @@ def span_examples(articles: list[dict[str, Any]], training: bool, with_impossibl
     if skipped and not examples:
         raise UserError("No answer stands in its context.", "`answer_start` counts its characters from 0: correct it.")
     if skipped:
-        say(f"skipped {skipped} of {len(made):,} questions: their answer does not stand in the context as words")
+        say(f"skipped {skipped} of {len(made):,} questions: their answer is not found in the context")
     return examples
 
 

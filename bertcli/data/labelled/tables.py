@@ -233,7 +233,7 @@ def _delimited(path: Path, usual: str) -> TableStream:
     if delimiter not in bare:
         delimiter = usual
     elif delimiter != usual:
-        say(f"{path}: its columns stand apart by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")
+        say(f"{path}: its columns are separated by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")
     records = _records(path, delimiter, _quoting(path, delimiter))
     names = [name.strip() for name in next(records, (1, []))[1]]
     return names, ((number, dict(zip(names, fields, strict=True))) for number, fields in records)

@@ -78,6 +78,6 @@ def _tag_ids(sentences: Sentences, labels: tuple[str, ...]) -> list[list[int]] |
     number = {label: index for index, label in enumerate(labels)}
     for row, tags in enumerate(sentences.tags):
         if strange := [tag for tag in tags if tag not in number]:
-            what = f"{sentences.place(row)}: the sentence has the tag `{strange[0]}`, which the task has not."
+            what = f"{sentences.place(row)}: the sentence has the tag `{strange[0]}`, which is not a label of the task."
             raise UserError(what, f"Its tags: {', '.join(labels[:20])}.")
     return [[number[tag] for tag in tags] for tags in sentences.tags]

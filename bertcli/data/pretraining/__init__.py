@@ -1,1 +1,1 @@
-"""Pre-training instances: made, stored in shards, read back."""
+"""Making, storing and reading pre-training instances."""
