@@ -72,7 +72,7 @@ def test_names_of_tasks_are_forgiving(name: str, task: str) -> None:
 def test_a_run_has_one_name_however_its_task_was_spelled(
     at_home: Path, swag_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UserError, match="is finished"):  # and not: was begun with another task
+    with pytest.raises(UserError, match="is finished"):  # and not: was started with another task
         finetune("SWAG", resume=True, out=str(swag_run))
     named = []
     monkeypatch.setattr("bertcli.lifecycle.finetune.begin", lambda command, config, name: named.append(name) or 1 / 0)
@@ -107,7 +107,7 @@ def test_a_model_of_another_kind_is_refused(at_home: Path, swag_run: Path, conll
         evaluate("conll2003", model=str(swag_run), data_dir="official")
     with pytest.raises(UserError, match="needs a text with choices"):
         predict("the cat", model=str(swag_run))
-    with pytest.raises(UserError, match="two at least"):
+    with pytest.raises(UserError, match="at least two choices"):
         predict("the cat", choice=["sat"], model=str(swag_run))
     with pytest.raises(UserError, match="needs one text"):
         predict("the cat", text_pair="the dog", model=str(conll_run))

@@ -63,7 +63,7 @@ def test_labels_may_be_lists_in_json(workspace: Path) -> None:
     source = find_source("mine.jsonl", None, {})
     assert source.task.kind == "multilabel"
     assert (source.task.labels, source.task.files.label_separator) == (("a", "b, c"), "")
-    with pytest.raises(UserError, match="which are no list"):
+    with pytest.raises(UserError, match="which is not a valid list"):
         split_labels("[a", "")
     rows[2]["labels"] = "a"  # a single one without brackets
     Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

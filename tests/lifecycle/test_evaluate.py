@@ -185,7 +185,7 @@ def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_tru
         Path(name).write_text("index\tlabel\tprediction\n" + "".join("{}\t{}\t{}\n".format(*row) for row in order))
         assert evaluate("sst2", data_dir=".", predictions=name).metrics == {"accuracy": 75}
     assert "the column `prediction` is scored, not `label`" in said.text
-    assert "b.tsv: its rows are taken in the order of `index`" in said.text
+    assert "b.tsv: rows are sorted by `index`" in said.text
     assert "a.tsv: its rows" not in said.text
     Path("c.tsv").write_text("index\tprediction\n0\t1\n1\t1\n2\t0\n2\t0\n")
     with pytest.raises(UserError, match=r"`c.tsv` line 5 has the index 2 again, and 3 nowhere"):
@@ -312,7 +312,7 @@ def test_tags_of_types_that_the_task_has_not_are_said(workspace: Path, said: pyt
     Path("conll2003/valid.txt").write_text("Ann B-PER\n\nruns O\n")
     Path("p.jsonl").write_text('{"tags": ["B-PERSON"]}\n{"tags": ["O"]}\n')
     assert evaluate("conll2003", data_dir=".", predictions="p.jsonl").metrics["f1"] == 0
-    assert "tags of types that conll2003 has not count as errors: `B-PERSON` (1)" in said.text
+    assert "tags of unknown types count as errors: `B-PERSON` (1)" in said.text
 
 
 # --- Labels, confusion and mistakes
@@ -496,7 +496,7 @@ def test_scores_stand_beside_the_papers_with_interval_and_difference(
         "test",
     ]
     assert accuracy[-1].strip() == "dev"  # the paper has it of dev
-    for heading in ("95 % interval", "precision", "true \\ predicted", "worst mistakes"):
+    for heading in ("95 % interval", "precision", "true \\ predicted", "most confident or largest errors"):
         assert heading in out
     values = json.loads(shown("mrpc --data-dir . --predictions p.csv --json", capsys, monkeypatch))
     assert values["confidence_interval"] == values["confidence_intervals"]["f1"]

@@ -126,7 +126,7 @@ def test_inputs_are_not_written_over_and_nothing_half_is_left(at_home: Path, tmp
         ({"text": "a", "features": "out.npz", "output": "out.csv"}, "and is itself the file to write"),
         ({"question": "a", "context": "b", "features": "out.npz"}, "takes texts or pairs"),
         ({"text": "a", "features": "out.npz", "layers": "weighted-sum-all"}, "Unknown value for --layers"),
-        ({"features": "out.npz"}, "Nothing to predict for"),
+        ({"features": "out.npz"}, "There is no input"),
     ],
 )
 def test_what_cannot_be_written_is_refused(at_home: Path, options: dict[str, object], message: str) -> None:

@@ -129,8 +129,13 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
         ("stars", [0, 1], "classify", "whole numbers (--kind regress: they are values)"),
         ("stars", [1, 2, 3, 4, 5], "classify", "whole numbers"),
         ("stars", ["1.0", "2.0"], "classify", "2 labels: 1, 2,"),
-        ("stars", [0.5, 1, 1.5], "regress", "3 different numbers, some with fractions (--kind classify takes"),
-        ("stars", range(21), "regress", "21 different numbers, more than 20 (--kind classify takes"),
+        (
+            "stars",
+            [0.5, 1, 1.5],
+            "regress",
+            "3 different numbers, some with fractions (--kind classify: they are classes",
+        ),
+        ("stars", range(21), "regress", "21 different numbers, more than 20 (--kind classify: they are classes"),
         ("label", range(30), "classify", "30 labels: 0, 1, 2, 3, 4 and 25 more, as they are whole numbers"),
         ("stars", ["a", 1], "classify", "2 labels: 1, a\n"),
         (
@@ -139,7 +144,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "classify",
             "as `n.d.` is no number, which 4 others are (--kind regress: they are values)",
         ),
-        ("stars", ['"0,5"', '"1,0"'], "classify", "as numbers have a point, not a comma, before their fractions"),
+        ("stars", ['"0,5"', '"1,0"'], "classify", "as the decimal separator must be a point, not a comma"),
         ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true\n"),
     ],
 )
@@ -303,7 +308,7 @@ def utf16(text: str) -> bytes:
         (
             "a.csv",
             "text,label\nx,\"['a']\"\ny,[b\n",
-            r"line 3 has the labels `\[b`, which are no list",
+            r"line 3 has the labels `\[b`, which is not a valid list",
             "--kind classify",
         ),
         ("a.json", '[{"text": "x",\n"label": 1},\n{"text": y}]', "line 3 is not JSON", "one JSON object"),
@@ -341,7 +346,7 @@ def utf16(text: str) -> bytes:
             "line 1 is not JSON: too many digits",
             "one JSON object",
         ),
-        ("a.jsonl", '{"text": "x", "label": "[{[]: 1}]"}\n' * 9, "which are no list", "Write them like this"),
+        ("a.jsonl", '{"text": "x", "label": "[{[]: 1}]"}\n' * 9, "which is not a valid list", "Write them like this"),
         ("a.conll", "1\tRome\tB-LOC\n2\tis\tO\n", "Every word of `a.conll` is a number", "cut -f2- a.conll"),
         (
             "a.tsv",
@@ -350,8 +355,8 @@ def utf16(text: str) -> bytes:
             "Tags are",
         ),
         ("a.jsonl", '{"text": "x", "label": [1, 0]}\n' * 9, "has lists of 0 and 1 for labels", "a column a label"),
-        ("a.jsonl", '{"text": "x", "label": [["y"]]}\n' * 9, "which are no list", "Write them like this"),
-        ("a.csv", "o,I am always very hungry,e,a,b\nx,y,z,c,d\n", "which is the text", "a line of names before it"),
+        ("a.jsonl", '{"text": "x", "label": [["y"]]}\n' * 9, "which is not a valid list", "Write them like this"),
+        ("a.csv", "o,I am always very hungry,e,a,b\nx,y,z,c,d\n", "which is the text", "a header line"),
         ("a.json", '{\n"text": "x"}', "line 1 is not an object", "Write lines"),
         ("a.csv.bz2", b"BZh9", "not text but compressed by bzip2", "gzip"),
         ("a.json", '{"data": [{"paragraphs": [{"context": ""}]}]}', "not in the form of SQuAD .'qas'", "official"),
@@ -389,7 +394,7 @@ def test_choices_count_from_where_those_of_all_splits_do(workspace: Path, said: 
     write("f/dev.csv", head + "x,a,b,c,1\ny,a,b,c,2\n")
     assert own_task("f", NONE, "choose", scored="dev")[0].file_labels == ("1", "2", "3")
     own_task("f/train.csv", NONE, "choose", scored="dev")
-    assert "f/train.csv: scored whole, as dev, whatever its name says" in said.text
+    assert "f/train.csv: all of it is scored, as dev, although its name says otherwise" in said.text
     with pytest.raises(UserError, match="has the label `3`, which is none of 3 choices"):
         own_task(write("a.csv", head + "x,a,b,c,0\ny,a,b,c,3\n"), NONE, None)
 
@@ -414,7 +419,7 @@ def test_a_column_is_not_taken_twice(workspace: Path) -> None:
     write("a.csv", "text,body,label\n" + "one,two,a\nthree,four,b\n" * 5)
     columns = own_task("a.csv", {"text_pair": "text"}, None)[0].files.columns
     assert columns == {"text": "body", "text_pair": "text", "label": "label"}
-    with pytest.raises(UserError, match="one of them is chosen twice"):
+    with pytest.raises(UserError, match="one of them is used twice"):
         own_task("a.csv", {"text": "label", "label": "label"}, None)
 
 
@@ -595,7 +600,7 @@ def test_a_folder_is_learnt_and_its_test_split_scored(
     assert {"label": "down"}.items() <= expected[0].items()
     assert len(records) == 10
     other = write(str(tmp_path / "other.csv"), 'body,way\n"one\ntwo",up\nthree,left\n')
-    with pytest.raises(UserError, match=r"other.csv` line 4 has the label `left`, which the task has not"):
+    with pytest.raises(UserError, match=r"other.csv` line 4 has the label `left`, which is not a label of the task"):
         evaluate(other, model=str(run))
 
 
@@ -692,7 +697,7 @@ def test_lists_of_words_and_tags_are_tagged_sentences(
     assert "lists of words and tags; kind: tag, 3 tags" in said.text
     assert "f1" in run.metrics
     for line, what in (
-        ('{"tokens": ["a", "b"], "tags": ["O"]}', "line 2 has not a tag for each word"),
+        ('{"tokens": ["a", "b"], "tags": ["O"]}', "line 2 does not have one tag per word"),
         ('{"tokens": ["a"], "tags": [3]}', "line 2 has a word or a tag that is no text"),
     ):
         broken = write(str(tmp_path / "broken.jsonl"), '{"tokens": ["a"], "tags": ["O"]}\n' + line + "\n")

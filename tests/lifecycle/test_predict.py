@@ -262,7 +262,7 @@ def test_the_first_of_a_column_of_texts_is_not_taken_for_its_name(workspace: Pat
     Path("in.csv").write_text("the cat sat on a mat\nthe dog\n")
     with pytest.raises(UserError, match="no column `text`") as caught:
         predict(file="in.csv", model=model)
-    assert "Put a line of names before it" in caught.value.hint
+    assert "Put a header line" in caught.value.hint
     Path("in.csv").write_text("words\nthe dog\n")
     assert len(predict(file="in.csv", model=model).records) == 1
 
@@ -422,7 +422,7 @@ def test_a_single_text_for_a_model_of_pairs_and_the_reverse_are_said(
     [
         ("a.json", '{"version": 1, "data": [{"paragraphs": []}]}', "in the form of SQuAD", "bert predict squad"),
         ("a.json", '{\n"data": [\n{\n"paragraphs": []}]}', "in the form of SQuAD", '"question"'),
-        ("a.tsv", "gj04\t1\t\tthe cat sat on it\n" * 2, "no column `text`", "Put a line of names before it"),
+        ("a.tsv", "gj04\t1\t\tthe cat sat on it\n" * 2, "no column `text`", "Put a header line"),
         ("a.csv", "a,b\nx,y\n", "no column `text`", "Rename its columns, which are a, b"),
         ("a.txt", None, "There is no file `a.txt`", "--file"),
     ],

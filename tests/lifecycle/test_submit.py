@@ -126,7 +126,7 @@ def test_the_zip_has_every_file_in_the_leaderboards_spelling(
     by = {row["file"]: (row["run"], row["filled_with"]) for row in result.files}
     assert by["AX.tsv"] == by["MNLI-mm.tsv"] == (str(glue / "mnli"), None)
     assert by["RTE.tsv"] == (None, "entailment")
-    assert "4 of 11 files hold one value only" in caplog.text
+    assert "4 of 11 files hold a single value" in caplog.text
 
 
 @pytest.mark.usefixtures("small")

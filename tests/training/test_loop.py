@@ -136,7 +136,7 @@ def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monk
         stop_after(patch, 2)
         with pytest.raises(UserError, match="Stopped"):
             pretrain(**SHORT, steps=4, out=str(tmp_path / "run"))
-    with pytest.raises(UserError, match="was begun with"):
+    with pytest.raises(UserError, match="was started with"):
         pretrain(resume=True, out=str(tmp_path / "run"), learning_rate=0.5)
     assert pretrain(resume=True, out=str(tmp_path / "run"), steps=5).steps == 5
 
@@ -239,7 +239,7 @@ def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path
     with pytest.raises(UserError, match="in use by another run"):
         pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
     folder.unlock()
-    with pytest.raises(UserError, match="already holds something"):
+    with pytest.raises(UserError, match="is not empty"):
         pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
 
 
@@ -264,7 +264,7 @@ def test_a_full_gpu_is_a_line_that_says_how_to_fit(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 94.00 MiB.")
 
     monkeypatch.setattr(Training, "_step", full)
-    with pytest.raises(RunError, match="not enough memory for a pass over") as caught:
+    with pytest.raises(RunError, match="Out of GPU memory in a pass over") as caught:
         pretrain(**SHORT, steps=2, micro_batch_tokens=100, out=str(tmp_path / "run"))
     tokens = int(caught.value.message.split()[-2])
     assert 50 < tokens <= 100
