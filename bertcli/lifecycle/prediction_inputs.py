@@ -152,5 +152,5 @@ def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> Us
     lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
     hint = f"Rename its columns, which are {', '.join(names)}; needed: {', '.join(wanted)}."
     if any(name.count(" ") >= MOST_SPACES for name in names):
-        hint = f"Put a line of names before it, {' and '.join(wanted)} among them."
+        hint = f"Put a header line before it, {' and '.join(wanted)} among them."
     return UserError(f"`{path}` has no column {lacking}.", hint)
