@@ -7,6 +7,7 @@ from bertcli.cli.console import Output
 from bertcli.cli.options import command
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
+from bertcli.kinds import KINDS
 
 ROWS_PER_TABLE = 1000  # of a long file, shown as it is predicted
 
@@ -29,7 +30,7 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
     result = stream(config)
     if result.output:
         return {"model": result.model, "output": result.output, "predictions": result.count}
-    if config.task and result.kind == "span" and not config.dry_run:
+    if config.task and KINDS[result.kind].official_file and not config.dry_run:
         output.emit({record["id"]: record["answer"] for record in result.records})
     elif output.json or config.output == "-" or not sys.stdout.isatty():
         for record in result.records:

@@ -10,10 +10,7 @@ from torch import nn
 from transformers import AutoModelForPreTraining
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
-from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.dropout import set_dropout
 from bertcli.models.embeddings import DEVIATION, WINDOW, count_neighbours, factorize, start_from_neighbours
 from bertcli.models.loading import build_model
@@ -60,33 +57,6 @@ def test_the_start_is_a_function_of_counts_and_seed() -> None:
     assert (factorize(counts, 3, seed=1) == factorize(counts, 3, seed=1)).all()
 
 
-def test_static_masks_are_undone_before_counting(at_home: Path, tmp_path: Path) -> None:
-    for masking in ("static", "dynamic"):
-        make_pretraining_data("corpus.txt", out=str(tmp_path / masking), masking=masking, dupe_factor=1, workers=1)
-    static, dynamic = (load_pretraining_examples(tmp_path / name, 0) for name in ("static", "dynamic"))
-    mask = static.tokenizer.special("mask")
-    with_masks, without = static.take(np.arange(5)), dynamic.take(np.arange(5))
-    assert mask in with_masks.input_ids
-    assert mask not in with_masks.unmasked_ids()
-    assert (without.unmasked_ids() == without.input_ids).all()
-
-
-def test_pretraining_starts_from_neighbours_when_asked(
-    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
-) -> None:
-    words = Path("vocab/vocab.txt").read_text() + "".join(f"unseen{number}\n" for number in range(60))
-    (tmp_path / "vocab.txt").write_text(words)
-    data = str(tmp_path / "data")
-    make_pretraining_data("corpus.txt", tokenizer=str(tmp_path / "vocab.txt"), out=data, dupe_factor=1, workers=1)
-    options = {"data": data, "size": "tiny", "steps": 2, "batch_size": 4, "embeddings": "cooccurrence", "dropout": 0.0}
-    plain = pretrain(**{**options, "embeddings": "random"}, out=str(tmp_path / "plain"))
-    said.clear()
-    started = pretrain(**options, initializer_range=0.05, out=str(tmp_path / "started"))
-    assert "initialized from co-occurrence counts in" in said.text
-    assert plain.losses != started.losses
-    assert "embeddings: cooccurrence" in (tmp_path / "started" / "README.md").read_text()
-
-
 def test_dropout_of_a_run_leaves_the_configuration_to_those_who_fine_tune(at_home: Path, tmp_path: Path) -> None:
     tokenizer = load_pretraining_examples("pretraining-data", 0).tokenizer
     model = build_model(AutoModelForPreTraining, family_of("bert"), "tiny", tokenizer, {"initializer_range": 0.05}, 0)
@@ -94,14 +64,3 @@ def test_dropout_of_a_run_leaves_the_configuration_to_those_who_fine_tune(at_hom
     assert {module.p for module in model.modules() if isinstance(module, nn.Dropout)} == {0.0}
     assert model.config.hidden_dropout_prob == 0.1
     assert model.bert.encoder.layer[0].output.dense.weight.std().item() == pytest.approx(0.05 * 0.88, rel=0.02)
-
-
-def test_too_small_a_vocabulary_is_refused(at_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="too few for --embeddings cooccurrence"):
-        pretrain(size="large", steps=1, embeddings="cooccurrence", dry_run=True)
-
-
-@pytest.mark.parametrize("option", [{"embeddings": "cooccurrence"}, {"initializer_range": 0.05}])
-def test_learnt_weights_are_not_begun_anew(at_home: Path, option: dict[str, object]) -> None:
-    with pytest.raises(UserError, match="is for new weights only"):
-        pretrain(from_="runs/pretrain-tiny", steps=1, dry_run=True, **option)
