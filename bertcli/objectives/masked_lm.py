@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bertcli.data.pretraining.draws import Draws
-from bertcli.data.pretraining.instances import Instances, Span
-from bertcli.data.pretraining.masking import mask_batch
-from bertcli.data.pretraining.shards import UnpackedRows
 from bertcli.families import family_of
-from bertcli.objectives.objective import Objective, Part, Targets
+from bertcli.objectives.objective import Objective, Part
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
+
+    from bertcli.data.pretraining.draws import Draws
+    from bertcli.data.pretraining.instances import Instances, Span
+    from bertcli.data.pretraining.shards import UnpackedRows
+    from bertcli.objectives.objective import Targets
 
 
 def runs_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:
@@ -35,6 +36,8 @@ def runs_of_document(documents: list[Span], index: int, instances: Instances, dr
 
 def _targets(read: UnpackedRows) -> Targets:
     """The masks of the data, else masks drawn by (seed, step, row)."""
+    from bertcli.data.pretraining.masking import mask_batch
+
     positions, originals = read.masks or mask_batch(read.input_ids, read.rows, read.lengths, read.rules, read.key)
     return {"masked_lm_positions": positions, "masked_lm_ids": originals}
 

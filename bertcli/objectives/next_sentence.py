@@ -6,13 +6,14 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, cast
 
 from bertcli.data.pretraining.draws import HEADS, Draws
-from bertcli.data.pretraining.instances import Instances, Span
 from bertcli.objectives.masked_lm import MASKED_LM, has_heads
 from bertcli.objectives.objective import Objective, Part
 
 if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
+
+    from bertcli.data.pretraining.instances import Instances, Span
 
 
 def pairs_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:

@@ -6,25 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bertcli.data.pretraining.instances import CutDocument
-from bertcli.data.pretraining.shards import PretrainingExamples, UnpackedRows
-
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
     from transformers import PreTrainedModel
 
     from bertcli.data.packing.batches import PackedBatch
+    from bertcli.data.pretraining.instances import CutDocument
+    from bertcli.data.pretraining.shards import PretrainingExamples, UnpackedRows
     from bertcli.models.model_with_loss import ModelWithLoss
+
+    Targets = dict[str, NDArray[np.int64]]
 
 EVALUATION_TOKENS = 8192  # in one pass
 
 # T tokens of the batch, N sequences, R predictions of a part (tokens or sequences), H hidden, C classes
-
-Targets = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,8 @@ class Objective:
 
     def evaluate(self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device) -> dict[str, float]:
         """Accuracy (times 100) and loss of each part, and its baselines."""
+        import numpy as np
+
         from bertcli.data.packing.batches import evaluation_batches
 
         model.eval()

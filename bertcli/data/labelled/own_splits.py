@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from bertcli import say
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import Examples
@@ -107,6 +105,8 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
     The rows of each label are spread evenly from 0 to 1 in an order drawn by the seed; the second part is what comes
     first, so that labels too rare for a row of their own take turns.
     """
+    import numpy as np
+
     groups: dict[str, list[int]] = {}
     for row in np.random.default_rng(seed).permutation(count).tolist():
         groups.setdefault(labels[row] if labels else "", []).append(row)
