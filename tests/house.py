@@ -13,7 +13,6 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_recipes" not in path.
 LINES, FILE_LINES, FUNCTION_LINES, COMPLEXITY = 14_410, 350, 60, 12  # the plan is 12,300 lines: lower it with each cut
 # Functions that were more complex than that when the rule came, and may be no more complex than now.
 TOO_COMPLEX = {
-    "_evaluate": 30,
     "own_files": 22,
     "read_tables": 22,
     "_texts": 22,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from bertcli.data.labelled.tables import check_file
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
+from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Compared, Prediction
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import Source, check_options, find_source
@@ -51,54 +53,65 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
-    by_split: list[tuple[_Scored, ...]] = list(zip(*[_evaluate(config, model) for model in models], strict=False))
-    first, *splits = (
-        replace(one.evaluation, others=[_beside(one, other) for other in more]) for one, *more in by_split
-    )
+    by_split = zip(*[list(_evaluate(config, model)) for model in models], strict=False)  # one model in memory at a time
+    first, *splits = (replace(one.evaluation, others=[_beside(one, each) for each in more]) for one, *more in by_split)
     return replace(first, other_splits=splits)
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
     """The evaluations of one model, or of predictions: one per split."""
+    model, saved, source = _checked(config, model)
+    task = source.task
+    if config.dry_run:
+        say(f"would score {config.predictions or model} on {task.name}")
+        nothing = Evaluation(task.name, config.split, config.predictions or "", 0)
+        yield _Scored(nothing, Split("", TextExamples([], origin="")), {})
+        return
+    splits = _read(source, config)
+    if config.predictions:
+        na_probs = Path(config.na_probs) if config.na_probs else None
+        predictions = source.kind.read_predictions(task, splits[0], Path(config.predictions), na_probs)
+        yield _scored(task, config.predictions, splits[0], predictions, config.mistakes)
+        return
+    left_out = saved.get("data_digests", {}).get("dev")
+    is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
+    if is_cut and left_out and splits[0].examples.digest != left_out:
+        say(f"{config.task} has changed since {model} was trained on it: what is scored may hold training examples")
+
+    from bertcli.lifecycle.task_model import load_task_model
+
+    found = resolve_model(model)
+    loaded = load_task_model(task, found, config.precision)
+    for split in splits:
+        yield _scored(task, found, split, loaded.predict(split), config.mistakes)
+
+
+def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:
+    """The model, if one is needed, its run's configuration and the data. Raises UserError if they do not fit together."""
     if config.predictions:
         check_file(Path(config.predictions), "Give --predictions a file.")
-    if not (model or config.predictions or config.na_probs):
+    elif not (model or config.na_probs):
         model = str(_latest_run(config).path)
-    found = resolve_model(model) if model else ""
-    saved = saved_config(found) if found else {}
+    saved = saved_config(resolve_model(model)) if model else {}
     if model and config.predictions and not saved:
         raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
     source = _source(config, saved)
     if config.na_probs and not (config.predictions and source.kind.max_query_length):
         hint = "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json"
         raise UserError("--na-probs belongs to --predictions of questions.", hint)
-    if config.dry_run:
-        say(f"would score {config.predictions or model} on {source.task.name}")
-        nothing = Evaluation(source.task.name, config.split, config.predictions or "", 0)
-        yield _Scored(nothing, Split("", TextExamples([], origin="")), {})
-        return
-    splits = source.dev_splits if config.split == "dev" and not config.predictions else [config.split]
-    reads = [source.read(split) for split in splits]
-    for split in reads:
+    return model or "", saved, source
+
+
+def _read(source: Source, config: EvaluateConfig) -> list[Split]:
+    """The splits to score. Raises UserError if one is empty or has no labels."""
+    has_all = config.split == "dev" and not config.predictions
+    splits = [source.read(split) for split in (source.dev_splits if has_all else [config.split])]
+    for split in splits:
         if not len(split):
             raise UserError(f"The {split.name} split of {source.task.name} has no examples.", "Check the file.")
         if not split.examples.is_labelled:
             raise unlabelled(source.task, split)
-    if config.predictions:
-        na_probs = Path(config.na_probs) if config.na_probs else None
-        predictions = source.kind.read_predictions(source.task, reads[0], Path(config.predictions), na_probs)
-        yield _scored(source.task, config.predictions, reads[0], predictions, config.mistakes)
-        return
-    left_out = saved.get("data_digests", {}).get("dev")
-    is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
-    if is_cut and left_out and reads[0].examples.digest != left_out:
-        say(f"{config.task} has changed since {model} was trained on it: what is scored may hold training examples")
-
-    from bertcli.lifecycle.task_model import load_task_model
-
-    loaded = load_task_model(source.task, found, config.precision)
-    for split in reads:
-        yield _scored(source.task, found, split, loaded.predict(split), config.mistakes)
+    return splits
 
 
 def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
@@ -111,7 +124,7 @@ def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
     columns = {key: getattr(config, key) or saved.get(key) for key in ("text", "text_pair", "label")}
     kind = config.kind or saved.get("kind")
     if config.predictions and not kind and has_lists_of_labels(Path(config.predictions)):
-        kind = "multilabel"
+        kind = MULTILABEL.name
     own = {"scored": config.split, "learnt": _has_learnt(saved, config.task)}
     return find_source(config.task, None, columns, kind, saved.get("seed", 0), **own)
 
@@ -135,12 +148,11 @@ def _scored(task: Task, model: str, split: Split, predictions: list[Prediction],
     metrics = measure(task, compared)
     resampled = resampled_scores(kind.metric(task).weighted(**compared), len(split))
     resampled = {name: resampled[name] for name in metrics if name in resampled}
-    labels, confusion = kind.label_scores(task, predictions, compared)
+    labels = kind.label_scores(task, predictions, compared)
     intervals = {name: confidence_interval(scores) for name, scores in resampled.items()}
     worst = _worst_mistakes(task, split, predictions, compared, mistakes)
-    paper = task.paper_scores(split.name), task.paper_splits(split.name)
-    about = (task.name, split.name, model, len(split))
-    return _Scored(Evaluation(*about, metrics, *paper, intervals, labels, confusion, worst), split, resampled)
+    scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, worst)
+    return _Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, resampled)
 
 
 def _worst_mistakes(
@@ -150,10 +162,8 @@ def _worst_mistakes(
     if not count:
         return []
     kind = KINDS[task.kind]
-    found = list(kind.mistakes(task, split.examples, predictions, compared))
-    found.sort(key=lambda mistake: mistake[0], reverse=True)
-    has_scores = any("score" in each or "scores" in each for each in predictions)
-    if found and kind.has_probabilities and not has_scores:
+    found = sorted(kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0), reverse=True)
+    if found and kind.has_probabilities and not any("score" in each or "scores" in each for each in predictions):
         say("no probabilities are given: equally wrong errors are in the order of the split")
     return [mistake for _, mistake in found[:count]]
 

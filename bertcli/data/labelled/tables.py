@@ -38,10 +38,7 @@ class Table:
         return len(self.cells)
 
     def column(self, name: str) -> list[str]:
-        """The cells of a column as text, a missing one as "".
-
-        Raises UserError if there is no such column.
-        """
+        """The cells of a column as text, a missing one as "". Raises UserError if there is no such column."""
         if name not in self.names:
             raise unknown(f"column of {self.path}:", name, self.names)
         return [as_text(row.get(name)) for row in self.cells]
