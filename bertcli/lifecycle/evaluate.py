@@ -52,8 +52,8 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     check_options(config)
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
-    models: list[str | None] = [*config.model] or [None]
-    by_split = zip(*[list(_evaluate(config, model)) for model in models], strict=False)  # one model in memory at a time
+    found = [list(_evaluate(config, model)) for model in config.model or [None]]  # one model in memory at a time
+    by_split: Iterator[tuple[_Scored, ...]] = zip(*found, strict=False)
     first, *splits = (replace(one.evaluation, others=[_beside(one, each) for each in more]) for one, *more in by_split)
     return replace(first, other_splits=splits)
 
