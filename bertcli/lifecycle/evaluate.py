@@ -52,7 +52,8 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     check_options(config)
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
-    found = [list(_evaluate(config, model)) for model in config.model or [None]]  # one model in memory at a time
+    models: list[str | None] = [*config.model] or [None]
+    found = [list(_evaluate(config, model)) for model in models]  # one model in memory at a time
     by_split: Iterator[tuple[_Scored, ...]] = zip(*found, strict=False)
     first, *splits = (replace(one.evaluation, others=[_beside(one, each) for each in more]) for one, *more in by_split)
     return replace(first, other_splits=splits)
