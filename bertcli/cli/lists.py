@@ -1,4 +1,4 @@
-"""`bert tasks`, `bert sizes` and `bert recipes`: what there is to choose from."""
+"""`bert tasks`, `bert models`, `bert sizes` and `bert recipes`: what there is to choose from."""
 
 import shutil
 from itertools import product
@@ -12,6 +12,7 @@ from bertcli.cli.options import AsJson
 from bertcli.config.recipes import recipe_names, recipe_path
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
+from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.tasks import TASKS
 
 TARGET = typer.Argument(help="File to write; default: the recipe's own name.")
@@ -32,6 +33,30 @@ def tasks(json: AsJson = False) -> None:
         if task.warning:
             typer.echo(f"{task.name}: {task.warning}")
     typer.echo("Your own file is a task too: bert finetune reviews.csv")
+
+
+def models(json: AsJson = False) -> None:
+    """List the pre-trained models that `--from` and `--model` take by name."""
+    if json:
+        shown = ("parameters", "megabytes", "licence", "good_for", "trained_on")
+        listed = {name: {key: getattr(model, key) for key in shown} for name, model in PRETRAINED.items()}
+        places = {name: str(model.folder) if model.folder else None for name, model in PRETRAINED.items()}
+        return Output().emit({name: values | {"folder": places[name]} for name, values in listed.items()})
+    rows = [
+        [
+            name,
+            f"{model.parameters / 1e6:.1f} M",
+            f"{model.megabytes} MB",
+            model.licence,
+            "yes" if model.folder else "no",
+        ]
+        for name, model in PRETRAINED.items()
+    ]
+    Output().table(["model", "parameters", "size", "licence", "here"], rows)
+    for name, model in PRETRAINED.items():
+        where = model.folder or f"not here ({model.how_to_get})"
+        typer.echo(f"{name}\n  good for: {model.good_for}\n  trained on: {model.trained_on}\n  where: {where}")
+    typer.echo("Any other model of the Hub is named OWNER/NAME; a run or a folder by its path.")
 
 
 def sizes(json: AsJson = False) -> None:

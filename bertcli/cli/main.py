@@ -33,6 +33,7 @@ app = typer.Typer(
 for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, submit, convert):
     each.register(app)
 app.command()(lists.tasks)
+app.command()(lists.models)
 app.command()(lists.sizes)
 demo.register(app)
 app.add_typer(lists.recipes, name="recipes")

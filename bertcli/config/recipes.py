@@ -36,11 +36,6 @@ def shipped_model() -> str:
     return str(recipes_folder() / SHIPPED)
 
 
-def shipped(name: str) -> str:
-    """The folder of the small BERT in the package, if that is the name; else the name."""
-    return shipped_model() if name == SHIPPED else name
-
-
 def recipe_names() -> list[str]:
     """Names of the recipes that ship, such as `glue/mnli`."""
     folder = recipes_folder()

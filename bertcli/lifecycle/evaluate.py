@@ -21,7 +21,7 @@ from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Compared, Prediction
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import Source, check_options, find_source
-from bertcli.lifecycle.workspace import resolve_model, run_of_task, runs_of_own_files, saved_config
+from bertcli.lifecycle.workspace import remark_on, resolve_model, run_of_task, runs_of_own_files, saved_config
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
@@ -74,17 +74,26 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
         predictions = source.kind.read_predictions(task, splits[0], Path(config.predictions), na_probs)
         yield _scored(task, config.predictions, splits[0], predictions, config.mistakes)
         return
-    left_out = saved.get("data_digests", {}).get("dev")
-    is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
-    if is_cut and left_out and splits[0].examples.digest != left_out:
-        say(f"{config.task} has changed since {model} was trained on it: what is scored may hold training examples")
+    found = resolve_model(model)
+    for remark in _remarks(config, found, saved, source, splits[0]):
+        say(remark)
 
     from bertcli.lifecycle.task_model import load_task_model
 
-    found = resolve_model(model)
     loaded = load_task_model(task, found, config.precision)
     for split in splits:
         yield _scored(task, found, split, loaded.predict(split), config.mistakes)
+
+
+def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: Source, split: Split) -> Iterator[str]:
+    """What may make a score higher than that of a model on unknown texts."""
+    left_out = saved.get("data_digests", {}).get("dev")
+    is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
+    if is_cut and left_out and split.examples.digest != left_out:
+        run = Path(model).parent
+        yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
+    if remark := remark_on(model, source.task.name):
+        yield remark
 
 
 def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:

@@ -10,7 +10,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.recipes import SHIPPED, shipped
+from bertcli.config.recipes import SHIPPED
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.own_labels import listed
@@ -25,7 +25,7 @@ from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start import enter
 from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.lifecycle.workspace import latest_vocabulary
+from bertcli.lifecycle.workspace import latest_vocabulary, remark_on, resolve_model, tokenizer_source
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
 from bertcli.models.packed import is_packed
@@ -61,13 +61,13 @@ class Finetuning:
         """Load the model and encode the splits, that to train on first. Raises UserError if they do not fit."""
         task, kind = source.task, source.kind
         if start != "scratch":
-            open_config(start)  # before its tokenizer, which is less to the point where there is neither
+            open_config(resolve_model(start))  # before its tokenizer, which is less to the point where there is neither
         named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
-        tokenizer = replace(load_tokenizer(shipped(named)), source=named)
+        tokenizer = replace(load_tokenizer(tokenizer_source(named)), source=named)
         longest = config.max_seq_length or task.max_seq_length
         rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
         model = _load(start, config, source, tokenizer)
-        check_vocabulary(model, tokenizer, start)
+        check_vocabulary(model, tokenizer, start if start == "scratch" else resolve_model(start))
         check_length(model, rules.max_seq_length)
         train, *dev = splits
         train = encode_split(task, train, tokenizer, rules, training=True)
@@ -171,6 +171,8 @@ class Finetuning:
             say(self.frozen_words)
         if counts := self.kind.label_counts(self.task, self.train.features):
             say(f"labels{listed(counts, 6)}")
+        if remark := remark_on(self.start, self.task.name):
+            say(remark)
         say(plan.describe(len(self.train)))
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
@@ -250,7 +252,7 @@ class Finetuning:
             notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
         if counts := self.kind.label_counts(self.task, self.train.features):
             notes.append(f"Training examples of each label: {', '.join(counts)}.")
-        return [*notes, *([self.task.warning] if self.task.warning else [])]
+        return [*notes, *filter(None, (self.task.warning, remark_on(self.start, self.task.name)))]
 
     def _resolved(self) -> dict[str, Any]:
         """What was filled in of task, data and start, for config.yaml."""
@@ -284,4 +286,4 @@ def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPie
     if start == "scratch":
         model_class = source.kind.model_class(None, labels)
         return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
-    return source.kind.load_model(start, labels, config.seed)
+    return source.kind.load_model(resolve_model(start), labels, config.seed)

@@ -11,14 +11,13 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.data import MakePretrainingDataConfig
-from bertcli.config.recipes import shipped
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_wordpiece
 from bertcli.errors import UserError
-from bertcli.lifecycle.workspace import latest_vocabulary
+from bertcli.lifecycle.workspace import latest_vocabulary, tokenizer_source
 from bertcli.objectives import default_objective
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
@@ -52,7 +51,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
     files = find_text_files(config.text)
-    tokenizer = load_wordpiece(shipped(config.tokenizer or latest_vocabulary()), config.cased)
+    tokenizer = load_wordpiece(tokenizer_source(config.tokenizer or latest_vocabulary()), config.cased)
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
     out = Path(config.out)

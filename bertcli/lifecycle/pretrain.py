@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
-from bertcli.config.recipes import shipped
 from bertcli.config.training import PretrainConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
@@ -16,7 +15,7 @@ from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.start import begin, check_batch_size, enter
-from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model
+from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective, ObjectiveExamples
 from bertcli.training.processes import is_launched, launch
@@ -84,7 +83,7 @@ def _check(config: PretrainConfig) -> _Request:
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
     digest = examples.tokenizer.digest
-    if config.tokenizer and load_tokenizer(shipped(config.tokenizer)).digest != digest:
+    if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
             f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",

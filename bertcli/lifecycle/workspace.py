@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import say
-from bertcli.config.recipes import SHIPPED, shipped_model
-from bertcli.errors import UserError
+from bertcli.data.hub import cached_model, download_model, hub_answers
+from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
 from bertcli.kinds.own_tables import choice_columns
+from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, PRETRAINED, Pretrained
 from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
@@ -84,7 +85,7 @@ def model_for(form: str) -> str:
     if form in ("mask", "features"):
         runs = find_runs("pretrain", finished=True)
         if not runs:
-            return _shipped("model:", "--model")
+            return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))
     else:
         runs = [run for run in find_runs("finetune", finished=True) if form in KINDS[run.config["kind"]].inputs]
         runs.sort(key=lambda run: takes_pairs(run.config) is (form != "pair"))  # those of as many texts come first
@@ -95,11 +96,11 @@ def model_for(form: str) -> str:
     return str(runs[0].model)
 
 
-def _shipped(use: str, option: str) -> str:
-    say(
-        f"{use} {SHIPPED}, the small model in the package, as no run in this folder is pre-trained ({option} names another)"
-    )
-    return shipped_model()
+def _first_here(models: Iterable[Pretrained]) -> str:
+    """The first of some models that is on this machine."""
+    model = next(model for model in models if model.folder)
+    say(f"model: {model.name}, as no run in this folder is pre-trained (--model names another)")
+    return str(model.folder)
 
 
 def takes_pairs(saved: dict[str, Any]) -> bool | None:
@@ -111,7 +112,10 @@ def takes_pairs(saved: dict[str, Any]) -> bool | None:
 
 
 def model_to_start_from(name: str | None, size: str | None) -> str:
-    """The model to fine-tune: as given, else the latest pre-trained run, else the shipped one. Raises UserError if it does not exist."""
+    """The model to fine-tune, its folder or its name: as given, else the latest pre-trained run, else the best model that can be had.
+
+    Raises UserError if it does not exist.
+    """
     if name == "scratch":
         if not size:
             raise UserError("--from scratch needs a size.", "Give one: --size tiny")
@@ -119,34 +123,80 @@ def model_to_start_from(name: str | None, size: str | None) -> str:
     if size:
         hint = f"Leave it out, or give both: --from scratch --size {size}"
         raise UserError(f"--size {size} is only for new weights.", hint)
-    if name:
-        return resolve_model(name)
-    runs = find_runs("pretrain", finished=True)
-    if not runs:
-        return _shipped("starting from", "--from")
-    say(f"starting from {runs[0].path} (latest pre-trained run)")
-    return str(runs[0].model)
+    if not name:
+        runs = find_runs("pretrain", finished=True)
+        name = str(runs[0].model) if runs else _best_to_be_had()
+        say(f"starting from {f'{runs[0].path} (latest pre-trained run)' if runs else name}")
+    folder = resolve_model(name)
+    return folder if Path(name).exists() else name
+
+
+def _best_to_be_had() -> str:
+    """BERT base where the Hub has put it on this machine or answers, else the first of the smaller models that is here."""
+    if BERT_BASE.folder or (hub_answers() and download_model(BERT_BASE.hub)):
+        return BERT_BASE.name
+    if MINILM.folder:
+        return MINILM.name
+    say(f"{BERT_BOOKS.name} is the only model here, too small for good scores; for a real BERT: {MINILM.how_to_get}")
+    return BERT_BOOKS.name
 
 
 def resolve_model(source: str) -> str:
-    """The model folder of a run, or the source itself (a model folder or a Hub name). Raises UserError for a folder without a model."""
-    path = Path(shipped_model() if source == SHIPPED else source)
+    """The folder of a model: of a run, a short name of `bert models`, a folder, or a name on the Hub, downloaded if need be.
+
+    Raises UserError if there is no such model.
+    """
+    path = Path(source)
+    if path.exists():
+        return _model_in(path)
+    model = PRETRAINED.get(source)
+    if folder := model.folder if model else cached_model(source):
+        return str(folder)
+    if source.startswith((".", "/", "runs/")) or source.count("/") > 1:
+        raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
+    if hub_answers():
+        return str(download_model(model.hub if model else source))
+    if not model and "/" not in source:
+        raise unknown("model", source, PRETRAINED, "`bert models` lists them; or give a run, or a folder.")
+    how = model.how_to_get if model and model.extra else "try again when you are online"
+    raise UserError(
+        f"`{source}` is not on this machine, and the Hub does not answer.", f"Get it: {how}; or see: bert models"
+    )
+
+
+def _model_in(path: Path) -> str:
     if (path / "model" / "config.json").exists():
         return str(path / "model")
-    if (path / "config.json").exists() or not path.exists():
-        if not path.exists() and (source.startswith((".", "/", "runs/")) or source.count("/") > 1):
-            raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
+    if (path / "config.json").exists():
         return str(path)
     if (path / "config.yaml").exists():
-        hint = f"Continue it: bert {RunFolder(path).config['command']} --resume --out {source}"
-        raise UserError(f"The run `{source}` has no model yet.", hint)
-    raise UserError(f"`{source}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
+        hint = f"Continue it: bert {RunFolder(path).config['command']} --resume --out {path}"
+        raise UserError(f"The run `{path}` has no model yet.", hint)
+    raise UserError(f"`{path}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
+
+
+def tokenizer_source(name: str) -> str:
+    """Where to open a tokenizer: the folder of a short name of `bert models`, else what was given."""
+    model = PRETRAINED.get(name)
+    if not Path(name).exists() and not cached_model(name):
+        hub_answers()  # or the libraries wait for it much longer
+    return resolve_model(name) if model else name
 
 
 def saved_config(model: str) -> dict[str, Any]:
     """The configuration of the run that a model folder is of; nothing for another model."""
     run = RunFolder(Path(model).parent)
     return run.config if (run.path / "config.yaml").exists() else {}
+
+
+def remark_on(model: str, task: str) -> str:
+    """A remark if the pre-trained model that a model was made from has been trained on texts of the task; else nothing."""
+    start: str | None = model
+    while start and start not in PRETRAINED:
+        start = saved_config(start).get("from")
+    if start and task in PRETRAINED[start].seen:
+        return f"{start} was trained on texts of {task}, or of the data it was made from: its score is not that of a new task."
+    return ""
 
 
 def latest_vocabulary(otherwise: str | None = None) -> str:

