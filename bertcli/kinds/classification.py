@@ -12,8 +12,18 @@ from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.own_labels import listed, with_distinct
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.kinds.kind import mistake
-from bertcli.kinds.text import TextKind, label_ids, rounded
-from bertcli.kinds.types import Compared, Floats, LabelScores, Numbers, Prediction, Predictions, Saved, Wrong
+from bertcli.kinds.text import TextKind, fit_logistic, label_ids, rounded
+from bertcli.kinds.types import (
+    Compared,
+    Floats,
+    LabelScores,
+    LinearHead,
+    Numbers,
+    Prediction,
+    Predictions,
+    Saved,
+    Wrong,
+)
 from bertcli.tasks.task import Task
 
 
@@ -24,6 +34,7 @@ class Classification(TextKind):
     problem_type = "single_label_classification"
     metrics = ("accuracy", "macro_f1")
     metric_class = "classification.Classification"
+    has_linear_head = True
     says = "label"
     options = ("class_weights",)
     purpose = "classification"
@@ -56,6 +67,9 @@ class Classification(TextKind):
             f"{task.labels[label]} {count:,}" + ("" if weights is None else f" (weight {weights[label]:.3g})")
             for label, count in Counter(features.labels.tolist()).most_common()
         ]
+
+    def fit_head(self, states: Floats, targets: Any, outputs: int, strength: float) -> LinearHead:
+        return fit_logistic(states, targets, outputs, strength)
 
     def has_made(self, saved: Saved) -> bool:
         is_said = saved.problem_type == self.problem_type

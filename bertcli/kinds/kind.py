@@ -76,6 +76,7 @@ class Kind:
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
     has_windows: ClassVar[bool] = False  # whether long examples become several inputs
     needs_all_splits: ClassVar[bool] = False  # whether one split alone may not show how labels are spelled
+    has_linear_head: ClassVar[bool] = False  # on pooled states, which `fit_head` fits
     scores_all: ClassVar[bool] = False  # whether all that the metric gives is shown, not what the task names alone
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known
     max_query_length: ClassVar[int] = 0  # where a question stands before a context
@@ -136,6 +137,10 @@ class Kind:
         import transformers
 
         return getattr(transformers, f"AutoModelFor{self.architectures[0]}")
+
+    def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
+        """Fit a linear head to pooled states, [examples, H]."""
+        raise NotImplementedError
 
     def model_config(self, task: Task) -> dict[str, Any]:
         """What config.json says of the labels to learn."""

@@ -13,8 +13,19 @@ from bertcli.data.labelled.own_labels import SEPARATORS, listed, split_labels, w
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
 from bertcli.kinds.classification import label_names
-from bertcli.kinds.text import TextKind, rounded, unknown_label
-from bertcli.kinds.types import Batch, Compared, Floats, Labels, LabelScores, Outputs, Prediction, Predictions, Wrong
+from bertcli.kinds.text import TextKind, fit_logistic, rounded, unknown_label
+from bertcli.kinds.types import (
+    Batch,
+    Compared,
+    Floats,
+    Labels,
+    LabelScores,
+    LinearHead,
+    Outputs,
+    Prediction,
+    Predictions,
+    Wrong,
+)
 from bertcli.tasks.task import Task
 
 THRESHOLD = 0.5  # of the probability from which on a label is given
@@ -27,6 +38,7 @@ class Multilabel(TextKind):
     problem_type = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1", "subset_accuracy")
     metric_class = "multilabel.MultiLabel"
+    has_linear_head = True
     says = "labels"
     names_outputs = True
 
@@ -75,6 +87,13 @@ class Multilabel(TextKind):
                     raise unknown_label(examples.place(row), label, task.labels)
                 sets[row, index[label]] = 1
         return sets
+
+    def fit_head(self, states: Floats, targets: Any, outputs: int, strength: float) -> LinearHead:
+        import numpy as np
+
+        columns = [fit_logistic(states, column.astype(int), 2, strength) for column in targets.T]
+        weights, biases = (np.stack([part[1] - part[0] for part in parts]) for parts in zip(*columns, strict=True))
+        return weights, biases
 
     def has_made(self, saved: Any) -> bool:
         return super().has_made(saved) and saved.problem_type == self.problem_type

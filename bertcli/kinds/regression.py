@@ -10,7 +10,7 @@ from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
 from bertcli.kinds.text import TextKind
-from bertcli.kinds.types import Batch, Floats, Labels, Outputs, Prediction, Predictions, Saved, Wrong
+from bertcli.kinds.types import Batch, Floats, Labels, LinearHead, Outputs, Prediction, Predictions, Saved, Wrong
 from bertcli.tasks.task import Task
 
 LARGEST = 1e15  # of the values that are learnt: their squares are added in float32
@@ -23,6 +23,7 @@ class Regression(TextKind):
     problem_type = "regression"
     metrics = ("spearmanr", "pearson")
     metric_class = "regression.Regression"
+    has_linear_head = True
     says = "value"
     has_probabilities = False
 
@@ -40,6 +41,12 @@ class Regression(TextKind):
                 what = f"{examples.place(row)} has the label `{label}`, not a number up to {LARGEST:.0e}."
                 raise UserError(what, "Give --kind classify, or correct it.")
         return np.array(examples.labels, dtype=np.float32)
+
+    def fit_head(self, states: Floats, targets: Any, outputs: int, strength: float) -> LinearHead:
+        from sklearn.linear_model import Ridge
+
+        found = Ridge(alpha=1 / strength).fit(states, targets)
+        return found.coef_[None], found.intercept_[None]
 
     def has_made(self, saved: Saved) -> bool:
         is_said = saved.problem_type == self.problem_type

@@ -16,6 +16,8 @@ from bertcli.kinds.kind import Encoder, Features, Kind, Split
 from bertcli.tasks.task import Task
 
 LABELS_SHOWN = 20
+NEVER = -10.0  # a bias
+POOLING = "classifier_pooling"  # in config.json, as ModernBERT's spells it
 
 
 class TextKind(Kind):
@@ -54,6 +56,14 @@ class TextKind(Kind):
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """The labels as numbers. Raises UserError at the first label that is not of the task."""
         raise NotImplementedError
+
+    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
+        pooling = getattr(saved, POOLING, None) if config is None else config.get(POOLING)
+        if pooling != "mean" or (saved is not None and saved.model_type != "bert"):
+            return super().model_class(saved, config)
+        from bertcli.models.heads import MeanPooledBertForSequenceClassification
+
+        return MeanPooledBertForSequenceClassification
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
         from bertcli.data.packing.text_features import encode_texts
@@ -136,3 +146,19 @@ def label_ids(task: Task, examples: TextExamples) -> t.Numbers | None:
 def rounded(shares: t.Floats) -> list[float]:
     """Probabilities to six decimals."""
     return [round(share, 6) for share in shares.tolist()]
+
+
+def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
+    """Logistic regression of class numbers; classes without an example get a bias that keeps them from being predicted."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    weights, biases = np.zeros((outputs, states.shape[1])), np.full(outputs, NEVER)
+    if len(np.unique(targets)) == 1:
+        biases[targets[0]] = 0
+        return weights, biases
+    found = LogisticRegression(C=strength, max_iter=300, tol=1e-3).fit(states, targets)
+    sides = np.array([[-0.5], [0.5]]) if len(found.classes_) == 2 else 1  # scikit-learn gives two classes one output
+    weights[found.classes_] = found.coef_ * sides
+    biases[found.classes_] = (found.intercept_[:, None] * sides)[:, 0] if len(found.classes_) == 2 else found.intercept_
+    return weights, biases

@@ -27,6 +27,7 @@ Outputs: TypeAlias = "OutputsOfModel"
 Numbers: TypeAlias = "NDArray[np.int64]"
 Labels: TypeAlias = "NDArray[Any]"  # as numbers
 Floats: TypeAlias = "NDArray[np.float64]"
+LinearHead: TypeAlias = "tuple[Floats, Floats]"  # weights, [C, H], and biases, [C]
 Row = dict[str, Any]  # a request of `bert predict`
 Prediction = dict[str, Any]  # what a model says of an example, by the keys that `bert predict --json` prints
 Predictions = list[Prediction]

@@ -18,8 +18,9 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
-from bertcli.kinds.kind import Kind, Split
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction
+from bertcli.lifecycle.probe import fit_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start import enter
@@ -27,7 +28,7 @@ from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import latest_vocabulary, remark_on, resolve_model, tokenizer_source
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
-from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
+from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, pools_by_mean, save_model
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
 from bertcli.tasks.conll2003 import CONLL2003
@@ -191,6 +192,8 @@ class Finetuning:
         epochs = config.epochs or task.epochs
         trained_as = {"batch_size": plan.batch_size, "learning_rate": plan.learning_rate, "epochs": epochs}
         enter(folder, "finetune", config, {**self._resolved(), **trained_as}, accelerator)
+        if not config.resume:
+            self._fit_head(accelerator)
         features = cast(Any, setup.train.features)
         training = Training(self.kind.with_loss(self.model), features, plan, folder, accelerator, self.precision)
         if config.resume:
@@ -215,6 +218,20 @@ class Finetuning:
             )
         self._finish(result, folder, accelerator)
         return result
+
+    def _fit_head(self, accelerator: Accelerator) -> None:
+        """Fit a new head to the frozen states of the pre-trained model, as where training begins."""
+        if self.start == "scratch" or self.config.frozen:
+            return
+        if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
+            return
+        encoder = Encoder(self.tokenizer, self.rules)
+        dtype = resolve_precision(self.config.precision)
+        probe = fit_probe(self.task, self.kind, self.model, self.train, encoder, accelerator.device, dtype)
+        if probe:
+            probe.give_to(self.model)
+            words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
+            say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
 
     def _keep_best(self, training: Training, metrics: dict[str, float], predictions: list[Prediction]) -> None:
         """Save the model and its predictions if it is the best so far, else count the evaluations since the best."""
@@ -281,6 +298,8 @@ def _vocabulary() -> str:
 
 def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
     labels = source.kind.model_config(source.task)
+    if start != "scratch" and pools_by_mean(resolve_model(start)):
+        labels["classifier_pooling"] = "mean"
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":

@@ -56,6 +56,8 @@ def combine(states: Tensor, layers: str, weights: Tensor | None = None) -> Tenso
 class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[misc]
     """A BERT without gradients, which `AutoModel` loads too, and a two-layer BiLSTM over the first pieces of words."""
 
+    reads_batches = True
+
     def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
         config.frozen_layers = frozen_layers or config.frozen_layers
         config.lstm_units = getattr(config, "lstm_units", UNITS)

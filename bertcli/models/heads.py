@@ -1,16 +1,57 @@
 """What heads read of the encoder, and losses that several kinds of task share."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedModel
+from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
-from bertcli.models.encoder import run_head
-from bertcli.models.frozen import FrozenBertForTokenClassification
+from bertcli.families import family_of
+from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
 
 # N sequences of the batch, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest sequence
+
+
+class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ignore[misc]
+    """A BERT, which `AutoModel` loads too, and a linear head on the mean of its last hidden states, as in sentence-transformers."""
+
+    reads_batches = True
+
+    def __init__(self, config: BertConfig, classifier_pooling: str = "mean") -> None:
+        config.classifier_pooling = classifier_pooling
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def forward(self, batch: PackedBatch) -> Tensor:
+        """Logits of each sequence, [N, C]."""
+        states = self.pooled(batch).to(self.classifier.weight.dtype)
+        logits: Tensor = self.classifier(self.dropout(states))
+        return logits
+
+    def pooled(self, batch: PackedBatch) -> Tensor:
+        """The mean of the hidden states of each sequence, [N, H], in float32."""
+        hidden = encode(self, batch).float()  # [T, H]
+        lengths = torch.tensor(batch.lengths)
+        rows = send(torch.repeat_interleave(lengths), hidden.device)  # [T] sequence of each token
+        sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, rows, hidden)
+        return sums / send(lengths, hidden.device)[:, None]
+
+
+def pooled_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """What a linear head of sequences reads, [N, H]: their mean, or the pooler's output."""
+    if _reads_batches(model):
+        return {"states": model.pooled(batch)}
+    first = encode(model, batch, batch.first_tokens)[:, None]  # [N, 1, H]
+    return {"states": family_of(model.config.model_type).pool(model.base_model, first)}
+
+
+def _reads_batches(model: PreTrainedModel) -> bool:
+    """Whether a model is a class of ours, which takes a packed batch and returns logits."""
+    return getattr(model, "reads_batches", False)
 
 
 def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
@@ -22,12 +63,14 @@ def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 
 def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Logits of each sequence, [N, C]."""
+    if _reads_batches(model):
+        return {"logits": model(batch)}
     return {"logits": run_head(model, batch, batch.first_tokens, pooled=True)["logits"]}
 
 
 def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Logits of each word, read off its first piece, [W, C]."""
-    if isinstance(model, FrozenBertForTokenClassification):
+    if _reads_batches(model):
         return {"logits": model(batch)}
     return {"logits": run_head(model, batch, batch.labels["word_positions"])["logits"]}
 
