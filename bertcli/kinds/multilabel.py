@@ -26,7 +26,7 @@ class Multilabel(TextKind):
     name = "multilabel"
     problem_type = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1", "subset_accuracy")
-    metric_class = "multilabel.MultiLabel"
+    metric_class = "classification.MultiLabel"
     says = "labels"
     names_outputs = True
 
