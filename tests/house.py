@@ -14,23 +14,17 @@ LINES, FILE_LINES, FUNCTION_LINES, COMPLEXITY = 14_670, 350, 60, 12  # lower the
 # Functions that were more complex than that when the rule came, and may be no more complex than now.
 TOO_COMPLEX = {
     "own_files": 22,
-    "read_tables": 22,
-    "_texts": 22,
     "_read_glue": 20,
     "begin": 19,
-    "_complete": 18,
     "_chosen": 18,
     "read_inputs": 17,
     "_in_order": 16,
-    "_columns": 16,
     "own_task": 18,
-    "_joined": 15,
     "read_sentences": 15,
     "_predict_split": 15,
     "_input_columns": 15,
     "load_task_model": 15,
     "read_conll": 14,
-    "read_own": 14,
     "stream": 14,
     "stream_table": 13,
 }

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, cast
 
 from bertcli import say
-from bertcli.data.labelled.examples import Examples, TextExamples
+from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Encoder, Features, Split, mistake
-from bertcli.kinds.text import TextKind, label_ids, rounded
-from bertcli.kinds.types import Batch, Floats, Model, Numbers, Outputs, Prediction, Predictions, Row, Rules, Wrong
+from bertcli.kinds import types as t
+from bertcli.kinds.kind import Split
+from bertcli.kinds.text import TextKind, rounded
 from bertcli.tasks.task import Task
 
 
@@ -42,41 +42,26 @@ class Choice(TextKind):
     def described(self, task: Task) -> str:
         return f", one of {len(task.labels)}"
 
-    def targets(self, task: Task, examples: TextExamples) -> Numbers | None:
-        """The number of the right choice, from 0, [examples]."""
-        return label_ids(task, examples)
-
-    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
-        from bertcli.data.packing.text_features import encode_choices
-
-        texts = cast(TextExamples, examples)
-        return encode_choices(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
-
-    def inputs_that_are_cut(self, split: Split, rules: Rules) -> tuple[int, str]:
+    def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         return len(cast(Any, split.features).sequences.lengths), super().inputs_that_are_cut(split, rules)[1]
 
-    def outputs(self, model: Model, batch: Batch) -> Outputs:
+    def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
         """Logits of the choices, [E, C]: a dot product of [CLS] with one learnt vector."""
         logits = super().outputs(model, batch)["logits"][:, 0]  # [N]
         return {"logits": logits[batch.labels["choice_sequences"]]}
 
-    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
+    def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         from scipy.special import softmax
 
         shares, best = rounded(softmax(logits)), int(logits.argmax())
         return {"choice": best, "score": shares[best], "scores": shares}
 
-    def show(self, row: Row, prediction: Prediction, examples: Examples, number: int) -> Prediction:
+    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         return {"choice": prediction["choice"], "text": row["choices"][prediction["choice"]], **prediction}
 
-    def parse(self, task: Task, table: PredictionTable) -> Predictions:
+    def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         task = replace(task, file_labels=()) if table.column == "choice" else task
         return table.with_score([{"choice": task.labels.index(label)} for label in table.labels(task)])
-
-    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
-        is_wrong = prediction["choice"] != true
-        shown = mistake(prediction, choices[true], choices[prediction["choice"]])
-        return prediction.get("score", 0.0) if is_wrong else None, shown
 
 
 CHOICE = Choice()

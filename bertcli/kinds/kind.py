@@ -1,12 +1,13 @@
-"""What a kind of task is: everything that differs between kinds, each its own functions."""
+"""The base class of kinds of task: what each kind defines, and what most of them share."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from bertcli.data.labelled.examples import Examples
 from bertcli.errors import UserError
@@ -18,24 +19,9 @@ if TYPE_CHECKING:
     from bertcli.models.model_with_loss import ModelWithLoss
 
 
-class Features(Protocol):
-    """Encoded examples, which can be packed."""
-
-    @property
-    def truncated(self) -> int:
-        """How many inputs were too long and were cut."""
-
-    @property
-    def lengths(self) -> t.Numbers:
-        """Tokens an input, [inputs]."""
-
-    def pack(self, rows: t.Numbers, key: int) -> t.Batch:
-        """Pack the chosen inputs."""
-
-
 @dataclass(frozen=True)
 class Encoder:
-    """What makes inputs of examples."""
+    """Tokenizer and limits with which examples are encoded."""
 
     tokenizer: t.Tokenizer
     rules: t.Rules
@@ -47,7 +33,7 @@ class Split:
 
     name: str
     examples: Examples
-    features: Features | None = None
+    features: t.Features | None = None
 
     def __len__(self) -> int:
         """Number of examples, which may be less than the number of windows."""
@@ -55,7 +41,7 @@ class Split:
 
 
 class Kind:
-    """A kind of task; each file of this room holds the one value of a subclass."""
+    """A kind of task; each file here defines one subclass and its one value."""
 
     name: ClassVar[str]  # as `--kind` and config.yaml spell it
     architectures: ClassVar[tuple[str, ...]]  # how transformers ends the names of its models, its own first
@@ -89,7 +75,7 @@ class Kind:
         raise NotImplementedError
 
     def read_hub(self, task: Task, split: str, dataset: Any) -> Examples:
-        """Take the rows of a data set of the Hub."""
+        """Convert the rows of a data set of the Hub."""
         raise NotImplementedError
 
     def recognizes(self, path: Path) -> bool:
@@ -97,29 +83,29 @@ class Kind:
         return False
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
-        """Make a task of the user's own files, and the examples of each split; columns, labels and sizes are said."""
+        """Make a task of the user's own files, and the examples of each split; report columns, labels and sizes."""
         raise NotImplementedError
 
     def for_use(self, task: Task, examples: Examples, training: bool) -> Examples:
-        """The examples as they are trained on, or predicted."""
+        """The examples in the form for training or prediction."""
         return examples
 
     def strata(self, examples: Examples) -> list[str] | None:
-        """What a dev set should hold the same shares of."""
+        """The labels by which a dev set is stratified, if any."""
         return None
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
-        """The labels of all examples, end to end, where they are names."""
+        """The labels of all examples in one sequence, where they are names."""
         return ()
 
     # Encoding
 
-    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
         """Encode examples as inputs of a model, with their labels as numbers where they are known."""
         raise NotImplementedError
 
     def with_class_weights(self, task: Task, features: Any) -> Any:
-        """The same features, with rare labels weighing as much as frequent ones."""
+        """The same features, with a total weight that is equal for all labels."""
         return features
 
     def label_counts(self, task: Task, features: Any) -> list[str]:
@@ -127,13 +113,13 @@ class Kind:
         return []
 
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
-        """How many inputs may be cut where they are too long, and which those are, in words."""
+        """Number of inputs that can be truncated, and a description of those that are."""
         return len(split), f"inputs longer than {rules.max_seq_length} tokens"
 
     # The model
 
     def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
-        """The class of transformers for a model of this kind, as saved, or with what config.json says of a new one."""
+        """The class of transformers for a model of this kind: as saved, or by the `config` of a new one."""
         import transformers
 
         return getattr(transformers, f"AutoModelFor{self.architectures[0]}")
@@ -143,7 +129,7 @@ class Kind:
         raise NotImplementedError
 
     def model_config(self, task: Task) -> dict[str, Any]:
-        """What config.json says of the labels to learn."""
+        """The entries of config.json for the labels of a task."""
         config: dict[str, Any] = {"num_labels": 1} if self.problem_type else {}
         if self.names_outputs:
             names = dict(enumerate(task.labels))
@@ -151,18 +137,17 @@ class Kind:
         return config | ({"problem_type": self.problem_type} if self.problem_type else {})
 
     def has_made(self, saved: t.Saved) -> bool:
-        """Whether a saved model is of this kind."""
-        return any(name in (saved.architectures or [""])[0] for name in self.architectures)
+        """Whether a saved model is of this kind; one without a problem type is a regression if it has one output."""
+        problem_type = saved.problem_type or ("regression" if saved.num_labels == 1 else "single_label_classification")
+        has_head = any(name in (saved.architectures or [""])[0] for name in self.architectures)
+        return has_head and self.problem_type in ("", problem_type)
 
     def keeps_head(self, saved: t.Saved, config: dict[str, Any]) -> bool:
         """Whether the saved head is of this kind and of the labels to learn."""
         return self.has_made(saved) and saved.id2label == config.get("id2label", saved.id2label)
 
     def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> t.Model:
-        """Load a model; `config` is what config.json says of labels to learn.
-
-        Raises UserError if there is none or it cannot be opened.
-        """
+        """Load a model; `config` is that of the labels to learn. Raises UserError if it is missing or cannot be opened."""
         from bertcli.models.loading import load_model, open_config
 
         saved = open_config(source)
@@ -179,8 +164,7 @@ class Kind:
         """The outputs of the head, by name."""
         from bertcli.models import heads
 
-        outputs: t.Outputs = getattr(heads, self.head)(model, batch)
-        return outputs
+        return cast("t.Outputs", getattr(heads, self.head)(model, batch))
 
     def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Losses summed over the batch, by name; `batch.counts` says what to divide each by."""
@@ -191,7 +175,7 @@ class Kind:
     # Predictions
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
-        """One prediction an example."""
+        """One prediction per example."""
         raise NotImplementedError
 
     def for_prediction(self, top_k: int, vocab_size: int) -> Kind:
@@ -199,38 +183,34 @@ class Kind:
         return self
 
     def check_input(self, row: t.Row, tokenizer: t.Tokenizer, longest: int, file: str | None) -> None:
-        """Check a row that `bert predict` was given. Raises UserError if a model could not take it."""
+        """Check a row given to `bert predict`. Raises UserError if the model cannot take it."""
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Examples:
-        """The rows that `bert predict` was given as examples."""
+        """The rows given to `bert predict`, as examples."""
         raise NotImplementedError
 
     def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
-        """A prediction as `bert predict` shows it, of example `number`, which a row was made."""
+        """The prediction for example `number`, made of `row`, as `bert predict` shows it."""
         return prediction
 
     def files(self, task: Task, predictions: t.Predictions) -> dict[str, str]:
-        """Names and texts of the files that hold the predictions of a split."""
+        """Names and contents of the prediction files of a split."""
         return {"predictions.jsonl": "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in predictions)}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
-        """Read one prediction an example from a file; `na_probs` is a file of no-answer scores."""
+        """Read one prediction per example from a file; `na_probs` is a file of no-answer scores."""
         raise NotImplementedError
 
     # Scores
 
     def metric(self, task: Task) -> Metric:
         """The metric, a module of `evaluate`."""
-        from importlib import import_module
-
         module, name = self.metric_class.split(".")
-        metric: Metric = getattr(import_module(f"bertcli.metrics.{module}"), name)(
-            self.metric_version(task), keep_in_memory=True
-        )
-        return metric
+        make = getattr(import_module(f"bertcli.metrics.{module}"), name)
+        return cast("Metric", make(self.metric_version(task), keep_in_memory=True))
 
     def metric_version(self, task: Task) -> str | None:
-        """Which of the metric's rules count."""
+        """The version of the metric, where it has several."""
         return None
 
     def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
@@ -238,7 +218,7 @@ class Kind:
         raise NotImplementedError
 
     def flat(self, answers: list[Any]) -> list[Any]:
-        """Answers, a list of those that are compared, as single values."""
+        """The compared answers as single values."""
         return answers
 
     def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
@@ -246,13 +226,8 @@ class Kind:
         return {}, []
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
-        """The wrong predictions, with the number and the text of each example, the right answer and the one given."""
+        """The wrong predictions: number and text of the example, right answer and prediction."""
         raise NotImplementedError
-
-
-def mistake(prediction: t.Prediction, gold: Any, predicted: Any) -> t.Prediction:
-    """What is shown of a mistake beside its example."""
-    return {"gold": gold, "predicted": predicted, "probability": prediction.get("score")}
 
 
 def unlabelled(task: Task, split: Split) -> UserError:

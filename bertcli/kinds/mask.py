@@ -10,8 +10,8 @@ from typing import Any, cast
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.tables import place_of
 from bertcli.errors import UserError
-from bertcli.kinds.kind import Encoder, Features, Kind, Split
-from bertcli.kinds.types import Batch, Model, ModelOutputs, Outputs, Predictions, Row, Tokenizer
+from bertcli.kinds import types as t
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.tasks.task import Task
 
 MASK_TOKEN = "[MASK]"  # as a person writes it, whatever the model's own mask is called
@@ -43,7 +43,7 @@ class Mask(Kind):
     def model_class(self, saved: Any, config: dict[str, Any] | None) -> None:
         """The class that was saved."""
 
-    def check_input(self, row: Row, tokenizer: Tokenizer, longest: int, file: str | None) -> None:
+    def check_input(self, row: t.Row, tokenizer: t.Tokenizer, longest: int, file: str | None) -> None:
         from bertcli.data.packing.text_features import encode_masks
 
         ids, places = encode_masks(row["text"], tokenizer)
@@ -53,22 +53,22 @@ class Mask(Kind):
             hint = "Shorten it." if places else f"Put {MASK_TOKEN} where a word is to be filled in."
             raise UserError(f"{where} {what}", hint)
 
-    def input_examples(self, rows: Sequence[Row], tokenizer: Tokenizer) -> MaskedTexts:
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> MaskedTexts:
         return MaskedTexts([row["text"] for row in rows], origin="the input")
 
-    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
         from bertcli.data.packing.text_features import encode_masked_texts
 
         return encode_masked_texts(cast(MaskedTexts, examples).texts, encoder.tokenizer)
 
-    def outputs(self, model: Model, batch: Batch) -> Outputs:
+    def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
         """The probabilities of the best tokens for each mask, and their ids, [M, top_k] each."""
         from bertcli.models.heads import masked_lm_logits
 
         shares, ids = masked_lm_logits(model, batch).float().softmax(-1)[:, : self.vocab_size].topk(self.top_k)
         return {"shares": shares, "ids": ids}
 
-    def decode(self, task: Task, split: Split, outputs: ModelOutputs, tokenizer: Tokenizer) -> Predictions:
+    def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         names, masks = tokenizer.tokens, zip(outputs["ids"], outputs["shares"], strict=True)
         predictions = []
         for count in cast(Any, split.features).places.lengths:

@@ -9,23 +9,11 @@ from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
-from bertcli.data.labelled.own_labels import SEPARATORS, listed, split_labels, with_distinct
+from bertcli.data.labelled.own_labels import SEPARATORS, split_labels, with_distinct
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
-from bertcli.kinds.classification import label_names
-from bertcli.kinds.text import TextKind, fit_logistic, rounded, unknown_label
-from bertcli.kinds.types import (
-    Batch,
-    Compared,
-    Floats,
-    Labels,
-    LabelScores,
-    LinearHead,
-    Outputs,
-    Prediction,
-    Predictions,
-    Wrong,
-)
+from bertcli.kinds import types as t
+from bertcli.kinds.text import TextKind, fit_logistic, label_names, rounded, unknown_label
 from bertcli.tasks.task import Task
 
 THRESHOLD = 0.5  # of the probability from which on a label is given
@@ -37,7 +25,7 @@ class Multilabel(TextKind):
     name = "multilabel"
     problem_type = "multi_label_classification"
     metrics = ("micro_f1", "macro_f1", "subset_accuracy")
-    metric_class = "multilabel.MultiLabel"
+    metric_class = "classification.MultiLabel"
     has_linear_head = True
     says = "labels"
     names_outputs = True
@@ -67,14 +55,8 @@ class Multilabel(TextKind):
             )
         return replace(with_distinct(task, several), files=replace(task.files, label_separator=separator))
 
-    def described(self, task: Task) -> str:
-        return f", {len(task.labels)} labels{listed(task.labels)}"
-
-    def targets(self, task: Task, examples: TextExamples) -> Labels | None:
-        """Which labels each example has, 0 or 1, [examples, labels].
-
-        Raises UserError at the first label that the task does not have.
-        """
+    def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
+        """Which labels each example has, 0 or 1, [examples, labels]."""
         import numpy as np
 
         if examples.labels is None:
@@ -88,31 +70,28 @@ class Multilabel(TextKind):
                 sets[row, index[label]] = 1
         return sets
 
-    def fit_head(self, states: Floats, targets: Any, outputs: int, strength: float) -> LinearHead:
+    def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
         import numpy as np
 
         columns = [fit_logistic(states, column.astype(int), 2, strength) for column in targets.T]
         weights, biases = (np.stack([part[1] - part[0] for part in parts]) for parts in zip(*columns, strict=True))
         return weights, biases
 
-    def has_made(self, saved: Any) -> bool:
-        return super().has_made(saved) and saved.problem_type == self.problem_type
-
-    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
+    def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         logits = outputs["logits"].float()
         total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
         return {"loss": total / logits.shape[1]}
 
-    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
+    def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         from scipy.special import expit
 
         shares = expit(logits)
         given = [name for name, share in zip(labels, shares, strict=True) if share >= THRESHOLD]
         return {"labels": given, "scores": dict(zip(labels, rounded(shares), strict=True))}
 
-    def parse(self, task: Task, table: PredictionTable) -> Predictions:
+    def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         separator, place = task.files.label_separator, f"`{table.path}`"
         several = [split_labels(value, separator, place) for value in table.values]
         known = table.spellings(task, chain.from_iterable(several))
@@ -121,7 +100,7 @@ class Multilabel(TextKind):
             for row, labels in enumerate(several)
         ]
 
-    def compare(self, task: Task, examples: Examples, predictions: Predictions) -> Compared:
+    def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         names = label_names(task, predictions)
         true = self.targets(task, cast(TextExamples, examples))
         return {
@@ -129,17 +108,17 @@ class Multilabel(TextKind):
             "references": [[*row, *[0] * (len(names) - len(row))] for row in true],  # type: ignore[union-attr]
         }
 
-    def label_scores(self, task: Task, predictions: Predictions, compared: Compared) -> LabelScores:
+    def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
         from bertcli.metrics.counts import label_scores
 
         return label_scores(self.metric(task).counts(**compared), label_names(task, predictions)), []
 
-    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
-        gold = [name for name, has in zip(task.labels, true, strict=False) if has]
+    def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:
+        gold = [name for name, has in zip(names, true, strict=True) if has]
         scores, wrong = prediction.get("scores"), set(gold) ^ set(prediction["labels"])
         sure = max(abs((name in gold) - scores.get(name, 0.0)) for name in wrong) if scores and wrong else None
         shown = {"gold": gold, "predicted": prediction["labels"], "probability": sure}
-        return (sure if scores else len(wrong)) if wrong else None, shown
+        return (len(wrong) if sure is None else sure, shown) if wrong else None
 
 
 MULTILABEL = Multilabel()

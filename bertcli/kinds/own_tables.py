@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, compress, product
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from bertcli import say
 from bertcli.data.labelled.examples import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, infer_kind, missing_labels, spelled
 from bertcli.data.labelled.own_splits import sizes_of
-from bertcli.data.labelled.tables import NumberedRow, Table, TableStream, are_numbers, place_of, read_table
+from bertcli.data.labelled.tables import NumberedRow, Table, TableStream, are_numbers, as_text, place_of, read_table
 from bertcli.errors import UserError, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
@@ -38,26 +38,23 @@ def read_tables(
     """
     from bertcli.kinds import KINDS
 
-    tables = {split: [read_table(path) for path in paths] for split, paths in files.items()}
-    if label := given.get("label"):
-        tables = {split: [_joined(table, label) for table in read] for split, read in tables.items()}
+    tables = _read(files, given, kind in (None, CHOICE))
     first, *_ = next(iter(tables.values()))
-    if kind in (None, CHOICE) and len(first.names) > 2:  # a text, its choices and a label
-        tables = {split: [_spread(first, table) for table in read] for split, read in tables.items()}
-        first, *_ = next(iter(tables.values()))
     kind, columns = _columns(first, given, kind)
     parts = {split: _texts(split, read, columns) for split, read in tables.items()}
-    missing = kind.missing_labels(_labels(parts)) if kind else missing_labels(_labels(parts))
+    missing = (kind.missing_labels if kind else missing_labels)(_labels(parts))
     for split, part in parts.items():
         labels = part.labels and ["" if label.lower() in missing else label for label in part.labels]
         parts[split] = replace(part, labels=labels)
     if spelled(columns["label"]) in _labels(parts) and " " in columns["text"]:
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
         raise UserError(what, "Add a header line: text,label")
-    why = ""
-    if kind is None:
-        inferred, why = infer_kind(_labels(parts), columns["label"])
-        kind = cast(TextKind, KINDS[inferred])
+    name_of_kind, why = (kind.name, "") if kind else infer_kind(_labels(parts), columns["label"])
+    return _task(name, cast(TextKind, KINDS[name_of_kind]), why, columns, parts)
+
+
+def _task(name: str, kind: TextKind, why: str, columns: dict[str, str], parts: dict[str, TextExamples]) -> OwnData:
+    """The task of the examples that are complete; `why` says how its kind was inferred."""
     sizes = sizes_of(parts)
     parts = {split: _complete(part, kind) for split, part in parts.items()}
     task = kind.learn_labels(Task(name, kind.name, Files({}, dict(columns)), ("", None), kind.metrics), _labels(parts))
@@ -72,27 +69,44 @@ def _labels(parts: dict[str, TextExamples]) -> list[str]:
     return [label for part in parts.values() for label in part.labels or () if label]
 
 
-def _joined(rows: Table, label: str) -> Table:
+def _read(files: dict[str, list[Path]], given: dict[str, str | None], may_choose: bool) -> dict[str, list[Table]]:
+    """The tables of each split, with several columns of labels joined, and a column of choices spread."""
+    label = given.get("label") or ""
+    tables = {split: [_joined(read_table(path), label) for path in paths] for split, paths in files.items()}
+    first, *_ = next(iter(tables.values()))
+    if may_choose and len(first.names) > 2:  # a text, its choices and a label
+        tables = {split: [_spread(table, first.cells[0]) for table in read] for split, read in tables.items()}
+        first, *_ = next(iter(tables.values()))
+    for column in given.values():
+        if column not in (None, *first.names):
+            raise unknown(f"column of {first.path}:", str(column), first.names)
+    return tables
+
+
+def _joined(table: Table, label: str) -> Table:
     """The table with a column of lists in place of several of 0 and 1: `--label toxic,insult`."""
     columns = [name.strip() for name in label.split(",")]
-    if label in rows.names or not set(columns) & set(rows.names):
-        return rows
-    marks = [[YES_OR_NO.get(cell.strip().lower()) for cell in rows.column(name)] for name in columns]
-    if missing := sum(not cell.strip() for name in columns for cell in rows.column(name)):
-        say(f"{rows.path}: {missing:,} empty cells in {label} count as 0")
-    cells = []
-    for row, own in enumerate(zip(*marks, strict=True)):
-        if None in own:
-            name = columns[own.index(None)]
-            what = f"{rows.place(row)} has `{rows.cells[row].get(name)}` in the column `{name}`."
+    if label in table.names or not set(columns) & set(table.names):
+        return table
+    if missing := sum(not cell.strip() for name in columns for cell in table.column(name)):
+        say(f"{table.path}: {missing:,} empty cells in {label} count as 0")
+    cells = [own | {label: _marked(table, row, columns)} for row, own in enumerate(table.cells)]
+    return replace(table, names=[*(name for name in table.names if name not in columns), label], cells=cells)
+
+
+def _marked(table: Table, row: int, columns: list[str]) -> list[str]:
+    """The columns in which a row has a 1."""
+    cells = table.cells[row]
+    marks = {name: YES_OR_NO.get(as_text(cells.get(name)).strip().lower()) for name in columns}
+    for name, mark in marks.items():
+        if mark is None:
+            what = f"{table.place(row)} has `{cells.get(name)}` in the column `{name}`."
             raise UserError(what, "Mark a label with 1, others with 0.")
-        cells.append(rows.cells[row] | {label: [name for name, mark in zip(columns, own, strict=True) if mark]})
-    return replace(rows, names=[*(name for name in rows.names if name not in columns), label], cells=cells)
+    return [name for name, mark in marks.items() if mark]
 
 
-def _spread(first: Table, table: Table) -> Table:
-    rows = zip(table.numbers, table.cells, strict=True)
-    names, spread = spread_choices(table.path, table.names, rows, first.cells[0])
+def _spread(table: Table, first: Mapping[str, Any]) -> Table:
+    names, spread = spread_choices(table.path, table.names, zip(table.numbers, table.cells, strict=True), first)
     return replace(table, names=names, cells=[cells for _, cells in spread])
 
 
@@ -120,42 +134,50 @@ def spread_choices(path: Path, names: list[str], rows: Iterable[NumberedRow], fi
 
 def _texts(split: str, tables: list[Table], found: dict[str, str]) -> TextExamples:
     """The rows of a split, each label in one spelling; a test file may be without labels, or have -1 for all."""
-    if split == "test" and not any(found["label"] in rows.names for rows in tables):
+    if split == "test" and not any(found["label"] in table.names for table in tables):
         found = {key: name for key, name in found.items() if key != "label"}
-    for rows in tables:
-        for number, cells in enumerate(rows.cells):
-            if any(isinstance(cells.get(name), list | dict) for key, name in found.items() if key != "label"):
-                raise UserError(f"{rows.place(number)} has a list where a text should be.", "Give one text a column.")
-            if isinstance(cells.get(found.get("label", "")), dict):
-                what = f"{rows.place(number)} has an object where a label should be."
+    _check_cells(tables, found)
+    read = {key: list(chain.from_iterable(table.column(name) for table in tables)) for key, name in found.items()}
+    labels = list(map(spelled, read.get("label", ())))
+    origin, places = ", ".join(str(table.path) for table in tables), chain.from_iterable(map(_places, tables))
+    is_unlabelled = split == "test" and set(labels) <= {"", "-1"}
+    if is_unlabelled:
+        say(f"{origin}: without labels")
+    return replace(text_examples(read, origin), labels=None if is_unlabelled else labels, places=list(places))
+
+
+def _places(table: Table) -> list[str]:
+    return [table.place(row) for row in range(len(table))]
+
+
+def _check_cells(tables: list[Table], found: dict[str, str]) -> None:
+    """Check that texts are texts, and labels texts, numbers or lists. Raises UserError if not."""
+    for table, (key, name) in product(tables, found.items()):
+        for row, cells in enumerate(table.cells):
+            cell = cells.get(name)
+            if key == "label" and isinstance(cell, dict):
+                what = f"{table.place(row)} has an object where a label should be."
                 raise UserError(what, 'Give its name: {"label": "good"}')
-    read = {key: [cell for rows in tables for cell in rows.column(name)] for key, name in found.items()}
-    labels = [spelled(label) for label in read.get("label", ())]
-    examples = text_examples(read, ", ".join(str(rows.path) for rows in tables))
-    unlabelled = split == "test" and set(labels) <= {"", "-1"}
-    if unlabelled:
-        say(f"{examples.origin}: without labels")
-    places = [rows.place(row) for rows in tables for row in range(len(rows))]
-    return replace(examples, labels=None if unlabelled else labels, places=places)
+            if key != "label" and isinstance(cell, list | dict):
+                raise UserError(f"{table.place(row)} has a list where a text should be.", "Give one text a column.")
 
 
 def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
     """The examples that have a text and a label; the others are counted and left out."""
-    lacking = {
-        "text": [row for row, text in enumerate(part.texts) if not text.strip()],
-        "label": [row for row, label in enumerate(part.labels or ()) if kind.lacks_label(label)],
-    }
     kind.check_labels(part)
-    for what, rows in lacking.items():
-        if rows:
-            left_out = f"{len(rows):,} of {len(part):,} rows have no {what} and are left out"
-            say(f"{part.origin}: {left_out}; the first is {part.place(rows[0])}")
-    if alone := sum(not pair.strip() for pair in part.pairs or ()):
-        say(f"{part.origin}: {alone:,} of {len(part):,} rows have no second text")
-    if gaps := sum(not all(choice.strip() for choice in choices) for choices in part.choices or ()):
-        say(f"{part.origin}: {gaps:,} of {len(part):,} rows have an empty choice")
-    out = set(chain.from_iterable(lacking.values()))
-    kept = [row for row in range(len(part)) if row not in out]
+    lacks_text = [not text.strip() for text in part.texts]
+    lacks_label = [kind.lacks_label(label) for label in part.labels or ()]
+    for what, odd in {
+        "no text and are left out": lacks_text,
+        "no label and are left out": lacks_label,
+        "no second text": [not pair.strip() for pair in part.pairs or ()],
+        "an empty choice": [not all(map(str.strip, choices)) for choices in part.choices or ()],
+    }.items():
+        if any(odd):
+            first = part.place(odd.index(True))
+            say(f"{part.origin}: {sum(odd):,} of {len(part):,} rows have {what}; the first is {first}")
+    rows = range(len(part))
+    kept = sorted({*rows}.difference(compress(rows, lacks_text), compress(rows, lacks_label)))
     if not kept:
         what = f"`{part.origin}` holds no row with a text and a label."
         raise UserError(what, "Give the columns: --text COLUMN --label COLUMN")
@@ -178,19 +200,16 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
 def _columns(
     first: Table, given: dict[str, str | None], kind: TextKind | None
 ) -> tuple[TextKind | None, dict[str, str]]:
-    """The kind, if the columns show it, and the column of each part of an example: as given, by its name, or left over."""
+    """The kind, if the columns show it, and the column of each part of an example: as given, by name, or left over."""
     names = first.names
-    for column in given.values():
-        if column is not None and column not in names:
-            raise unknown(f"column of {first.path}:", column, names)
     choices = choice_columns(names, given.get("text")) if kind in (None, CHOICE) else {}
     shown = f"The columns of `{first.path}` are {', '.join(names)}"
-    if kind is CHOICE and not choices:
-        what = f"{shown}: none are choice_0, choice_1 ... after a text."
-        raise UserError(what, "Rename them, or give the text: --text COLUMN")
     if choices:
         kind, given = CHOICE, {**given, "text": choices["text"]}
         names = [column for column in names if not CHOICE_NAME.fullmatch(column)]
+    elif kind is CHOICE:
+        what = f"{shown}: none are choice_0, choice_1 ... after a text."
+        raise UserError(what, "Rename them, or give the text: --text COLUMN")
     text, pair, label = _named_columns(first, names, given)
     if text is None or label is None:
         is_header = all(name.count(" ") < MOST_SPACES for name in first.names)
@@ -203,20 +222,23 @@ def _columns(
 
 
 def _named_columns(table: Table, names: list[str], given: dict[str, str | None]) -> list[str | None]:
-    """The columns of the text, the second text and the label."""
+    """The columns of the text, the second text and the label; a second text is looked for only if no text is given."""
     text, pair, label = (given.get(key) for key in ("text", "text_pair", "label"))
-    is_given = text is not None
+    left = [name for name in names if name not in (text, pair, label)]
 
-    def left() -> list[str]:
-        return [name for name in names if name not in (text, pair, label)]
+    def take(column: str | None) -> str | None:
+        if column in left:
+            left.remove(column)
+        return column
 
-    label = label or named(LABEL_NAMES, left())
-    text = text or named(TEXT_NAMES, left())
-    pair = pair if is_given else pair or named(PAIR_NAMES, left())
-    if text is None and left():
-        text = max(left(), key=lambda column: sum(map(len, table.column(column)[:200])))
-    if label is None and len(left()) == 1:
-        label = left()[0]
+    label = label or take(named(LABEL_NAMES, left))
+    if text is None:
+        text = take(named(TEXT_NAMES, left))
+        pair = pair or take(named(PAIR_NAMES, left))
+    if text is None and left:
+        text = take(max(left, key=lambda column: sum(map(len, table.column(column)[:200]))))
+    if label is None and len(left) == 1:
+        label = left[0]
     return [text, pair, label]
 
 

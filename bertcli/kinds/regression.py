@@ -9,8 +9,8 @@ from bertcli.data.labelled.own_labels import NO_NUMBER
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
+from bertcli.kinds import types as t
 from bertcli.kinds.text import TextKind
-from bertcli.kinds.types import Batch, Floats, Labels, LinearHead, Outputs, Prediction, Predictions, Saved, Wrong
 from bertcli.tasks.task import Task
 
 LARGEST = 1e15  # of the values that are learnt: their squares are added in float32
@@ -30,7 +30,7 @@ class Regression(TextKind):
     def missing_labels(self, labels: list[str]) -> set[str]:
         return NO_NUMBER
 
-    def targets(self, task: Task, examples: TextExamples) -> Labels | None:
+    def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """The values, [examples]. Raises UserError at the first that is not a finite number."""
         import numpy as np
 
@@ -42,31 +42,28 @@ class Regression(TextKind):
                 raise UserError(what, "Give --kind classify, or correct it.")
         return np.array(examples.labels, dtype=np.float32)
 
-    def fit_head(self, states: Floats, targets: Any, outputs: int, strength: float) -> LinearHead:
+    def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
+        import numpy as np
         from sklearn.linear_model import Ridge
 
         found = Ridge(alpha=1 / strength).fit(states, targets)
-        return found.coef_[None], found.intercept_[None]
+        return found.coef_[None], np.array([found.intercept_])
 
-    def has_made(self, saved: Saved) -> bool:
-        is_said = saved.problem_type == self.problem_type
-        return super().has_made(saved) and (is_said or (saved.problem_type is None and saved.num_labels == 1))
-
-    def losses(self, outputs: Outputs, batch: Batch) -> Outputs:
+    def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         from torch.nn.functional import mse_loss
 
         return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
 
-    def predict(self, labels: tuple[str, ...], logits: Floats) -> Prediction:
+    def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         return {"value": float(logits[0])}
 
-    def parse(self, task: Task, table: PredictionTable) -> Predictions:
+    def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         return [{"value": value} for value in table.numbers(table.values)]
 
-    def mistake(self, task: Task, choices: list[str], prediction: Prediction, true: Any) -> Wrong:
-        error = prediction["value"] - float(true)
-        shown = {"gold": round(float(true), 6), "predicted": round(prediction["value"], 6), "error": round(error, 6)}
-        return abs(error) or None, shown
+    def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:
+        error = given - float(true)
+        shown = {"gold": round(float(true), 6), "predicted": round(given, 6), "error": round(error, 6)}
+        return (abs(error), shown) if error else None
 
 
 REGRESSION = Regression()

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ from bertcli.data.labelled.tables import check_file, ending_of, json_value
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
-from bertcli.kinds.kind import Encoder, Features, Kind, Split, mistake
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.tasks.task import Files, Task
 
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
@@ -56,21 +57,8 @@ class Span(Kind):
         return isinstance(whole, dict) and isinstance(whole.get("data"), list)
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
-        parts = {
-            split: squad.Articles(
-                [
-                    {"paragraphs": [p]}
-                    for path in paths
-                    for article in squad.read_squad(path)
-                    for p in article["paragraphs"]
-                ],
-                origin=name,
-            )
-            for split, paths in files.items()
-        }
-        asked = [
-            (split, question) for split, part in parts.items() for _, question in squad.questions_of(part.articles)
-        ]
+        parts = {split: squad.Articles(_contexts(paths), origin=name) for split, paths in files.items()}
+        asked = [(split, each) for split, part in parts.items() for _, each in squad.questions_of(part.articles)]
         for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
             if count > 1:
                 raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
@@ -85,7 +73,7 @@ class Span(Kind):
         asked = squad.span_examples(articles, training, task.with_impossible)
         return squad.Questions(asked, squad.true_answers(articles), origin=examples.origin)
 
-    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
         from bertcli.data.packing.span_features import encode_spans
 
         return encode_spans(cast(squad.Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
@@ -113,12 +101,12 @@ class Span(Kind):
         answers = choose_answers(cast(squad.Questions, split.examples).asked, windows, logits, tokenizer, rules)
         if without := sum(not answer.had_candidate for answer in answers):
             say(f"{without} questions have no valid span; their answer is empty")
-        predictions = []
-        for answer in answers:
-            score = next((round(c.probability, 6) for c in answer.n_best if c.text == answer.text), 0.0)
-            more = {"null_odds": answer.null_odds, "answer_object": answer}
-            predictions.append({"id": answer.id, "answer": answer.text, "score": score, **more})
-        return predictions
+        scores = (next((c.probability for c in each.n_best if c.text == each.text), 0.0) for each in answers)
+        return [
+            {"id": each.id, "answer": each.text, "score": round(score, 6)}
+            | {"null_odds": each.null_odds, "answer_object": each}
+            for each, score in zip(answers, scores, strict=True)
+        ]
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> squad.Questions:
         asked = [
@@ -189,10 +177,16 @@ class Span(Kind):
         for prediction, truths, share in zip(predictions, compared["references"], f1, strict=True):
             if share < 1:
                 given = None if prediction["answer"] == NO_PREDICTION else prediction["answer"]
-                id_ = prediction["id"]
+                id_, score = prediction["id"], prediction.get("score")
                 asked = {"id": id_, "question": questions[id_], "f1": round(100 * share, 6)}
-                shown = mistake(prediction, list(dict.fromkeys(truths)), given)
-                yield (-share, prediction.get("score", 0.0)), asked | shown
+                shown = {"gold": list(dict.fromkeys(truths)), "predicted": given, "probability": score}
+                yield (-share, score or 0.0), asked | shown
+
+
+def _contexts(paths: list[Path]) -> list[dict[str, Any]]:
+    """Each context as an article of its own."""
+    articles = chain.from_iterable(map(squad.read_squad, paths))
+    return [{"paragraphs": [context]} for article in articles for context in article["paragraphs"]]
 
 
 def _with_null_odds(predictions: t.Predictions, path: Path) -> t.Predictions:

@@ -20,7 +20,7 @@ from bertcli.data.text.documents import lines_of, read_text
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.kinds import types as t
-from bertcli.kinds.kind import Encoder, Features, Kind, Split
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.text import check_count
 from bertcli.tasks.task import Files, Task
 
@@ -59,11 +59,6 @@ class Tagging(Kind):
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         parts = {split: _all_sentences(paths) for split, paths in files.items()}
         tags = sorted({tag for part in parts.values() for sentence in part.tags or () for tag in sentence})
-        for tag in tags:
-            if not TAG.fullmatch(tag):
-                place = next(p.place(row) for p in parts.values() for row, own in enumerate(p.tags or ()) if tag in own)
-                what = f"{place}: the sentence has the tag `{tag}`, which is not of an entity."
-                raise UserError(what, "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")
         if are_numbers(chain.from_iterable(next(iter(parts.values())).words)):
             what = f"Every word of `{name}` is a number: its first column numbers the words."
             raise UserError(what, f"Leave that column out: cut -f2- {name} > words.conll")
@@ -75,7 +70,7 @@ class Tagging(Kind):
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
         return chain.from_iterable(cast(Sentences, examples).tags or ())
 
-    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
         from bertcli.data.packing.tag_features import encode_sentences
 
         return encode_sentences(cast(Sentences, examples), encoder.tokenizer, encoder.rules, task.labels)
@@ -100,12 +95,9 @@ class Tagging(Kind):
         from scipy.special import softmax
 
         rows = (row.astype("float64") for row in outputs.get("logits", []))
-        sentences = (list(islice(rows, len(words))) for words in cast(Sentences, split.examples).words)
-        predictions = []
-        for words in sentences:
-            tags = [task.labels[int(logits.argmax())] for logits in words]
-            predictions.append({"tags": tags, "scores": [round(float(softmax(logits).max()), 6) for logits in words]})
-        return predictions
+        words = ((task.labels[row.argmax()], round(float(softmax(row).max()), 6)) for row in rows)
+        sentences = [list(islice(words, len(own))) for own in cast(Sentences, split.examples).words]
+        return [{"tags": [tag for tag, _ in own], "scores": [score for _, score in own]} for own in sentences]
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Sentences:
         texts = [row["text"] for row in rows]
@@ -196,6 +188,10 @@ def _all_sentences(paths: list[Path]) -> Sentences:
     files = [conll.read_sentences(path) for path in paths]
     columns = ([each.words, each.tags or [], each.places or []] for each in files)
     words, tags, places = (list[Any](chain.from_iterable(column)) for column in zip(*columns, strict=True))
+    for place, own in zip(places, tags, strict=True):
+        if strange := [tag for tag in own if not TAG.fullmatch(tag)]:
+            what = f"{place}: the sentence has the tag `{strange[0]}`, which is not of an entity."
+            raise UserError(what, "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")
     return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places)
 
 

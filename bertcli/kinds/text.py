@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
+from bertcli.data.labelled import own_labels
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.official_files import read_official, texts_of_hub
-from bertcli.data.labelled.own_labels import missing_labels
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
-from bertcli.kinds.kind import Encoder, Features, Kind, Split
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.tasks.task import Task
 
 LABELS_SHOWN = 20
@@ -36,26 +36,34 @@ class TextKind(Kind):
 
     def missing_labels(self, labels: list[str]) -> set[str]:
         """How missing labels are spelled in the user's own files."""
-        return missing_labels(labels)
+        return own_labels.missing_labels(labels)
 
     def lacks_label(self, label: str) -> bool:
-        """Whether a row with such a cell for a label is left out."""
+        """Whether a row with this label is left out."""
         return not label
 
     def check_labels(self, examples: TextExamples) -> None:
-        """Check the labels of the user's own rows, and say what is odd about them."""
+        """Check the labels of the user's own rows, and say what is unusual about them."""
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
-        """The task of the user's own files with what their labels say."""
-        return task
+        """The task of the user's own files, with what their labels say."""
+        return own_labels.with_distinct(task, labels) if self.names_outputs else task
 
     def described(self, task: Task) -> str:
         """The labels of a task of the user's own, in words."""
-        return ""
+        return f", {len(task.labels)} labels{own_labels.listed(task.labels)}" if task.labels else ""
 
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
-        """The labels as numbers. Raises UserError at the first label that is not of the task."""
-        raise NotImplementedError
+        """The labels as numbers, [examples]. Raises UserError at the first label that the task does not have."""
+        import numpy as np
+
+        if examples.labels is None:
+            return None
+        index = {name: task.labels.index(label) for name, label in task.spellings.items()}
+        for row, label in enumerate(examples.labels):
+            if label not in index:
+                raise unknown_label(examples.place(row), label, task.labels)
+        return np.array([index[label] for label in examples.labels], dtype=np.int64)
 
     def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
         pooling = getattr(saved, POOLING, None) if config is None else config.get(POOLING)
@@ -65,17 +73,18 @@ class TextKind(Kind):
 
         return MeanPooledBertForSequenceClassification
 
-    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> Features:
-        from bertcli.data.packing.text_features import encode_texts
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
+        from bertcli.data.packing.text_features import encode_choices, encode_texts
 
         texts = cast(TextExamples, examples)
-        return encode_texts(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
+        encode = encode_texts if texts.choices is None else encode_choices
+        return encode(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         return [self.predict(task.labels, row.astype("float64")) for row in outputs.get("logits", [])]
 
     def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
-        """The prediction of an example, of its logits, [C]."""
+        """The prediction for an example, from its logits, [C]."""
         raise NotImplementedError
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> TextExamples:
@@ -83,8 +92,7 @@ class TextKind(Kind):
         return TextExamples([row["text"] for row in rows], pairs, choices=choices, origin="the input")
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
-        table = PredictionTable.read(path, is_official=bool(task.hub[0]))
-        predictions = self.parse(task, table)
+        predictions = self.parse(task, PredictionTable.read(path, is_official=bool(task.hub[0])))
         check_count(task, split, path, predictions)
         return predictions
 
@@ -98,21 +106,24 @@ class TextKind(Kind):
         return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
-        texts = cast(TextExamples, examples)
-        for row, (prediction, true) in enumerate(zip(predictions, compared["references"], strict=True)):
-            badness, shown = self.mistake(task, (texts.choices or [[]] * len(texts))[row], prediction, true)
-            if badness is not None:
+        texts, labels = cast(TextExamples, examples), label_names(task, predictions)
+        answers = zip(predictions, compared["predictions"], compared["references"], strict=True)
+        for row, (prediction, given, true) in enumerate(answers):
+            found = self.mistake(texts.choices[row] if texts.choices else labels, prediction, given, true)
+            if found is not None:
                 place = {"place": texts.places[row]} if texts.places is not None else {}
                 pair = {"text_pair": texts.pairs[row]} if texts.pairs is not None else {}
-                yield badness, {"example": row + 1, **place, "text": texts.texts[row], **pair, **shown}
+                yield found[0], {"example": row + 1, **place, "text": texts.texts[row], **pair, **found[1]}
 
-    def mistake(self, task: Task, choices: list[str], prediction: t.Prediction, true: Any) -> t.Wrong:
-        """How wrong a prediction is, None if it is right, and what is shown of it."""
-        raise NotImplementedError
+    def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:
+        """How wrong a prediction is, and what is shown of it; None if it is right. `given` and `true` are as compared."""
+        score = prediction.get("score")
+        shown = {"gold": names[true], "predicted": names[given], "probability": score}
+        return (score or 0.0, shown) if given != true else None
 
 
 def check_count(task: Task, split: Split, path: Path, predictions: t.Predictions) -> None:
-    """Check that there is one prediction an example. Raises UserError if not."""
+    """Check that there is one prediction per example. Raises UserError if not."""
     if len(predictions) != len(split):
         raise UserError(
             f"`{path}` has {len(predictions)} predictions, the {split.name} split of {task.name} {len(split)} examples.",
@@ -122,25 +133,15 @@ def check_count(task: Task, split: Split, path: Path, predictions: t.Predictions
 
 
 def unknown_label(place: str, label: str, labels: Iterable[str]) -> UserError:
-    """The error for a label that is not of the task."""
+    """The error for a label that the task does not have."""
     hint = f"Its labels: {', '.join(list(labels)[:LABELS_SHOWN])}."
     return UserError(f"{place} has the label `{label}`, which is not a label of the task.", hint)
 
 
-def label_ids(task: Task, examples: TextExamples) -> t.Numbers | None:
-    """The labels as numbers, [examples], in the order of the task.
-
-    Raises UserError at the first label that the task does not have.
-    """
-    import numpy as np
-
-    if examples.labels is None:
-        return None
-    index = {name: task.labels.index(label) for name, label in task.spellings.items()}
-    for row, label in enumerate(examples.labels):
-        if label not in index:
-            raise unknown_label(examples.place(row), label, task.labels)
-    return np.array([index[label] for label in examples.labels], dtype=np.int64)
+def label_names(task: Task, predictions: t.Predictions) -> list[str]:
+    """The labels of the task, and those that only the model has."""
+    given = (label for each in predictions for label in each.get("labels", [each.get("label")]))
+    return list(dict.fromkeys([*task.labels, *given]))
 
 
 def rounded(shares: t.Floats) -> list[float]:
@@ -158,7 +159,8 @@ def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: fl
         biases[targets[0]] = 0
         return weights, biases
     found = LogisticRegression(C=strength, max_iter=300, tol=1e-3).fit(states, targets)
-    sides = np.array([[-0.5], [0.5]]) if len(found.classes_) == 2 else 1  # scikit-learn gives two classes one output
-    weights[found.classes_] = found.coef_ * sides
-    biases[found.classes_] = (found.intercept_[:, None] * sides)[:, 0] if len(found.classes_) == 2 else found.intercept_
+    fitted, intercepts = found.coef_, found.intercept_
+    if len(found.classes_) == 2:  # scikit-learn gives two classes one output
+        fitted, intercepts = np.concatenate([-fitted, fitted]) / 2, np.concatenate([-intercepts, intercepts]) / 2
+    weights[found.classes_], biases[found.classes_] = fitted, intercepts
     return weights, biases

@@ -152,7 +152,7 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
 
 
 def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> _Scored:
-    from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
+    from bertcli.metrics.metric import confidence_interval, resampled_scores
 
     kind, compared = KINDS[task.kind], compare(task, split, predictions)
     metrics = measure(task, compared)
@@ -184,7 +184,7 @@ def _beside(first: _Scored, other: _Scored) -> Evaluation:
         what = f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples."
         hint = "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir."
         raise UserError(what, hint)
-    from bertcli.metrics.bootstrap import confidence_interval
+    from bertcli.metrics.metric import confidence_interval
 
     to_first = {}
     for name in [name for name in first.resampled if name in other.resampled]:

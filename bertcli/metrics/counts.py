@@ -24,20 +24,17 @@ def count_labels(examples: Iterable[Example], labels: int) -> csr_array:
 
 def add_up(counts: csr_array, weights: Array) -> Array:
     """Right, predicted and true, [3, resamples, labels], of weighted examples, [resamples, examples]."""
-    sums: Array = weights @ counts
-    return sums.reshape(len(weights), SIDES, counts.shape[1] // SIDES).swapaxes(0, 1)
+    return np.asarray(weights @ counts).reshape(len(weights), SIDES, counts.shape[1] // SIDES).swapaxes(0, 1)
 
 
 def precision_of(right: Array, predicted: Array) -> Array:
     """The proportion of predicted that is right; 0 where nothing is predicted. Of what is true, it is the recall."""
-    share: Array = right / np.maximum(predicted, 1)
-    return share
+    return np.asarray(right / np.maximum(predicted, 1))
 
 
 def f1_of(right: Array, predicted: Array, true: Array) -> Array:
     """The harmonic mean of precision and recall; 0 where nothing was predicted and nothing is true."""
-    f1: Array = 2 * right / np.maximum(predicted + true, 1)
-    return f1
+    return np.asarray(2 * right / np.maximum(predicted + true, 1))
 
 
 def label_scores(counts: csr_array, names: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -5,8 +5,8 @@ from typing import Any
 from scipy.sparse import csr_array
 
 from bertcli.errors import UserError
-from bertcli.metrics.counts import Array, add_up, count_labels, f1_of, precision_of
-from bertcli.metrics.metric import Metric, Weighted
+from bertcli.metrics.counts import add_up, count_labels, f1_of, precision_of
+from bertcli.metrics.metric import Array, Metric, Weighted
 from bertcli.metrics.tags import entities
 
 
@@ -19,7 +19,7 @@ class Entities(Metric):
     takes = ("texts", "texts")
 
     def counts(self, predictions: Any, references: Any) -> tuple[csr_array, list[str]]:
-        """How often each type of entity is right, predicted and true in each sentence, [sentences, 3 x types]; the types."""
+        """How often each type is right, predicted and true in each sentence, [sentences, 3 x types]; the types."""
         pairs = enumerate(zip(predictions, references, strict=True), 1)
         sentences = [self._types(number, predicted, true) for number, (predicted, true) in pairs]
         types = sorted({kind for sides in sentences for side in sides for kind in side})
@@ -36,7 +36,6 @@ class Entities(Metric):
         return [[kind for kind, _, _ in side] for side in (found & wanted, found, wanted)]
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of the weights of the sentences."""
         counts, types = self.counts(predictions, references)
 
         def scores(weights: Array) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""A metric: a module of `evaluate` whose examples may be weighted."""
+"""A metric: a module of `evaluate` whose examples may be weighted; and confidence intervals by the percentile bootstrap."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 else:
     evaluate = import_evaluate()
 
+RESAMPLES = 1000
+CONFIDENCE = 95  # per cent
+NUMBERS_AT_ONCE = 4_000_000  # weights held in memory
 Array = NDArray[Any]
 # Weights of the examples [resamples, examples] -> scores from 0 to 1, each [resamples]. A weight is a number of copies.
 Weighted = Callable[[Array], dict[str, Array]]
@@ -47,3 +50,23 @@ class Metric(evaluate.Metric):  # type: ignore[misc]
     def weighted(self, predictions: Any, references: Any) -> Weighted:
         """The scores as a function of the weights of the examples."""
         raise NotImplementedError
+
+
+def resampled_scores(weighted: Weighted, examples: int, seed: int = 0) -> dict[str, Array]:
+    """The scores, times 100, of 1,000 resamples of the examples with replacement, [resamples] (Efron 1979).
+
+    The resamples depend only on the number of examples and the seed, so two models are compared on the same ones.
+    """
+    draw = np.random.default_rng(seed)
+    at_once = max(1, NUMBERS_AT_ONCE // examples)
+    parts = []
+    for start in range(0, RESAMPLES, at_once):
+        rows = draw.integers(examples, size=(min(at_once, RESAMPLES - start), examples), dtype=np.int32)
+        parts.append(weighted(np.stack([np.bincount(row, minlength=examples) for row in rows]).astype(np.float64)))
+    return {name: 100 * np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def confidence_interval(scores: Array) -> list[float]:
+    """The ends of the middle 95 % of resampled scores, or of the differences between two models."""
+    tail = (100 - CONFIDENCE) / 2
+    return [round(float(end), 6) for end in np.percentile(scores, [tail, 100 - tail])]

@@ -14,7 +14,6 @@ class Regression(Metric):
     takes = ("value", "value")
 
     def weighted(self, predictions: Any, references: Any) -> Weighted:
-        """The scores as a function of the weights of the examples."""
         values = [np.array(side, dtype=np.float64) for side in (predictions, references)]
         places = [np.unique(side, return_inverse=True)[1] for side in values]
 
@@ -31,8 +30,7 @@ class Regression(Metric):
 def _ranks(places: Array, weights: Array) -> Array:
     """The rank of each example, by its place among the distinct values; equal values share their mean rank."""
     counts = np.bincount(places, weights)
-    ranks: Array = (np.cumsum(counts) - counts / 2)[places]
-    return ranks
+    return np.asarray((np.cumsum(counts) - counts / 2)[places])
 
 
 def _correlation(weights: Array, one: Array, two: Array) -> float:

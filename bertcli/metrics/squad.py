@@ -29,9 +29,11 @@ class Squad(Metric):
     ) -> dict[str, float]:
         exact, f1 = self.answer_scores(predictions, references)
         best: dict[str, float] = {}
-        for name, raw in (("exact", exact), ("f1", f1)) if na_probs is not None else ():
-            found = best_threshold(predictions, raw, [any(truths) for truths in references], na_probs or [])
-            best[f"best_{name}"], best[f"best_{name}_thresh"] = found
+        if na_probs is not None:
+            has_answer = [any(truths) for truths in references]
+            for name, raw in (("exact", exact), ("f1", f1)):
+                found = best_threshold(predictions, raw, has_answer, na_probs)
+                best[f"best_{name}"], best[f"best_{name}_thresh"] = found
         return super()._compute(predictions, references, na_probs=na_probs) | best
 
     def answer_scores(
@@ -48,7 +50,6 @@ class Squad(Metric):
         return exact, f1
 
     def weighted(self, predictions: Any, references: Any, na_probs: list[float] | None = None) -> Weighted:
-        """The scores as a function of the weights of the questions, without the best thresholds and their scores."""
         columns = np.array([*self.answer_scores(predictions, references, na_probs)])
         has = np.array([any(truths) for truths in references])
         groups = {"": has | True} | ({} if has.all() else {"HasAns_": has, "NoAns_": ~has})

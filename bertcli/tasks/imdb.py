@@ -2,15 +2,13 @@
 
 from bertcli.tasks.task import Files, Task
 
-FOLDERS = ("imdb/aclImdb/", "imdb/", "imdb/aclImdb_v1.tar.gz/aclImdb/")
+SPLITS = {"train": "train", "dev": "test"}
+PLACES = ("imdb/{}.csv", "imdb/aclImdb/{}", "imdb/{}", "imdb/aclImdb_v1.tar.gz/aclImdb/{}")
 IMDB = Task(
     "imdb",
     "classify",
     Files(
-        {
-            split: "|".join([f"imdb/{name}.csv", *(f"{folder}{name}" for folder in FOLDERS)])
-            for split, name in (("train", "train"), ("dev", "test"))
-        },
+        {split: "|".join(place.format(name) for place in PLACES) for split, name in SPLITS.items()},
         {"text": "text", "label": "label"},
     ),
     ("stanfordnlp/imdb", None),
@@ -18,7 +16,7 @@ IMDB = Task(
     ("negative", "positive"),
     ("neg", "pos"),
     ("text",),
-    hub_splits={"train": "train", "dev": "test"},
+    hub_splits=SPLITS,
     max_seq_length=512,
     batch_size=16,
     learning_rate=2e-5,

@@ -32,7 +32,7 @@ from transformers import (
 from bertcli.data.labelled.examples import Sentences, TextExamples
 from bertcli.data.labelled.squad import Questions
 from bertcli.data.packing.keyed import rows_of_step
-from bertcli.kinds.text import label_ids
+from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.lifecycle.sources import Source, find_source
 from bertcli.training.loop import UNTIMED_STEPS
 
@@ -58,7 +58,7 @@ def texts(source: Source, split: str, tokenizer: Any) -> Dataset:
     assert isinstance(read, TextExamples)
     columns = [column for column in (read.texts, read.pairs) if column is not None]
     encoded = tokenizer(*columns, truncation=True, max_length=source.task.max_seq_length)
-    return Dataset.from_dict({**encoded, "labels": label_ids(source.task, read)})
+    return Dataset.from_dict({**encoded, "labels": CLASSIFICATION.targets(source.task, read)})
 
 
 def words(source: Source, split: str, tokenizer: Any) -> Dataset:

@@ -7,7 +7,7 @@ import pytest
 from transformers import AutoModelForMultipleChoice
 
 from bertcli.errors import UserError
-from bertcli.kinds.text import label_ids
+from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
@@ -47,7 +47,7 @@ def test_the_hub_gives_what_the_official_files_give(monkeypatch: pytest.MonkeyPa
     swag = find_source("swag", None, {}).read("dev").examples
     assert (swag.texts, swag.choices[0][2], swag.labels) == (["A."], "He goes 2.", ["2"])
     imdb = find_source("imdb", None, {})
-    assert label_ids(imdb.task, imdb.read("dev").examples).tolist() == [1]
+    assert CLASSIFICATION.targets(imdb.task, imdb.read("dev").examples).tolist() == [1]
     sentences = find_source("conll2003", None, {}).read("dev").examples
     assert (sentences.words, sentences.tags) == ([["EU", "rejects"]], [["B-ORG", "O"]])
 

@@ -21,10 +21,9 @@ from bertcli.errors import UserError
 from bertcli.lifecycle.evaluate import Evaluation, evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.prediction_files import write_predictions
-from bertcli.metrics.bootstrap import confidence_interval, resampled_scores
-from bertcli.metrics.classification import Classification
+from bertcli.metrics.classification import Classification, MultiLabel
 from bertcli.metrics.entities import Entities
-from bertcli.metrics.multilabel import MultiLabel
+from bertcli.metrics.metric import confidence_interval, resampled_scores
 from bertcli.metrics.regression import Regression
 from bertcli.metrics.squad import Squad
 from bertcli.tasks import TASKS
