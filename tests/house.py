@@ -13,26 +13,20 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_recipes" not in path.
 LINES, FILE_LINES, FUNCTION_LINES, COMPLEXITY = 14_410, 350, 60, 12  # the plan is 12,300 lines: lower it with each cut
 # Functions that were more complex than that when the rule came, and may be no more complex than now.
 TOO_COMPLEX = {
-    "own_files": 22,
     "read_tables": 22,
     "_texts": 22,
-    "_read_glue": 20,
     "begin": 19,
     "_complete": 18,
     "_chosen": 18,
     "read_inputs": 17,
-    "_in_order": 16,
     "_columns": 16,
     "own_task": 18,
     "_joined": 15,
-    "read_sentences": 15,
     "_predict_split": 15,
     "_input_columns": 15,
     "load_task_model": 15,
-    "read_conll": 14,
     "read_own": 14,
     "stream": 14,
-    "stream_table": 13,
 }
 ENTRIES, ROOT_ENTRIES = 12, 16
 GROWING = {"cli", "lifecycle", "tasks", "kinds", "objectives", "families"}  # one file a command, core, task, kind, ...

@@ -4,8 +4,9 @@ import base64
 import json
 from dataclasses import asdict
 from html import escape
+from pathlib import Path
+from typing import Any
 
-from bertcli.reports.plots import plot_run
 from bertcli.reports.tables import Table, result_tables
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -18,7 +19,7 @@ img{max-width:100%}"""
 
 def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | None = None) -> None:
     """Write the reports of a run; result.json is written last and marks the run as finished."""
-    plot_run(folder.metrics(), folder.path / "loss.png")
+    _plot(folder.metrics(), folder.path / "loss.png")
     folder.write("README.md", _card(folder, result, notes or []))
     folder.write("report.html", _page(folder, result, notes or []))
     folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
@@ -83,3 +84,31 @@ def _text(cell: object) -> str:
     if cell is None:
         return "–"
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+
+
+def _plot(lines: list[dict[str, Any]], path: Path) -> None:
+    """Plot loss, learning rate and evaluation metrics over the steps, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    training = [line for line in lines if "loss" in line]
+    evaluations = [(line["step"], line["metrics"]) for line in lines if "metrics" in line]
+    steps = [line["step"] for line in training]
+    loss = next((name for name in (training or [{}])[0] if name.endswith("_loss")), "loss")
+    left.plot(steps, [line[loss] for line in training], color="tab:blue")
+    left.set(xlabel="step", ylabel=f"training {loss.replace('_', ' ')}")
+    rate = left.twinx()
+    rate.plot(steps, [line["learning_rate"] for line in training], color="tab:gray", linewidth=0.8)
+    rate.set_ylabel("learning rate")
+    for name in sorted({name for _, values in evaluations for name in values}):
+        points = [(step, values[name]) for step, values in evaluations if name in values]
+        if name.endswith("entropy"):  # the loss of knowing only how frequent each answer is
+            left.axhline(points[-1][1], color="tab:red", linewidth=0.8, linestyle="--")
+            left.annotate(name.replace("_", " "), (0, points[-1][1]), fontsize=7, color="tab:red", va="bottom")
+        elif not name.endswith(("loss", "thresh")):
+            right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+    right.set(xlabel="step", ylabel="%")
+    if evaluations:
+        right.legend(fontsize=7)
+    figure.savefig(path, dpi=110)
