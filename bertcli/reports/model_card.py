@@ -92,15 +92,8 @@ def _plot(lines: list[dict[str, Any]], path: Path) -> None:
 
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    training = [line for line in lines if "loss" in line]
+    _plot_training(left, [line for line in lines if "loss" in line])
     evaluations = [(line["step"], line["metrics"]) for line in lines if "metrics" in line]
-    steps = [line["step"] for line in training]
-    loss = next((name for name in (training or [{}])[0] if name.endswith("_loss")), "loss")
-    left.plot(steps, [line[loss] for line in training], color="tab:blue")
-    left.set(xlabel="step", ylabel=f"training {loss.replace('_', ' ')}")
-    rate = left.twinx()
-    rate.plot(steps, [line["learning_rate"] for line in training], color="tab:gray", linewidth=0.8)
-    rate.set_ylabel("learning rate")
     for name in sorted({name for _, values in evaluations for name in values}):
         points = [(step, values[name]) for step, values in evaluations if name in values]
         if name.endswith("entropy"):  # the loss of knowing only how frequent each answer is
@@ -112,3 +105,14 @@ def _plot(lines: list[dict[str, Any]], path: Path) -> None:
     if evaluations:
         right.legend(fontsize=7)
     figure.savefig(path, dpi=110)
+
+
+def _plot_training(axes: Any, lines: list[dict[str, Any]]) -> None:
+    """Plot the first loss that the objective names, else the loss, and the learning rate on an axis of its own."""
+    steps = [line["step"] for line in lines]
+    loss = next((name for line in lines for name in line if name.endswith("_loss")), "loss")
+    axes.plot(steps, [line[loss] for line in lines], color="tab:blue")
+    axes.set(xlabel="step", ylabel=f"training {loss.replace('_', ' ')}")
+    rate = axes.twinx()
+    rate.plot(steps, [line["learning_rate"] for line in lines], color="tab:gray", linewidth=0.8)
+    rate.set_ylabel("learning rate")

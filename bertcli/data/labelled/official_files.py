@@ -92,10 +92,16 @@ def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextE
         say(f"{path}: skipped {len(lines) - len(rows)} broken lines of {len(lines):,}")
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
-    gold = [row for row in rows if row[places["label"]] != NO_LABEL] if "label" in places else rows
-    if len(gold) < len(rows):
-        say(f"{path}: skipped {len(rows) - len(gold)} examples without a gold label")
-    return text_examples({key: [row[place] for row in gold] for key, place in places.items()}, str(path))
+    examples = text_examples({key: [row[place] for row in rows] for key, place in places.items()}, str(path))
+    return _with_gold_labels(examples)
+
+
+def _with_gold_labels(examples: TextExamples) -> TextExamples:
+    kept = [row for row, label in enumerate(examples.labels or ()) if label != NO_LABEL]
+    if examples.labels is None or len(kept) == len(examples):
+        return examples
+    say(f"{examples.origin}: skipped {len(examples) - len(kept)} examples without a gold label")
+    return examples.take(kept)
 
 
 def _place(path: Path, where: int | str, names: list[str]) -> int:

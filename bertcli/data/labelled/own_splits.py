@@ -56,12 +56,16 @@ def own_files(name: str) -> dict[str, list[Path]]:
         raise UserError(what, "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv")
     if len(splits) > 1 and "" in splits:
         _assign_others(name, splits, given)
+    _check_forms(splits)
+    return splits
+
+
+def _check_forms(splits: dict[str, list[Path]]) -> None:
     for split, files in splits.items():
         plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
         if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
             what = f"Several files are {split or 'given'}{listed(map(str, files))}."
             raise UserError(what, "Name those of one form, not both.")
-    return splits
 
 
 def _matching(path: Path) -> list[Path]:
