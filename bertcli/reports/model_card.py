@@ -92,7 +92,7 @@ def _plot(lines: list[dict[str, Any]], path: Path) -> None:
 
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    _plot_training(left, [line for line in lines if "loss" in line])
+    _plot_training(left, lines)
     evaluations = [(line["step"], line["metrics"]) for line in lines if "metrics" in line]
     for name in sorted({name for _, values in evaluations for name in values}):
         points = [(step, values[name]) for step, values in evaluations if name in values]
@@ -109,8 +109,9 @@ def _plot(lines: list[dict[str, Any]], path: Path) -> None:
 
 def _plot_training(axes: Any, lines: list[dict[str, Any]]) -> None:
     """Plot the first loss that the objective names, else the loss, and the learning rate on an axis of its own."""
+    lines = [line for line in lines if "loss" in line]
     steps = [line["step"] for line in lines]
-    loss = next((name for line in lines for name in line if name.endswith("_loss")), "loss")
+    loss = next((name for line in lines[:1] for name in line if name.endswith("_loss")), "loss")
     axes.plot(steps, [line[loss] for line in lines], color="tab:blue")
     axes.set(xlabel="step", ylabel=f"training {loss.replace('_', ' ')}")
     rate = axes.twinx()

@@ -139,9 +139,9 @@ def _in_order(table: Table, is_official: bool) -> Table:
 
 def _order_of(table: Table, index: list[str]) -> list[int]:
     """The rows by their index. Raises UserError if it is not each number from 0, once."""
-    for row, number in enumerate(index):
-        if not number.isdecimal():
-            raise UserError(f"{table.place(row)} has the index `{number}`.", "Number the examples from 0.")
+    for row, given in enumerate(index):
+        if not given.isdecimal():
+            raise UserError(f"{table.place(row)} has the index `{given}`.", "Number the examples from 0.")
     order = sorted(range(len(table)), key=lambda row: int(index[row]))
     for number, row in enumerate(order):
         if int(index[row]) != number:
