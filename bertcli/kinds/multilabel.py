@@ -92,7 +92,7 @@ class Multilabel(TextKind):
         return {"labels": given, "scores": dict(zip(labels, rounded(shares), strict=True))}
 
     def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
-        separator, place = task.files.label_separator, f"`{table.path}`"
+        separator, place = task.files.label_separator, f"`{table.table.path}`"
         several = [split_labels(value, separator, place) for value in table.values]
         known = table.spellings(task, chain.from_iterable(several))
         return [

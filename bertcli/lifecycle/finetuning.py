@@ -18,7 +18,7 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
-from bertcli.kinds.kind import Encoder, Kind, Split
+from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.probe import fit_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
@@ -225,10 +225,10 @@ class Finetuning:
             return
         if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
             return
-        encoder = Encoder(self.tokenizer, self.rules)
+        with_loss = self.kind.with_loss(self.model).to(accelerator.device)
         dtype = resolve_precision(self.config.precision)
-        probe = fit_probe(self.task, self.kind, self.model, self.train, encoder, accelerator.device, dtype)
-        if probe:
+        model = TaskModel(self.task, self.kind, with_loss, self.tokenizer, self.rules, accelerator.device, dtype)
+        if probe := fit_probe(model, self.train):
             probe.give_to(self.model)
             words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
             say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")

@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -11,12 +11,12 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from torch import nn
 from transformers import PreTrainedModel
 
-from bertcli.kinds.kind import Encoder, Kind, Split
+from bertcli.kinds.kind import Encoder, Split
 from bertcli.kinds.types import Floats
 from bertcli.lifecycle.scoring import measure
+from bertcli.lifecycle.task_model import TaskModel
 from bertcli.models.heads import pooled_states
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
-from bertcli.tasks.task import Task
 from bertcli.training.device import inference_tokens
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of regularization, of which the best in cross-validation is taken
@@ -40,40 +40,44 @@ class Probe:
             head.bias.copy_(torch.from_numpy(self.biases))
 
 
-def fit_probe(
-    task: Task, kind: Kind, model: PreTrainedModel, split: Split, encoder: Encoder, device: torch.device, dtype: str
-) -> Probe | None:
+def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     """Fit the head of a model to the pooled states of a training split; None if its head is not one linear layer on them."""
-    is_linear = isinstance(getattr(model, "classifier", None), nn.Linear)
-    has_states = hasattr(model, "pooled") or getattr(model.base_model, "pooler", None) is not None
+    kind, inner = model.kind, model.model.model
+    is_linear = isinstance(getattr(inner, "classifier", None), nn.Linear)
+    has_states = hasattr(inner, "pooled") or getattr(inner.base_model, "pooler", None) is not None
     if not (kind.has_linear_head and is_linear and has_states) or len(split) < FOLDS:
         return None
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:MOST])
-    split = replace(split, examples=split.examples.take(rows.tolist()))
-    features: Any = kind.encode(task, split.examples, encoder)
-    reader = ModelWithLoss(model.to(device), pooled_states, lambda outputs, batch: outputs)
-    states = np.stack(run_model(reader, features, device, inference_tokens(), dtype)["states"]).astype(np.float64)
-    norms = np.linalg.norm(states, axis=1, keepdims=True)
-    examples = (states / norms, features.labels, model.config.num_labels)
-    scored = {strength: _cross_validated(task, kind, split, *examples, strength) for strength in STRENGTHS}
-    best = max(scored, key=lambda strength: scored[strength][task.metrics[0]])
-    weights, biases = kind.fit_head(*examples, best)
+    examples = split.examples.take(rows.tolist())
+    features: Any = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
+    reader = ModelWithLoss(inner, pooled_states, lambda outputs, batch: outputs)
+    read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
+    norms = np.linalg.norm(read, axis=1, keepdims=True)
+    states = (np.stack(read) / norms).astype(np.float64)
+    split = replace(split, examples=examples, features=features)
+    scored = {strength: _cross_validated(model, split, states, strength) for strength in STRENGTHS}
+    best = max(scored, key=lambda strength: scored[strength][model.task.metrics[0]])
+    weights, biases = kind.fit_head(states, features.labels, inner.config.num_labels, best)
     return Probe(weights / float(norms.mean()), biases, scored[best])
 
 
-def _cross_validated(
-    task: Task, kind: Kind, split: Split, states: Floats, targets: Any, outputs: int, strength: float
-) -> dict[str, float]:
+def _cross_validated(model: TaskModel, split: Split, states: Floats, strength: float) -> dict[str, float]:
     """The scores of heads fitted to all folds but one, each on that one."""
-    counts = Counter(targets.tolist()) if targets.dtype.kind == "i" else Counter()
-    largest = max(counts.values(), default=0)
-    folds = StratifiedKFold if largest > 1 else KFold
+    kind, task, targets, outputs = (
+        model.kind,
+        model.task,
+        cast(Any, split.features).labels,
+        model.model.model.config.num_labels,
+    )
+    counts = Counter(targets.tolist() if targets.dtype.kind == "i" else ())
+    most = max(counts.values(), default=0)
+    drawn: dict[str, Any] = {"shuffle": True, "random_state": 0}
+    folds = StratifiedKFold(min(FOLDS, most), **drawn) if most > 1 else KFold(FOLDS, **drawn)
     logits = np.zeros((len(targets), outputs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # some classes have fewer examples than there are folds
-        cut = folds(min(FOLDS, max(2, largest or FOLDS)), shuffle=True, random_state=0).split(states, targets)
-        for fitted, left in cut:
+        for fitted, left in folds.split(states, targets):
             weights, biases = kind.fit_head(states[fitted], targets[fitted], outputs, strength)
             logits[left] = states[left] @ weights.T + biases
-    rows = kind.decode(task, split, {"logits": list(logits)}, None)  # type: ignore[arg-type]
-    return measure(task, kind.compare(task, split.examples, rows))
+    predictions = kind.decode(task, split, {"logits": list(logits)}, model.tokenizer)
+    return measure(task, kind.compare(task, split.examples, predictions))

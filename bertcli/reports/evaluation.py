@@ -35,11 +35,8 @@ class Evaluation:
         """The result as `--json` prints it; `confidence_interval` is that of the first metric."""
         main = next(iter(self.confidence_intervals.values()), None)
         paper = {name: (name.split()[1], score) for name, score in self.paper.items()}
-        differences = {
-            name: round(self.metrics[metric] - score, 6)
-            for name, (metric, score) in paper.items()
-            if metric in self.metrics
-        }
+        known = [(name, metric, score) for name, (metric, score) in paper.items() if metric in self.metrics]
+        differences = {name: round(self.metrics[metric] - score, 6) for name, metric, score in known}
         more = {name: [each.to_json() for each in getattr(self, name)] for name in ("others", "other_splits")}
         return {**asdict(self), **more, "difference": differences, "confidence_interval": main}
 
@@ -89,10 +86,8 @@ def _confusion(result: Evaluation) -> Table:
     if len(names) > MOST_LABELS:
         cells = ((count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if count and i != j)
         worst = sorted(cells, key=lambda cell: -cell[0])[:MOST_LABELS]
-        columns = ["true", "predicted", "examples"]
-        return Table(
-            "most often confused", columns, [[names[true], names[guess], count] for count, true, guess in worst]
-        )
+        pairs: list[list[object]] = [[names[true], names[guess], count] for count, true, guess in worst]
+        return Table("most often confused", ["true", "predicted", "examples"], pairs)
     numbers = [str(number) for number in range(1, len(names) + 1)]
     fits = sum(map(len, names)) < LONGEST // 2
     heads = names if fits else [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
@@ -103,9 +98,8 @@ def _confusion(result: Evaluation) -> Table:
 def _mistakes(result: Evaluation) -> Table:
     columns = [name for name in result.mistakes[0] if any(mistake[name] is not None for mistake in result.mistakes)]
     rows = [[_shown(mistake[column]) for column in columns] for mistake in result.mistakes]
-    return Table(
-        f"most confident or largest errors of {result.model}", [column.replace("_", " ") for column in columns], rows
-    )
+    heads = [column.replace("_", " ") for column in columns]
+    return Table(f"most confident or largest errors of {result.model}", heads, rows)
 
 
 def _shown(cell: Any) -> object:

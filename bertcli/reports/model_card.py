@@ -4,8 +4,9 @@ import base64
 import json
 from dataclasses import asdict
 from html import escape
+from pathlib import Path
+from typing import Any
 
-from bertcli.reports.plots import plot_run
 from bertcli.reports.tables import Table, result_tables
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -18,7 +19,7 @@ img{max-width:100%}"""
 
 def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | None = None) -> None:
     """Write the reports of a run; result.json is written last and marks the run as finished."""
-    plot_run(folder.metrics(), folder.path / "loss.png")
+    _plot(folder.metrics(), folder.path / "loss.png")
     folder.write("README.md", _card(folder, result, notes or []))
     folder.write("report.html", _page(folder, result, notes or []))
     folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
@@ -83,3 +84,36 @@ def _text(cell: object) -> str:
     if cell is None:
         return "–"
     return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+
+
+def _plot(lines: list[dict[str, Any]], path: Path) -> None:
+    """Plot loss, learning rate and evaluation metrics over the steps, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _plot_training(left, lines)
+    evaluations = [(line["step"], line["metrics"]) for line in lines if "metrics" in line]
+    for name in sorted({name for _, values in evaluations for name in values}):
+        points = [(step, values[name]) for step, values in evaluations if name in values]
+        if name.endswith("entropy"):  # the loss of knowing only how frequent each answer is
+            left.axhline(points[-1][1], color="tab:red", linewidth=0.8, linestyle="--")
+            left.annotate(name.replace("_", " "), (0, points[-1][1]), fontsize=7, color="tab:red", va="bottom")
+        elif not name.endswith(("loss", "thresh")):
+            right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+    right.set(xlabel="step", ylabel="%")
+    if evaluations:
+        right.legend(fontsize=7)
+    figure.savefig(path, dpi=110)
+
+
+def _plot_training(axes: Any, lines: list[dict[str, Any]]) -> None:
+    """Plot the first loss that the objective names, else the loss, and the learning rate on an axis of its own."""
+    lines = [line for line in lines if "loss" in line]
+    steps = [line["step"] for line in lines]
+    loss = next((name for line in lines[:1] for name in line if name.endswith("_loss")), "loss")
+    axes.plot(steps, [line[loss] for line in lines], color="tab:blue")
+    axes.set(xlabel="step", ylabel=f"training {loss.replace('_', ' ')}")
+    rate = axes.twinx()
+    rate.plot(steps, [line["learning_rate"] for line in lines], color="tab:gray", linewidth=0.8)
+    rate.set_ylabel("learning rate")

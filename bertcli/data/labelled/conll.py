@@ -1,7 +1,6 @@
 """Sentences of tagged words, read from columns as CoNLL's files have them, or from lists."""
 
 import re
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,21 @@ DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
 
 
 def sentences_of_hub(rows: Any) -> Sentences:
-    """Table of the Hub, whose tags are numbered."""
+    """The sentences of a table of the Hub, whose tags are numbers."""
     names = rows.features["ner_tags"].feature.names
     tags = [[names[tag] for tag in row] for row in rows["ner_tags"]]
     return Sentences([list(row) for row in rows["tokens"]], tags, origin="the Hub")
 
 
 def list_columns(rows: Table) -> tuple[str, str] | None:
-    """The columns of a table that hold lists of words and of their tags, where it has them."""
+    """The columns of a table that hold lists of words and of their tags, if it has both."""
     lists = [name for name in rows.names if isinstance(rows.cells[0].get(name), list)]
     words, tags = (next((name for name in names if name in lists), None) for names in (WORD_LISTS, TAG_LISTS))
     return (words, tags) if words and tags else None
 
 
 def read_sentences(path: Path) -> Sentences:
-    """Read words and tags from a table with lists of both, or from columns.
-
-    Raises UserError naming the line that is wrong.
-    """
+    """Read words and tags from a table with lists of both, or from columns. Raises UserError naming the wrong line."""
     if ending_of(path) not in LIST_ENDINGS:
         return read_conll(path)
     rows = read_table(path)
@@ -44,41 +40,47 @@ def read_sentences(path: Path) -> Sentences:
         what = f"`{path}` has no lists of words and tags."
         raise UserError(what, 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.')
     words, tags = (list[Any](cells.get(name) for cells in rows.cells) for name in columns)
-    for row, pair in enumerate(zip(words, tags, strict=True)):
-        if not all(isinstance(values, list) for values in pair) or len(pair[0]) != len(pair[1]):
-            raise UserError(f"{rows.place(row)} does not have one tag per word.", "Give two lists of the same length.")
-        if not all(isinstance(value, str) for value in chain(*pair)):
-            raise UserError(f"{rows.place(row)} has a word or a tag that is no text.", "Write the names of the tags.")
+    places = [rows.place(row) for row in range(len(rows))]
+    for place, pair in zip(places, zip(words, tags, strict=True), strict=True):
+        _check_lists(place, *pair)
     full = [row for row, own in enumerate(words) if own]
     if len(full) < len(rows):
         say(f"{path}: {len(rows) - len(full):,} of {len(rows):,} rows have no words and are left out")
-    places = [rows.place(row) for row in range(len(rows))]
     return Sentences(words, tags, origin=str(path), places=places).take(full)
+
+
+def _check_lists(place: str, words: Any, tags: Any) -> None:
+    if not isinstance(words, list) or not isinstance(tags, list) or len(words) != len(tags):
+        raise UserError(f"{place} does not have one tag per word.", "Give two lists of the same length.")
+    if not all(isinstance(value, str) for value in (*words, *tags)):
+        raise UserError(f"{place} has a word or a tag that is no text.", "Write the names of the tags.")
 
 
 def read_conll(path: Path) -> Sentences:
     """Read words and tags: the first and the last column, a word a line, a blank line after each sentence.
 
-    Columns stand apart by tabs, or by spaces where there are none.
-
-    Raises UserError naming the line that has other columns than the first.
+    Columns are separated by tabs, else by spaces. Raises UserError naming the line with more or fewer than the first.
     """
-    sentences: list[list[list[str]]] = [[]]
+    words: list[list[str]] = []
+    tags: list[list[str]] = []
     places: list[str] = []
-    width = 0
+    width, is_inside = 0, False
     for number, line in enumerate(read_text(path).split("\n"), start=1):
-        fields = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
-        if not line.strip() or fields[0] == DOCUMENT:
-            sentences.append([])
+        word, *others = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
+        if not line.strip() or word == DOCUMENT:
+            is_inside = False
             continue
-        width = width or len(fields)
-        if len(fields) != width or width < 2:
-            what = f"`{path}` line {number} has {len(fields)} columns, not {max(width, 2)}."
+        width = width or 1 + len(others)
+        if not others or 1 + len(others) != width:
+            what = f"`{path}` line {number} has {1 + len(others)} columns, not {max(width, 2)}."
             raise UserError(what, "Write a word and its tag on each line, and a blank line after each sentence.")
-        if not sentences[-1]:
+        if not is_inside:
             places.append(place_of(path, number))
-        sentences[-1].append(fields)
-    if not width:
+            words.append([])
+            tags.append([])
+        is_inside = True
+        words[-1].append(word)
+        tags[-1].append(others[-1])
+    if not words:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
-    words, tags = ([[fields[place] for fields in rows] for rows in sentences if rows] for place in (0, -1))
     return Sentences(words, tags, origin=str(path), places=places)

@@ -25,10 +25,7 @@ def data_folder(data_dir: str | None) -> Path | None:
 
 
 def split_file(task: Task, split: str, folder: Path) -> Path:
-    """The official file of a split, which may be compressed.
-
-    Raises UserError if the task has no such split, or the folder lacks the file.
-    """
+    """The official file of a split. Raises UserError if the task has no such split, or the folder no such file."""
     if split not in task.files.splits:
         raise unknown(f"split of {task.name}", split, task.files.splits)
     found = find_file(task, split, folder)
@@ -39,7 +36,7 @@ def split_file(task: Task, split: str, folder: Path) -> Path:
 
 
 def find_file(task: Task, split: str, folder: Path) -> Path | None:
-    """The file of a split, or the folder; by all its names, also without the first folder of one, also in an archive."""
+    """The file or folder of a split, by any of its names, with or without the first folder; also in an archive."""
     names = task.files.splits[split].split("|")
     for name in (*names, *(name.partition("/")[2] for name in names)):
         for ending in ("", *COMPRESSED):
@@ -53,10 +50,7 @@ def find_file(task: Task, split: str, folder: Path) -> Path | None:
 
 
 def read_official(task: Task, split: str, path: Path) -> TextExamples:
-    """Read an official file, or folder, of texts: to classify, to measure, or to choose what follows.
-
-    Raises UserError if it has not the columns of the task, or no examples.
-    """
+    """Read an official file or folder of texts. Raises UserError if it lacks a column of the task, or has no examples."""
     if path.is_dir() or tar_of(path):
         return _read_folders(path, task.file_labels)
     is_test = split.startswith("test")
@@ -70,11 +64,11 @@ def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
     """Read a folder for each label with a text a file."""
     paths = ((label, path) for label in labels for path in (folder / label).glob("*.txt"))
     texts = ((label, path.name, read_text(path)) for label, path in paths)
-    read = sorted(_texts_of_tar(folder) if tar_of(folder) else texts)
-    read = [row for label in labels for row in read if row[0] == label]
+    read = [row for row in (_texts_of_tar(folder) if tar_of(folder) else texts) if row[0] in labels]
     if not read:
         what = f"`{folder}` holds no texts in {', '.join(f'{label}/' for label in labels)}."
         raise UserError(what, "Check the folder.")
+    read.sort(key=lambda row: (labels.index(row[0]), row[1]))
     return TextExamples([text for _, _, text in read], labels=[label for label, _, _ in read], origin=str(folder))
 
 
@@ -91,31 +85,34 @@ def _texts_of_tar(folder: Path) -> Iterator[tuple[str, str, str]]:
 def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextExamples:
     """Read a TSV of GLUE: no quoting, so a quotation mark is a quotation mark (csv.reader with quotechar=None)."""
     lines = [line.rstrip("\r").split("\t") for line in read_text(path).split("\n") if line.strip()]
-    first = lines.pop(0) if header and lines else []
-    places = {key: _place(where, first) for key, where in columns.items()}
-    missing = [str(columns[key]).split("|")[0] for key, place in places.items() if place < 0]
-    if missing:
-        raise UserError(f"`{path}` has no column `{missing[0]}`.", f"Its columns: {', '.join(first)}.")
-    widest = max(places.values())
-    rows = [line for line in lines if len(line) > widest]
+    names = lines.pop(0) if header and lines else []
+    places = {key: _place(path, where, names) for key, where in columns.items()}
+    rows = [line for line in lines if len(line) > max(places.values())]
     if len(rows) < len(lines):
         say(f"{path}: skipped {len(lines) - len(rows)} broken lines of {len(lines):,}")
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
-    read = {key: [row[place] for row in rows] for key, place in places.items()}
-    examples = text_examples(read, str(path))
-    if NO_LABEL not in (examples.labels or ()):
-        return examples
+    examples = text_examples({key: [row[place] for row in rows] for key, place in places.items()}, str(path))
+    return _with_gold_labels(examples)
+
+
+def _with_gold_labels(examples: TextExamples) -> TextExamples:
     kept = [row for row, label in enumerate(examples.labels or ()) if label != NO_LABEL]
+    if examples.labels is None or len(kept) == len(examples):
+        return examples
     say(f"{examples.origin}: skipped {len(examples) - len(kept)} examples without a gold label")
     return examples.take(kept)
 
 
-def _place(where: int | str, names: list[str]) -> int:
-    """The number of a column; -1 where none of its names is there."""
+def _place(path: Path, where: int | str, names: list[str]) -> int:
+    """The number of a column, which may have several names. Raises UserError if none of them is there."""
     if isinstance(where, int):
         return where
-    return next((names.index(name) for name in where.split("|") if name in names), -1)
+    wanted = where.split("|")
+    for name in wanted:
+        if name in names:
+            return names.index(name)
+    raise UserError(f"`{path}` has no column `{wanted[0]}`.", f"Its columns: {', '.join(names)}.")
 
 
 def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
@@ -145,9 +142,6 @@ def load_from_hub(task: Task, split: str) -> Any:
 
 
 def read_columns(path: Path, columns: dict[str, str]) -> TextExamples:
-    """Read named columns of a CSV, TSV, JSONL or Parquet file.
-
-    Raises UserError naming the file, and the line or column that is wrong.
-    """
+    """Read named columns of a table. Raises UserError naming the file, and the line or column that is wrong."""
     table = read_table(path)
     return text_examples({key: table.column(name) for key, name in columns.items()}, str(path))

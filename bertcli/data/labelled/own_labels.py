@@ -1,6 +1,7 @@
 """Labels in the user's own files: how each is spelled, which are missing, which kind of task they are of."""
 
 import ast
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +26,7 @@ def spelled(label: str) -> str:
 
 
 def missing_labels(labels: list[str]) -> set[str]:
-    """How missing labels are spelled: NaN and the like where most are numbers, `-` among inferences."""
+    """The spellings of a missing label: NaN and the like if most are numbers, `-` beside those of inference."""
     others = [label for label in labels if label.lower() not in NO_NUMBER]
     if others and sum(are_numbers([label]) for label in others) >= 0.9 * len(others):
         return NO_NUMBER
@@ -50,7 +51,7 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
 
 
 def _why_names(labels: list[str]) -> str:
-    """Why labels are names, where most are numbers, or would be with a point for their comma."""
+    """Why labels are names, if most are numbers, or would be with a decimal point."""
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
         return ", as the decimal separator must be a point, not a comma"
     others = [label for label in labels if not are_numbers([label])]
@@ -60,13 +61,10 @@ def _why_names(labels: list[str]) -> str:
 
 
 def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
-    """The labels of an example that may have several, or none: a list as JSON or Python writes it, or with separators.
-
-    Raises UserError with the `place` of the example if a list cannot be read.
-    """
+    """Any number of labels, from a list in JSON or Python, or with separators. Raises UserError if a list is invalid."""
     if not cell.startswith("["):
-        parts = [part.strip() for part in (cell.split(separator) if separator else [cell])]
-        return [part for part in parts if part]
+        parts = cell.split(separator) if separator else [cell]
+        return [part.strip() for part in parts if part.strip()]
     try:
         labels = ast.literal_eval(BETWEEN_QUOTES.sub(r"\1, \2", cell))
         if any(isinstance(label, list | dict) for label in labels):
@@ -80,11 +78,8 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
 
 def with_distinct(task: Task, labels: Iterable[str]) -> Task:
     """The task with its labels in an order that does not depend on that of the rows: numbers by value, then names."""
-
-    def natural(label: str) -> tuple[int, float, str]:
-        return (0, float(label), label) if are_numbers([label]) else (1, 0.0, label)
-
-    return replace(task, labels=tuple(sorted(set(labels), key=natural)))
+    ordered = sorted(set(labels), key=lambda label: (float(label) if are_numbers([label]) else math.inf, label))
+    return replace(task, labels=tuple(ordered))
 
 
 def listed(names: Iterable[str], most: int = 5) -> str:

@@ -36,12 +36,12 @@ def run_name(name: str) -> str:
 
 
 def own_files(name: str) -> dict[str, list[Path]]:
-    """The files of each split, by their names; "" holds all files where none is of a split.
+    """The files of each split, by their names; "" holds all files if none is of a split.
 
-    `name` is a file, several with commas between, a pattern or a folder. Other files than those of splits are training
-    data where the user named them, and left out where a pattern or a folder did.
+    `name` is a file, several with commas between, a pattern or a folder. Files that are of no split are training data if
+    the user named them, and left out if a pattern or a folder did.
 
-    Raises UserError if there are none, no split's in a folder, or two forms of a split.
+    Raises UserError if there are no files, a folder has none of a split, or a split has two forms.
     """
     path = Path(name)
     if path.is_file():
@@ -54,17 +54,18 @@ def own_files(name: str) -> dict[str, list[Path]]:
     if path.is_dir() and not splits.keys() - {""}:
         what = f"`{name}` has no train, dev or test file{listed(file.name for file in splits.get('', []))}."
         raise UserError(what, "Name them train.csv, dev.csv, test.csv; or give files: bert finetune FOLDER/reviews.csv")
-    others = splits.pop("", []) if len(splits) > 1 else []
-    if named := [file for file in others if file in given]:
-        splits["train"] = named + splits.get("train", [])
-    if left := [file.name for file in others if file not in given]:
-        say(f"{name}: left out{listed(left)}")
+    if len(splits) > 1 and "" in splits:
+        _assign_others(name, splits, given)
+    _check_forms(splits)
+    return splits
+
+
+def _check_forms(splits: dict[str, list[Path]]) -> None:
     for split, files in splits.items():
         plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
         if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
             what = f"Several files are {split or 'given'}{listed(map(str, files))}."
             raise UserError(what, "Name those of one form, not both.")
-    return splits
 
 
 def _matching(path: Path) -> list[Path]:
@@ -74,6 +75,15 @@ def _matching(path: Path) -> list[Path]:
     return sorted(map(Path, matches)) or [path]
 
 
+def _assign_others(name: str, splits: dict[str, list[Path]], given: list[Path]) -> None:
+    """Make the files that are of no split training data if they are `given`; leave out the others, and say so."""
+    others = splits.pop("")
+    if named := [file for file in others if file in given]:
+        splits["train"] = named + splits.get("train", [])
+    if left := [file.name for file in others if file not in given]:
+        say(f"{name}: left out{listed(left)}")
+
+
 def split_of(path: Path) -> str:
     """The split that a file's name says, if it does."""
     words = re.split(r"[^a-z]+", path.name.lower())
@@ -81,29 +91,25 @@ def split_of(path: Path) -> str:
 
 
 def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:
-    """Cut a dev set off the training data, each label its share of it, and say so.
-
-    Raises UserError if there is too little for one.
-    """
+    """Cut a dev set off the training data, stratified by label. Raises UserError if there is too little for one."""
     train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
     if not dev or not train:
-        why = ": each label occurs once" if labels and len(part) > 1 else ""
+        is_unique = bool(labels) and len(part) > 1
+        why, more = (": each label occurs once", "; or another column: --label COLUMN") if is_unique else ("", "")
         what = f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}."
-        hint = "Give one: bert finetune train.csv dev.csv" + ("; or another column: --label COLUMN" if why else "")
-        raise UserError(what, hint)
+        raise UserError(what, f"Give one: bert finetune train.csv dev.csv{more}")
     by_label = ", in proportion to the labels" if labels else ""
     say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples become it, drawn by seed {seed}{by_label}")
-    once = [label for label, count in Counter(labels or []).items() if count == 1]
-    if once:
-        say(f"{name}: labels with one example, used for training only{listed(f'`{label}`' for label in once)}")
+    if once := [f"`{label}`" for label, count in Counter(labels or []).items() if count == 1]:
+        say(f"{name}: labels with one example, used for training only{listed(once)}")
     return {"train": part.take(train), "dev": part.take(dev)}
 
 
 def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
     """Cut rows into two parts by seed; each label gives its share to the second, but never its only row.
 
-    The rows of each label are spread evenly from 0 to 1 in an order drawn by the seed; the second part is what comes
-    first, so that labels too rare for a row of their own take turns.
+    The rows of each label, shuffled, are spread evenly from 0 to 1, and the second part takes the lowest: so labels too
+    rare for a row of their own are drawn in turn.
     """
     import numpy as np
 

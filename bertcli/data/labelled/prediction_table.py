@@ -23,9 +23,8 @@ ROW_ENDINGS = (*DELIMITERS, ".jsonl", ".parquet")
 
 @dataclass(frozen=True)
 class PredictionTable:
-    """A table, and the column of it that holds predictions."""
+    """A table and its column of predictions."""
 
-    path: Path
     table: Table
     column: str
 
@@ -39,7 +38,7 @@ class PredictionTable:
             raise UserError(f"`{path}` has no column `label`, `prediction` or `value`.", shown)
         if len(columns) > 1:
             say(f"{path}: the column `{columns[0]}` is scored, not `{'`, `'.join(columns[1:])}`")
-        return cls(path, _in_order(table, is_official), columns[0])
+        return cls(_in_order(table, is_official), columns[0])
 
     @property
     def values(self) -> list[str]:
@@ -47,32 +46,33 @@ class PredictionTable:
         return self.table.column(self.column)
 
     def labels(self, task: Task) -> list[str]:
-        """The predictions as labels of the task. Raises UserError at the first that is none."""
+        """The predictions as labels of the task. Raises UserError at the first that is not one."""
         known = self.spellings(task, self.values)
         return [self.label(value, known, task, row) for row, value in enumerate(self.values)]
 
     def spellings(self, task: Task, names: Iterable[str]) -> dict[str, str]:
-        """The labels of the task by the ways in which a file may spell them: in another case too."""
+        """The labels of the task by the spellings of a file, also in another case."""
         known = task.spellings
-        return known | {name: known[label] for name, label in in_other_case(names, known, self.path).items()}
+        return known | {name: known[label] for name, label in in_other_case(names, known, self.table.path).items()}
 
     def label(self, name: str, known: dict[str, str], task: Task, row: int) -> str:
-        """A label as the task has it. Raises UserError if it is none of the task."""
+        """A label as the task spells it. Raises UserError if the task does not have it."""
         if name not in known:
             what = f"{self.table.place(row)} has the label `{name}`, which {task.name} has not."
             raise UserError(what, f"Its labels: {', '.join(task.labels[:20])}.")
         return known[name]
 
-    def numbers(self, values: Iterable[Any], row: int | None = None) -> list[float]:
-        """The values of all rows, or of one, as numbers. Raises UserError at the first that is none."""
-        numbers = []
-        for place, value in enumerate(values):
-            try:
-                numbers.append(finite(value))
-            except (TypeError, ValueError):
-                where = self.table.place(place if row is None else row)
-                raise UserError(f"{where} has `{value}`, which is no number.", "Give a number a row.") from None
-        return numbers
+    def number(self, value: Any, row: int) -> float:
+        """The value of a row as a number. Raises UserError if it is not one."""
+        try:
+            return finite(value)
+        except (TypeError, ValueError):
+            what = f"{self.table.place(row)} has `{value}`, which is no number."
+            raise UserError(what, "Give a number a row.") from None
+
+    def numbers(self, values: Iterable[Any]) -> list[float]:
+        """The values of all rows as numbers. Raises UserError at the first that is not one."""
+        return [self.number(value, row) for row, value in enumerate(values)]
 
     def with_score(self, predictions: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The predictions with their probabilities, where the table has them."""
@@ -87,21 +87,17 @@ class PredictionTable:
         given = cells.get("scores") or {name: cells.get(f"score {name}") for name in labels}
         if not isinstance(given, dict) or any(given.get(name) is None for name in labels):
             return {}
-        return {"scores": dict(zip(labels, self.numbers((given[name] for name in labels), row), strict=True))}
+        return {"scores": {name: self.number(given[name], row) for name in labels}}
 
 
 def has_lists_of_labels(path: Path) -> bool:
-    """Whether a file of predictions has a column of lists of labels, as of examples that may have several."""
+    """Whether a file of predictions has a column of lists of labels."""
     table = read_table(path) if ending_of(path) in ROW_ENDINGS else None
-    cells = table.column("labels") if table and "labels" in table.names else []
-    return any(cell.startswith("[") for cell in cells)
+    return bool(table and "labels" in table.names and any(cell.startswith("[") for cell in table.column("labels")))
 
 
 def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, column: str) -> dict[str, Value]:
-    """Read a JSON object of question ids and values, or rows with an `id` and a column of values.
-
-    Raises UserError if the file is neither.
-    """
+    """Read a JSON object of question ids and values, or rows of `id` and `column`. Raises UserError if it is neither."""
     try:
         if ending_of(path) in ROW_ENDINGS:
             table = read_table(path)
@@ -111,12 +107,12 @@ def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, col
         if not isinstance(pairs, tuple):
             raise TypeError
         values = {key: convert(value) for key, value in pairs}
-        if len(values) < len(pairs):
-            say(f"{path}: {len(pairs) - len(values)} questions occur twice; the last {form} counts")
-        return values
     except (ValueError, TypeError):
         what = f"`{path}` is not a JSON object of question ids and {form}s."
         raise UserError(what, f"Give the official form: {{id: {form}}}.") from None
+    if len(values) < len(pairs):
+        say(f"{path}: {len(pairs) - len(values)} questions occur twice; the last {form} counts")
+    return values
 
 
 def finite(value: Any) -> float:
@@ -135,23 +131,28 @@ def _in_order(table: Table, is_official: bool) -> Table:
     if (name != "index" or not is_official) and sorted(index) != sorted(map(str, range(len(table)))):
         say(f"{table.path}: its column `{name}` does not count from 0; the rows are taken as they stand")
         return table
-    strange = next((row for row, number in enumerate(index) if not number.isdecimal()), None)
-    if strange is not None:
-        raise UserError(f"{table.place(strange)} has the index `{index[strange]}`.", "Number the examples from 0.")
-    order = sorted(range(len(table)), key=lambda row: int(index[row]))
-    for number, row in enumerate(order):
-        if int(index[row]) != number:
-            what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
-            raise UserError(
-                f"{table.place(row)} has the index {index[row]} {what}.", "Give one prediction per example."
-            )
+    order = _order_of(table, index)
     if order != sorted(order):
         say(f"{table.path}: rows are sorted by `{name}`")
     return replace(table, cells=[table.cells[row] for row in order], numbers=[table.numbers[row] for row in order])
 
 
+def _order_of(table: Table, index: list[str]) -> list[int]:
+    """The rows by their index. Raises UserError if it is not each number from 0, once."""
+    for row, given in enumerate(index):
+        if not given.isdecimal():
+            raise UserError(f"{table.place(row)} has the index `{given}`.", "Number the examples from 0.")
+    order = sorted(range(len(table)), key=lambda row: int(index[row]))
+    for number, row in enumerate(order):
+        if int(index[row]) != number:
+            what = f"again, and {number} nowhere" if int(index[row]) < number else f"where {number} is next"
+            hint = "Give one prediction per example."
+            raise UserError(f"{table.place(row)} has the index {index[row]} {what}.", hint)
+    return order
+
+
 def in_other_case(names: Iterable[str], labels: Collection[str], origin: object) -> dict[str, str]:
-    """The label of each name that differs from it in case only; none where case tells two names or labels apart."""
+    """The label of each name that differs only in case; none if two names or two labels differ only in case."""
     given, lower = {*names}, {label.lower(): label for label in labels}
     found = {name: lower[name.lower()] for name in sorted(given - {*labels}) if name.lower() in lower}
     if not found or any(len({name.lower() for name in each}) < len(each) for each in (given, {*labels})):

@@ -84,13 +84,11 @@ def questions_of(articles: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str
 
 
 def span_examples(articles: list[dict[str, Any]], training: bool, with_impossible: bool) -> list[SpanExample]:
-    """Make examples as read_squad_examples does.
-
-    For training, an answer that is not found among the words of its context is skipped, and counted.
+    """Make examples as read_squad_examples does; training examples whose answer is not in the context are skipped.
 
     Raises UserError if a training question has no answer, or several, where it needs one; or none is left to train on.
     """
-    made = []
+    made: list[SpanExample | None] = []
     for context, question in questions_of(articles):
         example = SpanExample(str(question["id"]), question["question"], split_words(context)[0])
         made.append(_with_answer(example, question, context, with_impossible) if training else example)

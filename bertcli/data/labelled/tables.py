@@ -22,6 +22,8 @@ TABLE_ENDINGS = (*DELIMITERS, ".jsonl", ".json", ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
 ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
 Item = TypeVar("Item")
+NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
+TableStream = tuple[list[str], Iterator[NumberedRow]]
 csv.field_size_limit(2**31 - 1)  # a field may be a whole book
 
 
@@ -70,48 +72,37 @@ def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV
 
 
 def read_table(path: Path) -> Table:
-    """Read a file of rows by its ending, whole.
-
-    Raises UserError naming the file and the line that is wrong, or what the file is instead.
-    """
+    """Read a whole file of rows. Raises UserError naming the file and the line, or what the file is instead."""
     names, rows = stream_table(path)
     numbers, cells = zip(*rows, strict=True)
     every = dict.fromkeys(chain(names, *cells))  # JSON lines need not have the same names
     return Table(path, [name for name in every if name], list(cells), list(numbers))
 
 
-NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
-TableStream = tuple[list[str], Iterator[NumberedRow]]
-
-
 def stream_table(path: Path) -> TableStream:
     """The names of a file's columns, and its rows, read as they are asked for; JSON lines are named by the first 1,000.
 
-    Raises UserError as `read_table`, where the rows have come to the line that is wrong.
+    Raises UserError as `read_table`, when the wrong line is reached.
     """
     check_file(path)
     ending = ending_of(path)
-    if ending == ".parquet":
-        names, rows = _parquet(path)
-    elif ending in (".jsonl", ".json"):
-        names, rows = json_rows(path, lines_of(path))
-    elif ending in DELIMITERS:
-        names, rows = _delimited(path, DELIMITERS[ending])
-    else:
-        read_text(path)  # says what it is where it is no text
-        what = f"`{path}` is not CSV, TSV, JSONL or Parquet."
+    if ending not in TABLE_ENDINGS:
+        read_text(path)  # names the format if it is not text
         hint = "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll."
-        raise UserError(what, hint)
-    twice = next((name for name in names if name and names.count(name) > 1), None)
-    if twice is not None:
-        where = "" if ending == ".parquet" else " line 1"
-        what = f"`{path}`{where} has two columns `{twice}`."
+        raise UserError(f"`{path}` is not CSV, TSV, JSONL or Parquet.", hint)
+    if ending in DELIMITERS:
+        columns, rows = _delimited(path, DELIMITERS[ending])
+    else:
+        columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, lines_of(path))
+    names = [name for name in columns if name]
+    if twice := [name for name in names if names.count(name) > 1]:
+        what = f"`{path}`{' line 1' if ending in DELIMITERS else ''} has two columns `{twice[0]}`."
         raise UserError(what, "Give each column its own name, in a line before the examples.")
     first = next(rows, None)
     if first is None:
         what = f"has the columns {', '.join(names)} but" if names else "is empty; it"
         raise UserError(f"`{path}` {what} holds no examples.", "Put a header line and examples into it.")
-    return [name for name in names if name], chain([first], rows)
+    return names, chain([first], rows)
 
 
 def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = lambda item: 1) -> Iterator[list[Item]]:
@@ -138,20 +129,21 @@ def _parquet(path: Path) -> TableStream:
 
     def rows() -> Iterator[NumberedRow]:
         with _parquet_errors(path):
-            batches = (_timeless(batch).to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
+            batches = (_dates_as_text(batch).to_pylist() for batch in file.iter_batches(ROWS_AT_ONCE))
             yield from enumerate(chain.from_iterable(batches), start=1)
 
     return file.schema_arrow.names, rows()
 
 
-def _timeless(batch: Any) -> Any:
-    """The same with times and dates as text: Python's end with the year 9999, and want the time zone to be known."""
+def _dates_as_text(batch: Any) -> Any:
+    """Dates and times as text: Python's end with the year 9999, and need a known time zone."""
     import pyarrow as pa
 
     for index, column in enumerate(batch.columns):
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp(column.type.unit))
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            plain = column.cast(pa.timestamp(column.type.unit)) if pa.types.is_timestamp(column.type) else column
-            batch = batch.set_column(index, batch.schema.names[index], plain.cast(pa.string()))
+            batch = batch.set_column(index, batch.schema.names[index], column.cast(pa.string()))
     return batch
 
 
@@ -162,7 +154,7 @@ def _open_parquet(path: Path) -> Any:
     with reading(path) as file:
         source = pa.BufferReader(file.read()) if path.suffix in COMPRESSED else path
     with _parquet_errors(path):
-        return pq.ParquetFile(source, pre_buffer=False)  # which would keep what was read
+        return pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
 
 
 @contextmanager
@@ -172,8 +164,8 @@ def _parquet_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError) as error:
-        what = f"`{path}` is not Parquet: {str(error).splitlines()[0]}"
-        raise UserError(what, "Check the file, or write it again.") from None
+        reason = str(error).splitlines()[0]
+        raise UserError(f"`{path}` is not Parquet: {reason}", "Check the file, or write it again.") from None
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> TableStream:
@@ -204,7 +196,7 @@ def json_value(text: str) -> Any:
 
 
 def _not_lines(path: Path, number: int, line: str | None) -> UserError:
-    """What is wrong at a line; without one, of the whole file, which may be one value that has rows in it."""
+    """What is wrong at a line; without one, of the whole file, which may be one value with a list of rows."""
     try:
         value = json.loads(read_text(path) if line is None else line)
     except (ValueError, RecursionError) as error:
@@ -212,24 +204,22 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
         what = getattr(error, "msg", "too many digits or brackets")
         return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
     lists = {"": value, **(value if isinstance(value, dict) else {})}
-    names = (name for name, rows in lists.items() if isinstance(rows, list) and isinstance([*rows, 0][0], dict))
-    if (name := next(names, None)) is None:
-        what, hint = f"`{path}` line {number} is not an object.", 'Write lines such as {"text": "...", "label": "..."}.'
-        return UserError(what, hint)
-    rows, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
-    file += "-lines" if path.name == f"{file}.jsonl" else ""  # which would be written over
-    hint = f"Write it as JSONL: jq -c {quote(rows)} {quote(str(path))} > {quote(f'{file}.jsonl')}"
-    return UserError(f"`{path}` is one JSON value, not an object on each line.", hint)
+    for name, rows in lists.items():
+        if isinstance(rows, list) and rows and isinstance(rows[0], dict):
+            selected, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
+            file += "-lines" if path.name == f"{file}.jsonl" else ""  # not the file itself
+            hint = f"Write it as JSONL: jq -c {quote(selected)} {quote(str(path))} > {quote(f'{file}.jsonl')}"
+            return UserError(f"`{path}` is one JSON value, not an object on each line.", hint)
+    hint = 'Write lines such as {"text": "...", "label": "..."}.'
+    return UserError(f"`{path}` line {number} is not an object.", hint)
 
 
 def _delimited(path: Path, usual: str) -> TableStream:
-    """Read CSV or TSV; with the delimiter that its first line has, where that is another one than usual."""
+    """Read CSV or TSV; with the usual delimiter, or the one that its first line has instead."""
     header = next((line for line in _lines(path) if line.strip("\r\n")), "")
     bare = re.sub(r'"[^"]*"', "", header)
-    delimiter = usual if usual in bare else max(OTHER_DELIMITERS, key=bare.count)
-    if delimiter not in bare:
-        delimiter = usual
-    elif delimiter != usual:
+    delimiter = usual if usual in bare else max(usual + OTHER_DELIMITERS, key=bare.count)
+    if delimiter != usual:
         say(f"{path}: its columns are separated by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")
     records = _records(path, delimiter, _quoting(path, delimiter))
     names = [name.strip() for name in next(records, (1, []))[1]]
@@ -245,29 +235,25 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _quoting(path: Path, delimiter: str) -> int:
-    """Whether quotation marks quote.
-
-    Many TSV files know no quoting, so that a quotation mark is a quotation mark: those whose lines have all the same
-    number of fields, and fewer records, or none, if they are read as quoted.
-    """
+    """How quotation marks are read: those of a TSV file as text, if that gives more records, of equal length."""
     if delimiter != "\t" or not any('"' in line for line in _lines(path)):
         return csv.QUOTE_MINIMAL
     counts = {}
-    for quoting in (csv.QUOTE_NONE, csv.QUOTE_MINIMAL):
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
         try:
             counts[quoting] = sum(1 for _ in _records(path, delimiter, quoting))
         except UserError:
             counts[quoting] = 0
-    if counts[csv.QUOTE_MINIMAL] >= counts[csv.QUOTE_NONE]:
-        return csv.QUOTE_MINIMAL
-    say(f"{path}: quotation marks are part of the text, as in files without quoting")
-    return csv.QUOTE_NONE
+    quoting = max(counts, key=counts.__getitem__)  # of the same number, the first
+    if quoting == csv.QUOTE_NONE:
+        say(f"{path}: quotation marks are part of the text, as in files without quoting")
+    return quoting
 
 
 def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each record with the line where it begins; each has as many as the first, the header.
+    """The fields of each record, as many as in the header, with the line where it begins.
 
-    Raises UserError naming the first line that has not, or where quotation marks are wrong.
+    Raises UserError naming the first line with another number of fields or wrong quotation marks.
     """
     reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
     begin, width = 1, 0
@@ -282,9 +268,8 @@ def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, li
             begin = reader.line_num + 1
     except csv.Error as error:
         what = "a quotation mark is never closed" if "end of data" in str(error) else str(error).partition(" - ")[0]
-        what = f"`{path}` line {begin}: {what}."
         hint = 'Check its quotation marks; one inside a quoted field is written twice: "He said ""no"""'
-        raise UserError(what, hint) from None
+        raise UserError(f"`{path}` line {begin}: {what}.", hint) from None
 
 
 def as_text(value: Any) -> str:
