@@ -15,7 +15,7 @@ FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): 
 GRID = (
     "paper: try the batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
 )
-RATE = "Peak learning rate; default: the task's, 1e-4 for small, medium, 3e-4 for mini, 1e-3 for tiny and --frozen."
+RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
@@ -92,8 +92,12 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
 
     size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
-    epochs: float | None = option(None, "Number of epochs; default: the task's, 10 with --frozen.", minimum=0.001)
-    batch_size: int | None = option(None, "Examples per step, over all processes.", minimum=1)
+    epochs: float | None = option(
+        None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001
+    )
+    batch_size: int | None = option(
+        None, "Examples per step, over all processes; default: the task's, fewer for few examples.", minimum=1
+    )
     learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)

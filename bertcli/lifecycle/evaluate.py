@@ -140,7 +140,8 @@ def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
 
 
 def _has_learnt(saved: dict[str, Any], name: str) -> bool:
-    return Path(saved.get("task", "")).resolve() == Path(name).resolve()
+    """Whether a run was trained on files and left a dev set out."""
+    return Path(saved.get("task", "")).resolve() == Path(name).resolve() and "dev" in saved.get("data_digests", "dev")
 
 
 def _latest_run(config: EvaluateConfig) -> RunFolder:

@@ -7,17 +7,19 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.training import FinetuneConfig
-from bertcli.data.labelled.own_splits import looks_like_file, run_name
+from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
+from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.sweep import FROZEN_LAYERS, settings_of
-from bertcli.lifecycle.workspace import model_to_start_from
+from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import TrainingResult
 
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
+SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
 
 
 def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
@@ -41,11 +43,20 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     source = find_source(config.task, config.data_dir, columns, config.kind, config.seed)
     config, source = _checked(config, source)
     start = model_to_start_from(config.from_, config.size)
+    source = source.for_training(_trains_on_all(config, source, start))
     splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]
 
     from bertcli.lifecycle.finetuning import Finetuning
 
     return Finetuning.prepare(config, source, start, splits).run(settings, folder)
+
+
+def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:
+    """Whether a dev set would be too small to say much, while frozen states can be cross-validated, and none is needed."""
+    needs_dev = config.seeds > 1 or config.grid or config.patience or config.frozen or start == "scratch"
+    count = len(source.own["train"]) if source.own else 0
+    is_few = SMALLEST_TRAINING_SET <= count < SMALLEST_DEV_SET / DEV_SHARE
+    return bool(is_few and not needs_dev and source.kind.has_linear_head and is_sentence_encoder(resolve_model(start)))
 
 
 def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, Source]:

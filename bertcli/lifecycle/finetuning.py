@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self, cast
 
 from accelerate import Accelerator
@@ -20,6 +21,8 @@ from bertcli.errors import UserError
 from bertcli.families.bert import BERT
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction
+from bertcli.lifecycle.defaults import Settings, choose_settings
+from bertcli.lifecycle.pretrained import pools_by_mean
 from bertcli.lifecycle.probe import fit_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, encode_split
@@ -28,7 +31,8 @@ from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import latest_vocabulary, remark_on, resolve_model, tokenizer_source
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
-from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, pools_by_mean, save_model
+from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
+from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
 from bertcli.tasks.conll2003 import CONLL2003
@@ -41,7 +45,7 @@ from bertcli.training.processes import is_launched, launch
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}  # of models with at most so many hidden units
+CROSS_VALIDATED = "cross_validated"
 
 
 @dataclass(frozen=True)
@@ -147,22 +151,24 @@ class Finetuning:
         self._finish(result, folder, accelerator)
         return result
 
+    @cached_property
+    def settings(self) -> Settings:
+        """The batch size, epochs and learning rate, given or chosen."""
+        return choose_settings(self.config, self.task, len(self.train), self.model.config.hidden_size)
+
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""
-        config, task = self.config, self.task
-        batch_size, epochs = config.batch_size or task.batch_size, config.epochs or task.epochs
-        steps = max(1, int(len(self.train) / batch_size * epochs))
-        # The task's for models as large as the paper's; for miniatures of the grid of Turc et al. (2019), for tiny more.
-        rates = {} if config.frozen else LEARNING_RATES
-        hidden = self.model.config.hidden_size
-        default = next((rate for size, rate in rates.items() if hidden <= size), task.learning_rate)
+        chosen, config = self.settings, self.config
+        steps = max(1, int(len(self.train) / chosen.batch_size * chosen.epochs))
         return Plan.of(
             config,
             steps=steps,
-            batch_size=batch_size,
-            learning_rate=config.learning_rate if config.learning_rate is not None else default,
+            batch_size=chosen.batch_size,
+            learning_rate=chosen.learning_rate,
             warmup_steps=int(steps * config.warmup_proportion),
-            eval_steps=config.eval_steps or max(1, math.ceil(steps / max(1, round(epochs)))),
+            eval_steps=steps
+            if not self.dev
+            else config.eval_steps or max(1, math.ceil(steps / max(1, round(chosen.epochs)))),
         )
 
     def _show(self, plan: Plan, accelerator: Accelerator) -> None:
@@ -175,6 +181,8 @@ class Finetuning:
         if remark := remark_on(self.start, self.task.name):
             say(remark)
         say(plan.describe(len(self.train)))
+        if self.settings.reasons:
+            say(f"chosen: {'; '.join(self.settings.reasons)}")
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""
@@ -189,17 +197,12 @@ class Finetuning:
     def _train(self, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
         config, task = self.config, self.task
         setup = self._with_frozen_states(accelerator) if config.frozen else self
-        epochs = config.epochs or task.epochs
-        trained_as = {"batch_size": plan.batch_size, "learning_rate": plan.learning_rate, "epochs": epochs}
-        enter(folder, "finetune", config, {**self._resolved(), **trained_as}, accelerator)
-        if not config.resume:
-            self._fit_head(accelerator)
+        cross_validated = self._begin(folder, accelerator)
         features = cast(Any, setup.train.features)
         training = Training(self.kind.with_loss(self.model), features, plan, folder, accelerator, self.precision)
         if config.resume:
             training.resume()
-        dtype = resolve_precision(config.precision)
-        model = TaskModel(task, self.kind, training.model, self.tokenizer, self.rules, accelerator.device, dtype)
+        model = self._task_model(training.model, accelerator)
 
         def evaluate() -> dict[str, float]:
             found = [(split, model.predict(split)) for split in setup.dev]
@@ -207,11 +210,11 @@ class Finetuning:
             for split, predictions in found:
                 prefix = "" if split is setup.dev[0] else f"{split.name}_"
                 metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
-            self._keep_best(training, metrics, found[0][1])
+            self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
             return metrics
 
         training.run(evaluate)
-        result = training.finish(task.name, split="dev")
+        result = training.finish(task.name, split="dev" if self.dev else CROSS_VALIDATED)
         if result.stopped_early:
             say(
                 f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
@@ -219,19 +222,32 @@ class Finetuning:
         self._finish(result, folder, accelerator)
         return result
 
-    def _fit_head(self, accelerator: Accelerator) -> None:
-        """Fit a new head to the frozen states of the pre-trained model, as where training begins."""
+    def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
+        """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""
+        fitted = folder.config.get(CROSS_VALIDATED, {}) if self.config.resume else self._fit_head(accelerator)
+        trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
+        resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
+        enter(folder, "finetune", self.config, resolved, accelerator)
+        return fitted
+
+    def _fit_head(self, accelerator: Accelerator) -> dict[str, float]:
+        """Fit a new head to the states of the pre-trained model before it is trained; return its cross-validated scores."""
         if self.start == "scratch" or self.config.frozen:
-            return
+            return {}
         if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
-            return
+            return {}
         with_loss = self.kind.with_loss(self.model).to(accelerator.device)
+        probe = fit_probe(self._task_model(with_loss, accelerator), self.train)
+        if probe is None:
+            return {}
+        probe.give_to(self.model)
+        words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
+        say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
+        return probe.metrics
+
+    def _task_model(self, model: ModelWithLoss, accelerator: Accelerator) -> TaskModel:
         dtype = resolve_precision(self.config.precision)
-        model = TaskModel(self.task, self.kind, with_loss, self.tokenizer, self.rules, accelerator.device, dtype)
-        if probe := fit_probe(model, self.train):
-            probe.give_to(self.model)
-            words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
-            say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
+        return TaskModel(self.task, self.kind, model, self.tokenizer, self.rules, accelerator.device, dtype)
 
     def _keep_best(self, training: Training, metrics: dict[str, float], predictions: list[Prediction]) -> None:
         """Save the model and its predictions if it is the best so far, else count the evaluations since the best."""
@@ -255,6 +271,10 @@ class Finetuning:
     def _notes(self, result: TrainingResult) -> list[str]:
         """What the model card says below the scores."""
         notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
+        if not self.dev:
+            notes = [
+                f"All {len(self.train):,} examples were trained on. Scores are of the head on the frozen model, cross-validated."
+            ]
         if result.runs:
             metric = self.task.metrics[0]
             notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")

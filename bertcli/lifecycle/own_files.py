@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import cast
 
 from bertcli import say
+from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, say_overlap, split_of
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS, get_kind
@@ -11,6 +12,7 @@ from bertcli.kinds.kind import Kind
 from bertcli.kinds.own_tables import read_tables
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import OwnData
+from bertcli.tasks.task import Task
 
 Columns = dict[str, str | None]
 Files = dict[str, list[Path]]  # by split
@@ -21,8 +23,8 @@ def own_task(
 ) -> OwnData:
     """Make a task and its splits from files; `columns` names the user's text, text_pair and label columns.
 
-    For training, all splits are read, and a dev set is cut off if there is none. For scoring, only the `scored` split is
-    read: of a single file all rows, or the dev set that was cut off it if the model was trained on it (`learnt`).
+    For training, all splits are read. For scoring, only the `scored` split is read: of a single file all rows, or the dev
+    set that was cut off it if the model was trained on it (`learnt`).
     Raises UserError naming the file and the line or column that is wrong.
     """
     kind = get_kind(kind_name) if kind_name else None
@@ -40,12 +42,20 @@ def own_task(
     if not scored and kind.names_outputs and len(task.labels) < 2:
         hint = "Give the column with --label, or add examples." if has_columns else "Add examples with others."
         raise UserError(f"`{name}` has only the label `{''.join(task.labels)}`.", hint)
-    if is_cut:
-        train = parts["train"]
-        parts |= cut_dev(name, train, kind.strata(train), seed)
-    if not scored:
-        say_overlap(task.name, parts, {split: list(kind.labels_of(task, part)) for split, part in parts.items()})
+    if is_cut and scored:
+        parts |= cut_dev(name, parts["train"], kind.strata(parts["train"]), seed)
     return task, parts
+
+
+def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_all: bool) -> dict[str, Examples]:
+    """The splits to train with: a dev set is cut off the training data if there is none, unless these are too few for one."""
+    kind, train = KINDS[task.kind], parts["train"]
+    if "dev" not in parts and trains_on_all:
+        say(f"{task.name}: no dev set; {len(train):,} examples are few, so all are trained on, and cross-validated")
+    elif "dev" not in parts:
+        parts = parts | cut_dev(task.name, train, kind.strata(train), seed)
+    say_overlap(task.name, parts, {split: list(kind.labels_of(task, part)) for split, part in parts.items()})
+    return parts
 
 
 def _chosen(name: str, files: Files, scored: str, learnt: bool, kind: Kind | None) -> tuple[Files, bool]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from bertcli import say
 from bertcli.config.recipes import SHIPPED, shipped_model
-from bertcli.data.hub import cached_model
+from bertcli.data.hub import POOLING, cached_model
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,23 @@ BERT_BASE = Pretrained(
     hub="google-bert/bert-base-uncased",
 )
 PRETRAINED = {model.name: model for model in (BERT_BASE, MINILM, BERT_BOOKS)}  # the best first
+
+
+def pools_by_mean(folder: str) -> bool:
+    """Whether a BERT's states are to be pooled by their mean: it is of sentence-transformers and does so, or a run made from one."""
+    saved = _read_json(Path(folder, "config.json"))
+    is_mean = saved.get("classifier_pooling") == "mean" or is_sentence_encoder(folder)
+    return saved.get("model_type") == "bert" and is_mean
+
+
+def is_sentence_encoder(folder: str) -> bool:
+    """Whether a pre-trained model was trained so that the mean of its states stands for a text."""
+    return _read_json(Path(folder, POOLING)).get("pooling_mode_mean_tokens") is True
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found if isinstance(found, dict) else {}
 
 
 @cache

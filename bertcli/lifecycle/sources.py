@@ -15,7 +15,7 @@ from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
-from bertcli.lifecycle.own_files import Columns, own_task
+from bertcli.lifecycle.own_files import Columns, for_training, own_task
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 
@@ -42,7 +42,7 @@ class Source:
     def dev_splits(self) -> list[str]:
         """The dev splits that are there: a second one, such as MNLI's mismatched, may be missing."""
         if self.own is not None:
-            return ["dev"]
+            return ["dev"] if "dev" in self.own else []
         if self.data_dir is None:
             return list(self.task.dev_splits)
         first, *others = self.task.dev_splits
@@ -50,6 +50,10 @@ class Source:
         for split in set(others) - set(there):
             say(f"there is no {split} split in {self.data_dir}; scored without it")
         return [first, *there]
+
+    def for_training(self, trains_on_all: bool) -> Source:
+        """The same, with a dev set cut off own data that have none, unless all are trained on."""
+        return replace(self, own=for_training(self.task, self.own, self.seed, trains_on_all)) if self.own else self
 
     def read(self, split: str, training: bool = False, limit: int | None = None) -> Split:
         """Read the examples of a split; with `limit`, as many as that, drawn by the seed."""

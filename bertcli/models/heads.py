@@ -6,7 +6,6 @@ from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
-from bertcli.families import family_of
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
 
@@ -42,11 +41,8 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
 
 
 def pooled_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """What a linear head of sequences reads, [N, H]: their mean, or the pooler's output."""
-    if _reads_batches(model):
-        return {"states": model.pooled(batch)}
-    first = encode(model, batch, batch.first_tokens)[:, None]  # [N, 1, H]
-    return {"states": family_of(model.config.model_type).pool(model.base_model, first)}
+    """The mean of the hidden states of each sequence, [N, H]."""
+    return {"states": model.pooled(batch)}
 
 
 def _reads_batches(model: PreTrainedModel) -> bool:

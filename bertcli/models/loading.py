@@ -1,6 +1,5 @@
 """Models of transformers: built with new weights, loaded, checked and saved."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from bertcli import say
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.families.bert import BERT
 from bertcli.families.family import Family
 from bertcli.models.encoder import longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
@@ -32,7 +30,6 @@ INITIALIZER_RANGE = 0.02
 OWN_CLASSES = {
     each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
 }
-POOLING = Path("1_Pooling", "config.json")  # of models of sentence-transformers
 
 
 def build_model(
@@ -97,16 +94,6 @@ def load_model(
     say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
-
-
-def pools_by_mean(source: str) -> bool:
-    """Whether the states of a BERT are pooled by their mean, as its folder or its config.json says."""
-    saved, pooling = open_config(source), Path(source) / POOLING
-    if saved.model_type != BERT.model_types[0]:
-        return False
-    if pooling.is_file():
-        return bool(json.loads(pooling.read_text(encoding="utf-8")).get("pooling_mode_mean_tokens"))
-    return getattr(saved, "classifier_pooling", None) == "mean"
 
 
 def open_config(source: str) -> PretrainedConfig:

@@ -102,7 +102,7 @@ def _plot(lines: list[dict[str, Any]], path: Path) -> None:
         elif not name.endswith(("loss", "thresh")):
             right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
     right.set(xlabel="step", ylabel="%")
-    if evaluations:
+    if right.lines:
         right.legend(fontsize=7)
     figure.savefig(path, dpi=110)
 

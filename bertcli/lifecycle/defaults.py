@@ -1,0 +1,46 @@
+"""The settings of a fine-tuning that were not given: chosen by the size of the data and of the model."""
+
+from dataclasses import dataclass
+
+from bertcli.config.training import FinetuneConfig
+from bertcli.tasks.task import Task
+
+PAPER_HIDDEN_SIZE = 768  # of base: from here on the paper's settings hold for the paper's tasks
+# Hidden units at most -> peak learning rate: narrower models need larger ones (Turc et al. 2019 search up to 3e-4 for theirs).
+LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}
+# Few examples need as many updates as more do (Mosbach et al. 2021), and many labels more than few.
+FEWEST_STEPS, STEPS_PER_LABEL, MOST_LABELS = 100, 1, 200
+MOST_EPOCHS = 20.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Examples of a step, passes over the examples, peak learning rate, and why."""
+
+    batch_size: int
+    epochs: float
+    learning_rate: float
+    reasons: tuple[str, ...] = ()
+
+
+def choose_settings(config: FinetuneConfig, task: Task, examples: int, hidden_size: int) -> Settings:
+    """The settings of a fine-tuning on so many examples: those given, and for the others what is known to work.
+
+    The paper's tasks on models of the paper's sizes get the paper's settings.
+    """
+    batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
+    reasons = []
+    if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
+        if learning_rate is None and (learning_rate := _rate_of_width(hidden_size)):
+            reasons.append(f"learning rate {learning_rate:g} for {hidden_size} hidden units")
+        steps = FEWEST_STEPS + STEPS_PER_LABEL * min(len(task.labels), MOST_LABELS)
+        needed = min(MOST_EPOCHS, round(steps * batch_size / examples, 1))
+        if epochs is None and needed > task.epochs:
+            epochs = needed
+            reasons.append(f"{needed:g} epochs, as {examples:,} examples are few")
+    rate = task.learning_rate if learning_rate is None else learning_rate
+    return Settings(batch_size, epochs or task.epochs, rate, tuple(reasons))
+
+
+def _rate_of_width(hidden_size: int) -> float | None:
+    return next((rate for size, rate in LEARNING_RATES.items() if hidden_size <= size), None)

@@ -1,0 +1,43 @@
+"""What is not given is chosen by the size of the data and of the model, and said."""
+
+from bertcli.config.training import FinetuneConfig
+from bertcli.lifecycle.defaults import choose_settings
+from bertcli.tasks import get_task
+from bertcli.tasks.task import Files, Task
+
+OWN = Task("own.csv", "classify", Files({}, {}), ("", None), ("accuracy",), ("a", "b"))
+
+
+def test_the_papers_tasks_get_the_papers_settings_on_its_sizes() -> None:
+    task = get_task("glue/rte")
+    chosen = choose_settings(FinetuneConfig(task="glue/rte"), task, 2490, 768)
+    assert (chosen.batch_size, chosen.epochs, chosen.learning_rate) == (
+        task.batch_size,
+        task.epochs,
+        task.learning_rate,
+    )
+    assert not chosen.reasons
+
+
+def test_narrow_models_learn_faster_and_few_examples_are_seen_more_often() -> None:
+    rates = [
+        choose_settings(FinetuneConfig(task="own.csv"), OWN, 50_000, width).learning_rate for width in (128, 384, 768)
+    ]
+    assert rates == sorted(rates, reverse=True)
+    epochs = [choose_settings(FinetuneConfig(task="own.csv"), OWN, count, 384).epochs for count in (10, 500, 50_000)]
+    assert epochs == sorted(epochs, reverse=True)
+    assert epochs[-1] == OWN.epochs
+    few = choose_settings(FinetuneConfig(task="own.csv"), OWN, 500, 384)
+    assert any("500 examples are few" in reason for reason in few.reasons)
+
+
+def test_many_labels_take_more_steps_than_few() -> None:
+    many = Task("own.csv", "classify", Files({}, {}), ("", None), ("accuracy",), tuple(map(str, range(77))))
+    config = FinetuneConfig(task="own.csv")
+    assert choose_settings(config, many, 770, 384).epochs > choose_settings(config, OWN, 770, 384).epochs
+
+
+def test_what_is_given_counts() -> None:
+    config = FinetuneConfig(task="own.csv", epochs=2.0, batch_size=7, learning_rate=0.0)
+    chosen = choose_settings(config, OWN, 10, 128)
+    assert (chosen.batch_size, chosen.epochs, chosen.learning_rate, chosen.reasons) == (7, 2.0, 0.0, ())

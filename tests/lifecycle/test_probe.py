@@ -1,0 +1,99 @@
+"""A real BERT starts from a head that is fitted to its frozen states, pooled as its folder says."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from transformers import AutoModel
+
+from bertcli.config.recipes import recipes_folder
+from bertcli.data.labelled.official_files import read_columns
+from bertcli.kinds.classification import CLASSIFICATION
+from bertcli.kinds.multilabel import MULTILABEL
+from bertcli.kinds.regression import REGRESSION
+from bertcli.lifecycle.evaluate import evaluate
+from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.predict import predict
+from bertcli.models.loading import load_model
+
+BANKING = recipes_folder() / "demo" / "banking77"
+CLASSES = 5
+
+
+@pytest.fixture
+def questions(workspace: Path) -> str:
+    """Eight questions of each of a few classes, and a test file of others."""
+    found = read_columns(BANKING / "train.csv.xz", {"text": "text", "label": "category"})
+    chosen = sorted(set(found.labels or []))[:CLASSES]
+    rows: dict[str, list[list[str]]] = {label: [] for label in chosen}
+    for text, label in zip(found.texts, found.labels or [], strict=True):
+        if label in rows:
+            rows[label].append([text, label])
+    for name, part in (("train.csv", slice(8)), ("other.csv", slice(8, 18))):
+        with Path(name).open("w", newline="") as file:
+            csv.writer(file).writerows([["text", "label"], *(row for each in rows.values() for row in each[part])])
+    return "train.csv"
+
+
+def test_few_examples_are_all_trained_on_and_cross_validated(
+    minilm: Path, questions: str, said: pytest.LogCaptureFixture
+) -> None:
+    run = finetune(questions, epochs=1)
+    assert "40 examples are few, so all are trained on, and cross-validated" in said.text
+    assert "starting from minilm" in said.text
+    assert run.split == "cross_validated"
+    assert run.metrics["accuracy"] > 70
+    assert evaluate("other.csv").metrics["accuracy"] > 70
+    assert "All 40 examples were trained on" in Path(run.run, "README.md").read_text()
+    assert predict("How do I activate my card?").records[0]["label"] == "activate_my_card"
+
+
+def test_a_run_that_was_cut_short_keeps_its_cross_validated_scores(minilm: Path, questions: str) -> None:
+    run = finetune(questions, epochs=1, out="run")
+    Path("run", "result.json").unlink()
+    again = finetune(questions, out="run", resume=True)
+    assert again.metrics == run.metrics
+
+
+def test_a_dev_set_is_held_out_where_it_is_needed(minilm: Path, questions: str) -> None:
+    assert finetune(questions, epochs=0.5, patience=1).split == "dev"
+
+
+def test_the_mean_of_the_states_is_that_of_transformers_and_automodel_opens_the_bert(
+    minilm: Path, questions: str
+) -> None:
+    run = finetune(questions, epochs=0.5, precision="float32", max_seq_length=32)
+    saved = json.loads(Path(run.model, "config.json").read_text())
+    assert saved["classifier_pooling"] == "mean"
+    plain, ours = AutoModel.from_pretrained(run.model), load_model(run.model)
+    tokens = torch.tensor([[101, 2129, 2079, 1045, 102]])
+    with torch.inference_mode():
+        logits = ours.classifier(plain(tokens).last_hidden_state.mean(1))
+    found = predict("how do i", model=run.run, precision="float32").records[0]["scores"]
+    assert np.allclose(list(found.values()), torch.softmax(logits, 1)[0].numpy(), atol=1e-4)
+
+
+def test_a_fitted_head_gives_the_probabilities_of_scikit_learn() -> None:
+    draw = np.random.default_rng(0)
+    states, targets = draw.normal(size=(60, 8)), draw.integers(0, 3, 60)
+    weights, biases = CLASSIFICATION.fit_head(states, targets, 4, 1.0)
+    logits = states @ weights.T + biases
+    expected = LogisticRegression(max_iter=300, tol=1e-3).fit(states, targets).predict_proba(states)
+    shares = np.exp(logits[:, :3]) / np.exp(logits[:, :3]).sum(1, keepdims=True)
+    assert np.allclose(shares, expected, atol=1e-6)
+    assert (logits.argmax(1) < 3).all()  # the fourth class has no examples
+
+
+def test_heads_of_other_kinds_are_fitted_too() -> None:
+    draw = np.random.default_rng(0)
+    states = draw.normal(size=(200, 8))
+    sets = (states[:, :3] > 0).astype(np.float32)
+    weights, biases = MULTILABEL.fit_head(states, sets, 3, 10.0)
+    assert ((states @ weights.T + biases > 0) == sets).mean() > 0.95
+    values = (states[:, 0] * 3 + 1).astype(np.float32)
+    weights, biases = REGRESSION.fit_head(states, values, 1, 100.0)
+    assert np.allclose((states @ weights.T + biases)[:, 0], values, atol=0.01)
