@@ -26,9 +26,11 @@ from bertcli.data.labelled.own_splits import run_name, stratified_split
 from bertcli.data.labelled.tables import read_table
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
+from bertcli.kinds.types import OwnData
+from bertcli.lifecycle import own_files
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
-from bertcli.lifecycle.own_files import own_task
+from bertcli.lifecycle.own_files import Columns, for_training
 from bertcli.lifecycle.predict import predict
 from tests.cli.test_main import run as run_command
 
@@ -37,6 +39,14 @@ CSV = "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS)
 gzip_compress = partial(gzip.compress, mtime=0)  # a case is named by its bytes: they must not have the time in them
 COMPRESS = {"": bytes, ".gz": gzip_compress, ".xz": lzma.compress, ".zst": zstandard.compress}
 NONE: dict[str, str | None] = {}
+
+
+def own_task(
+    name: str, columns: Columns, kind: str | None, seed: int = 0, scored: str = "", learnt: bool = False
+) -> OwnData:
+    """A task with the splits that are scored, or that are trained on and chosen by."""
+    task, parts = own_files.own_task(name, columns, kind, seed, scored, learnt)
+    return task, parts if scored else for_training(task, parts, seed, trains_on_all=False)
 
 
 def write(name: str, content: str | bytes) -> str:
