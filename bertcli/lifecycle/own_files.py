@@ -27,22 +27,17 @@ def own_task(
     set that was cut off it if the model was trained on it (`learnt`).
     Raises UserError naming the file and the line or column that is wrong.
     """
-    kind = get_kind(kind_name) if kind_name else None
-    files, is_cut = _chosen(name, own_files(name), scored, learnt, kind)
-    first = next(iter(files.values()))[0]
-    kind = kind or next((each for each in KINDS.values() if each.recognizes(first)), None)
-    has_columns = kind is None or kind.reads_tables
-    if not has_columns and any(columns.values()):
-        raise UserError(f"`{name}` has no columns to choose.", "Leave --text, --text-pair and --label out.")
+    files, is_cut = _files_to_read(name, scored, learnt, kind_name)
+    kind = _kind_of_files(name, files, columns, kind_name)
     if kind is None or kind.reads_tables:
         task, parts = read_tables(name, files, columns, cast(TextKind | None, kind))
     else:
         task, parts = kind.read_own(name, files, columns)
     kind = KINDS[task.kind]
     if not scored and kind.names_outputs and len(task.labels) < 2:
-        hint = "Give the column with --label, or add examples." if has_columns else "Add examples with others."
+        hint = "Give the column with --label, or add examples." if kind.reads_tables else "Add examples with others."
         raise UserError(f"`{name}` has only the label `{''.join(task.labels)}`.", hint)
-    if is_cut and scored:
+    if is_cut:
         parts |= cut_dev(name, parts["train"], kind.strata(parts["train"]), seed)
     return task, parts
 
@@ -58,20 +53,51 @@ def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_al
     return parts
 
 
-def _chosen(name: str, files: Files, scored: str, learnt: bool, kind: Kind | None) -> tuple[Files, bool]:
-    """The files to read, the split that is scored or trained on first, and whether a dev set is to be cut off."""
-    if scored and scored not in SPLIT_NAMES.values():
+def _kind_of_files(name: str, files: Files, columns: Columns, kind_name: str | None) -> Kind | None:
+    """The kind that was named, or that alone has files of this form; None where the columns of a table will tell."""
+    if kind_name:
+        kind: Kind | None = get_kind(kind_name)
+    else:
+        first = next(iter(files.values()))[0]
+        kind = next((each for each in KINDS.values() if each.recognizes(first)), None)
+    if kind and not kind.reads_tables and any(columns.values()):
+        raise UserError(f"`{name}` has no columns to choose.", "Leave --text, --text-pair and --label out.")
+    return kind
+
+
+def _files_to_read(name: str, scored: str, learnt: bool, kind_name: str | None) -> tuple[Files, bool]:
+    """The files of each split that is read, that to score or to train on first, and whether a dev set is to be cut off it."""
+    files = own_files(name)
+    if not scored:
+        return _training_first(name, files), False
+    if scored not in SPLIT_NAMES.values():
         raise unknown("split", scored, {*SPLIT_NAMES.values()})
-    if "" in files and scored and not learnt:
-        if split_of(files[""][0]) not in ("", scored):
-            say(f"{name}: all of it is scored, as {scored}, although its name says otherwise")
-        return {scored: files[""]}, False
+    if "" in files and not learnt:
+        return _all_rows(name, files[""], scored), False
     files = {"train": files[""]} if "" in files else files
-    is_cut = "dev" not in files and "train" in files and scored in ("", "train", "dev")
-    first = "train" if is_cut or not scored else scored
+    is_cut = "dev" not in files and "train" in files and scored != "test"
+    first = "train" if is_cut else scored
     if first not in files:
-        other = "dev" if "train" in files else min(files)  # a dev set can be cut off the training data
-        hint = f"Choose another: --split {other}" if scored else "Name the file to learn from train.csv."
-        raise UserError(f"`{name}` has no {first} file, only {', '.join(files)}.", hint)
-    reads_all = not scored or (kind is not None and kind.needs_all_splits)  # do choices count from 0 or from 1?
-    return {first: files[first], **(files if reads_all else {})}, is_cut
+        raise _no_split(name, files, first)
+    if kind_name and get_kind(kind_name).needs_all_splits:  # do choices count from 0 or from 1?
+        return {first: files[first], **files}, is_cut
+    return {first: files[first]}, is_cut
+
+
+def _no_split(name: str, files: Files, split: str) -> UserError:
+    other = "dev" if "train" in files else min(files)  # a dev set can be cut off the training data
+    return UserError(f"`{name}` has no {split} file, only {', '.join(files)}.", f"Choose another: --split {other}")
+
+
+def _all_rows(name: str, paths: list[Path], scored: str) -> Files:
+    if split_of(paths[0]) not in ("", scored):
+        say(f"{name}: all of it is scored, as {scored}, although its name says otherwise")
+    return {scored: paths}
+
+
+def _training_first(name: str, files: Files) -> Files:
+    files = {"train": files[""]} if "" in files else files
+    if "train" not in files:
+        what = f"`{name}` has no train file, only {', '.join(files)}."
+        raise UserError(what, "Name the file to learn from train.csv.")
+    return {"train": files["train"], **files}

@@ -72,7 +72,10 @@ def stream(config: PredictConfig) -> Predictions:
     _check_in_use(config)
     if config.task:
         return _predict_split(config, output)
-    inputs = read_inputs(config)
+    return _predict_inputs(config, read_inputs(config), output)
+
+
+def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) -> Predictions:
     if inputs.run and not config.model and inputs.form != "mask":
         say(f"model: {inputs.run.path} (latest run with a column `{inputs.run.config['text']}`)")
         config = replace(config, model=str(inputs.run.path))
@@ -162,22 +165,28 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     kind = KINDS[task.kind]
     model = resolve_model(config.model) if config.model else str(run_of_task(task.learnt_as or task.name).model)
     split = find_source(config.task, config.data_dir or saved_config(model).get("data_dir")).read(config.split)
-    if kind.official_file and config.output is None:
-        output = Path(kind.official_file)
     if config.dry_run:
         return Predictions(model, kind.name, 0)
 
     from bertcli.lifecycle.task_model import load_task_model
 
     predictions = load_task_model(task, model, config.precision).predict(split)
+    if kind.official_file and config.output is None:
+        output = Path(kind.official_file)
+    return _written(Predictions(model, kind.name, len(predictions), None, predictions), task, output)
+
+
+def _written(found: Predictions, task: Task, output: Path | None) -> Predictions:
+    """Write the predictions of a split, if a file was asked for, in the official form if it is a .json."""
+    kind, predictions = KINDS[task.kind], list(found.records)
     if output and output.suffix == ".json" and kind.official_file:
         write_official(kind.files(task, predictions), output)
-        return Predictions(model, kind.name, len(predictions), str(output))
+        return replace(found, output=str(output), records=())
     for prediction in predictions:
         prediction.pop("answer_object", None)
-    if output:
-        return Predictions(model, kind.name, write_predictions(predictions, output), str(output))
-    return Predictions(model, kind.name, len(predictions), None, predictions)
+    if not output:
+        return found
+    return replace(found, count=write_predictions(predictions, output), output=str(output), records=())
 
 
 def _features(config: PredictConfig, inputs: Inputs) -> Predictions:

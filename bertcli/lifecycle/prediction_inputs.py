@@ -36,24 +36,29 @@ class Inputs:
 
 def read_inputs(config: PredictConfig) -> Inputs:
     """The rows that options or a file give. Raises UserError if the options do not go together, or a file has no texts."""
-    given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
-    if len(given) != 1:
-        what = "There is no input." if not given else f"--{given[0]} and --{given[1]} do not go together."
-        raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
-    if config.text_pair is not None and config.text is None:
-        raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
-    if config.choice and (config.text is None or config.text_pair is not None or len(config.choice) < 2):
-        what = "--choice needs --text alone, and at least two choices."
-        raise UserError(what, 'Give all: --text "..." --choice "..." --choice "..."')
-    if (config.question is None) != (config.context is None):
-        what = "A question needs its context, and a context a question."
-        raise UserError(what, 'Give both: --question "..." --context "..."')
+    _check_options(config)
     if config.file is not None:
         return _of_file(config.file, config.model)
     parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
     row: InputRow = {key: part for key, part in parts.items() if part is not None}
     row |= {"choices": config.choice} if config.choice else {}
     return Inputs(iter([row]), _form(row))
+
+
+def _check_options(config: PredictConfig) -> None:
+    given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
+    if len(given) != 1:
+        what = f"--{given[0]} and --{given[1]} do not go together." if given else "There is no input."
+        raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
+    has_text, has_pair = config.text is not None, config.text_pair is not None
+    if has_pair and not has_text:
+        raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
+    if config.choice and (not has_text or has_pair or len(config.choice) < 2):
+        what = "--choice needs --text alone, and at least two choices."
+        raise UserError(what, 'Give all: --text "..." --choice "..." --choice "..."')
+    if (config.question is None) != (config.context is None):
+        what = "A question needs its context, and a context a question."
+        raise UserError(what, 'Give both: --question "..." --context "..."')
 
 
 def _form(row: InputRow) -> str:
@@ -136,13 +141,18 @@ def _rows_of_table(
 
 
 def _input_columns(names: list[str], saved: dict[str, Any], may_choose: bool) -> dict[str, str]:
-    alone = names[0] if len(names) == 1 and names[0].count(" ") < MOST_SPACES else None  # and no text itself
-    text = saved.get("text") or named(TEXT_NAMES, names) or alone
-    pair = saved.get("text_pair") if saved else named(PAIR_NAMES, [name for name in names if name != text])
-    choices = choice_columns(names, saved.get("text")) if may_choose else {}
-    if {"question", "context"} <= set(names) and not saved:
+    if not saved and {"question", "context"} <= set(names):
         return {"question": "question", "context": "context"}
-    return choices or {key: name for key, name in (("text", text), ("text_pair", pair)) if text and name}
+    if may_choose and (choices := choice_columns(names, saved.get("text"))):
+        return choices
+    columns = {key: saved.get(key) for key in ("text", "text_pair")} if saved else _columns_by_name(names)
+    return {key: name for key, name in columns.items() if name}
+
+
+def _columns_by_name(names: list[str]) -> dict[str, str | None]:
+    alone = names[0] if len(names) == 1 and names[0].count(" ") < MOST_SPACES else None  # and no text itself
+    text = named(TEXT_NAMES, names) or alone
+    return {"text": text, "text_pair": named(PAIR_NAMES, [name for name in names if name != text])} if text else {}
 
 
 def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> UserError:

@@ -46,32 +46,43 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     if (whole.path / "environment.json").exists() and _has_parts(whole.config):
         hint = f"Resume all: bert {command} --resume --out {whole.path}"
         raise UserError(f"`{folder.path}` is a part of the run `{whole.path}`.", hint)
-    resumed = config.from_values({**saved, "resume": True, "out": str(folder.path)})
-    changeable = CHANGEABLE - LENGTHS if _has_parts(saved) else CHANGEABLE
-    ended_by, longer = _ended_by(folder), False
+    resumed = _with_changes(config, config.from_values({**saved, "resume": True, "out": str(folder.path)}), folder)
+    _check_unfinished(command, resumed, folder)
+    say(f"resuming {folder.path}")
+    return resumed, folder
+
+
+def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) -> AnyTraining:
+    """The options of a run with those that were given anew. Raises UserError at one that may not change."""
+    changeable = CHANGEABLE - LENGTHS if _has_parts(folder.config) else CHANGEABLE
     for declared in fields(config):
         given, begun = getattr(config, declared.name), getattr(resumed, declared.name)
-        if given == default_of(declared) or given == begun:
+        if given in (default_of(declared), begun):
             continue
         if declared.name not in changeable:
             was = "without it" if begun is None else f"with {begun}"
             what = f"{flag(declared)} is {given}, but the run in `{folder.path}` was started {was}."
             raise UserError(what, f"Leave {flag(declared)} out, or start a new run.")
         resumed = replace(resumed, **{declared.name: given})
-        longer |= declared.name == ended_by and given > begun
-    if ended_by and not longer:
-        hint = "Start a new one."
-        if ended_by in changeable:
-            hint = f"Train it longer: bert {command} --resume --out {folder.path} --{ended_by} {2 * saved[ended_by]}"
-        raise UserError(f"The run in `{folder.path}` is finished.", hint)
-    say(f"resuming {folder.path}")
-    return resumed, folder
+    return resumed
+
+
+def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) -> None:
+    """Raise UserError if a run is finished, and is not to be longer now."""
+    if not folder.is_finished:
+        return
+    ended_by = _ended_by(folder)
+    if (getattr(resumed, ended_by) or 0) > (folder.config[ended_by] or 0):
+        return
+    hint = "Start a new one."
+    if not _has_parts(folder.config):
+        longer = f"--{ended_by} {2 * folder.config[ended_by]}"
+        hint = f"Train it longer: bert {command} --resume --out {folder.path} {longer}"
+    raise UserError(f"The run in `{folder.path}` is finished.", hint)
 
 
 def _ended_by(folder: RunFolder) -> str:
     """The option that ended a finished run."""
-    if not folder.is_finished:
-        return ""
     if TrainingResult.read(folder.path).stopped_early:
         return "patience"
     return "steps" if "steps" in folder.config else "epochs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -74,11 +75,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     if kind.names_outputs:
         task = replace(task, labels=_model_labels(model.config.id2label, task, source))
     tokenizer, saved = load_tokenizer(source), saved_config(source)
-    rules = WindowRules(
-        saved.get("max_seq_length") or min(task.max_seq_length, longest_input(model)),
-        saved.get("doc_stride") or 128,
-        kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length),
-    )
+    rules = _rules(kind, saved, min(task.max_seq_length, longest_input(model)))
     check_vocabulary(model, tokenizer, source)
     check_length(model, rules.max_seq_length)
     device = inference_device()
@@ -90,6 +87,12 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     if fast and device.type == "cpu" and is_packed(model):
         prepack(model)
     return TaskModel(task, kind, with_loss, tokenizer, rules, device, dtype)
+
+
+def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRules:
+    """The lengths that a run was trained with, or for another model the usual ones."""
+    longest_query = kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length)
+    return WindowRules(saved.get("max_seq_length") or max_seq_length, saved.get("doc_stride") or 128, longest_query)
 
 
 def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str, ...]:
