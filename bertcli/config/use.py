@@ -39,6 +39,7 @@ class PredictConfig(Config):
     context: str | None = option(None, "The text that contains the answer.")
     file: str | None = option(None, FILE)
     output: str | None = option(None, "Output file: CSV, TSV, JSONL (- prints it); SQuAD: predictions.json.")
+    only_predictions: bool = option(False, "With --output: leave the columns of the input out.")
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS)

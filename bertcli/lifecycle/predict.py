@@ -87,10 +87,16 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
         return Predictions(model, kind.name, 0)
     is_watched = bool(config.file and (output or not sys.stdout.isatty()))  # on a terminal, results show the progress
     rows = _with_remarks(inputs, model, config)
-    predictions = _predictions(_load(model, kind, config), rows, config.file, is_watched)
+    found = _predictions(_load(model, kind, config), rows, config.file, is_watched)
     if output:
-        return Predictions(model, kind.name, write_predictions(predictions, output), config.output)
-    return Predictions(model, kind.name, 0, None, predictions)
+        beside = ((_columns(row, config), prediction) for row, prediction in found)
+        return Predictions(model, kind.name, write_predictions(beside, output), config.output)
+    return Predictions(model, kind.name, 0, None, (prediction for _, prediction in found))
+
+
+def _columns(row: InputRow, config: PredictConfig) -> dict[str, Any]:
+    """The columns of the input that stand before its prediction."""
+    return {} if config.only_predictions else row.get("columns", {})
 
 
 def _check_in_use(config: PredictConfig) -> None:
@@ -124,8 +130,10 @@ def _load(source: str, kind: Kind, config: PredictConfig) -> TaskModel:
     return load_task_model(task, source, config.precision, fast=kind.is_task, top_k=config.top_k)
 
 
-def _predictions(model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool) -> Iterator[Prediction]:
-    """The predictions of all rows, made a chunk at a time; of a watched file with the progress."""
+def _predictions(
+    model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool
+) -> Iterator[tuple[InputRow, Prediction]]:
+    """Each row with its prediction, made a chunk at a time; of a watched file with the progress."""
     kind, cut = model.kind, 0
 
     def checked() -> Iterator[InputRow]:
@@ -142,7 +150,7 @@ def _predictions(model: TaskModel, rows: Iterator[InputRow], file: str | None, w
                 cut += features.truncated
                 predictions = model.predict(Split("input", examples, features))
                 for number, (row, prediction) in enumerate(zip(chunk, predictions, strict=True)):
-                    yield kind.show(row, prediction, examples, number)
+                    yield row, kind.show(row, prediction, examples, number)
                 if progress:
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
@@ -151,7 +159,7 @@ def _predictions(model: TaskModel, rows: Iterator[InputRow], file: str | None, w
 
 
 def _weight(row: InputRow) -> int:
-    return max(ROW_CHARACTERS, sum(len(str(value)) for value in row.values()))
+    return max(ROW_CHARACTERS, sum(len(str(value)) for key, value in row.items() if key != "columns"))
 
 
 def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
@@ -186,7 +194,9 @@ def _written(found: Predictions, task: Task, output: Path | None) -> Predictions
         prediction.pop("answer_object", None)
     if not output:
         return found
-    return replace(found, count=write_predictions(predictions, output), output=str(output), records=())
+    return replace(
+        found, count=write_predictions((({}, each) for each in predictions), output), output=str(output), records=()
+    )
 
 
 def _features(config: PredictConfig, inputs: Inputs) -> Predictions:

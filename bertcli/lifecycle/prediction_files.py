@@ -2,15 +2,21 @@
 
 import csv
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from itertools import count as count_from
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from bertcli import say
 from bertcli.errors import UserError
+from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
 
+Columns = dict[str, Any]  # of an input
+ANSWERS = {
+    kind.says for kind in KINDS.values() if kind.reads_tables
+}  # keys of predictions that become a column `prediction`
 FORMS = {
     "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),
     "--features": ("Parquet, .npz or JSONL", (".parquet", ".npz", ".jsonl")),
@@ -38,13 +44,13 @@ def check_output(option: str, path: Path, source: str | None) -> None:
         raise UserError(f"`{path}` holds the inputs.", f"Give {option} another name.")
 
 
-def write_predictions(predictions: Iterable[Prediction], path: Path) -> int:
-    """Write predictions as they come, as JSON lines, CSV or TSV by the file's ending, and count them.
+def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) -> int:
+    """Write predictions as they come, each after the columns of its input; JSON lines, CSV or TSV by the file's ending.
 
-    Raises UserError if the file cannot be opened; what was written before an error is kept.
+    Returns their number. Raises UserError if the file cannot be opened; what was written before an error is kept.
     """
-    predictions = iter(predictions)
-    first = next(predictions, None)  # where nothing can be predicted, an older file is kept
+    rows = iter(rows)
+    first = next(rows, None)  # where nothing can be predicted, an older file is kept
     count = 0
     try:
         file = path.open("w", encoding="utf-8", newline="", buffering=1)
@@ -52,30 +58,53 @@ def write_predictions(predictions: Iterable[Prediction], path: Path) -> int:
         raise UserError(f"`{path}` cannot be written: {error.strerror}.", "Give --output another file.") from None
     try:
         with file:
-            write = _writer(file, path.suffix, first or {})
-            for prediction in chain([first] if first else [], predictions):
-                write(prediction)
+            write = _writer(file, path, *(first or ({}, {})))
+            for columns, prediction in chain([first] if first else [], rows):
+                write(columns, prediction)
                 count += 1
     finally:
         say(f"wrote {path}: {count:,} predictions")
     return count
 
 
-def _writer(file: IO[str], ending: str, first: Prediction) -> Callable[[Prediction], object]:
+def _writer(
+    file: IO[str], path: Path, columns: Columns, prediction: Prediction
+) -> Callable[[Columns, Prediction], object]:
     """What writes a prediction to a file; the first one names the columns."""
-    if ending.startswith(".json"):
-        return lambda prediction: file.write(json.dumps(prediction, ensure_ascii=False) + "\n")
-    writer = csv.DictWriter(file, list(_flat(first)), delimiter="\t" if ending == ".tsv" else ",")
-    writer.writeheader()
-    return lambda prediction: writer.writerow(_flat(prediction))
+    is_json = path.suffix.startswith(".json")
+    added = prediction if is_json else _flat(prediction)
+    names = {name: next(each for each in _spellings(name) if each not in columns) for name in added}
+    for name in names:
+        if names[name] != name:
+            say(f"{path}: the input has a column `{name}` already; that of the predictions is `{names[name]}`")
+
+    def write_line(columns: Columns, prediction: Prediction) -> None:
+        record = columns | {names.get(name, name): value for name, value in prediction.items()}
+        file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
+
+    if is_json:
+        return write_line
+    writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+    writer.writerow([*columns, *names.values()])
+    return lambda columns, prediction: writer.writerow(
+        [*map(_cell, columns.values()), *(_flat(prediction).get(name) for name in names)]
+    )
+
+
+def _spellings(name: str) -> Iterator[str]:
+    return chain([name], (f"{name}_{number}" for number in count_from(2)))
 
 
 def _flat(prediction: Prediction) -> Prediction:
-    """A prediction in columns: one a label for probabilities; lists as JSON."""
+    """A prediction in columns: the answer as `prediction`, a column a label for probabilities, lists as JSON."""
     flat: Prediction = {}
     for key, value in prediction.items():
         if key == "scores" and isinstance(value, dict):
-            flat |= {f"score {name}": share for name, share in value.items()}
+            flat |= {f"score_{name}": share for name, share in value.items()}
         else:
-            flat[key] = json.dumps(value, ensure_ascii=False) if isinstance(value, list) else value
+            flat["prediction" if key in ANSWERS else key] = _cell(value)
     return flat
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

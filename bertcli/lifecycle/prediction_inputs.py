@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from bertcli.kinds.own_tables import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice
 from bertcli.lifecycle.workspace import resolve_model, run_with_columns, saved_config, takes_pairs
 from bertcli.training.run_folder import RunFolder
 
-InputRow = dict[str, Any]  # text, text_pair, choices, question, context; and the line in a file
+InputRow = dict[str, Any]  # text, text_pair, choices, question, context; the line and the columns of a file
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _of_file(name: str, model: str | None) -> Inputs:
             raise UserError(f"`{name}` is empty.", "Put one text on each line.")
         lines = chain([first_line], lines)
         if not isinstance(tables.json_value(first_line), dict):
-            texts = ({"text": line.rstrip("\r\n"), "line": number} for number, line in enumerate(lines, start=1))
+            texts = (_of_line(line.rstrip("\r\n"), number) for number, line in enumerate(lines, start=1))
             return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     begin = next(cells)
@@ -98,6 +98,10 @@ def _of_file(name: str, model: str | None) -> Inputs:
     first = next(rows)
     what, *_ = first
     return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", name), _form(first), run)
+
+
+def _of_line(text: str, number: int) -> InputRow:
+    return {"text": text, "line": number, "columns": {"text": text}}
 
 
 def _is_empty(row: InputRow) -> bool:
@@ -124,7 +128,8 @@ def _rows_of_table(
     path: Path, names: list[str], first: NumberedRow, rows: Iterator[NumberedRow], learnt: dict[str, Any]
 ) -> Iterator[InputRow]:
     """The columns of a table that are the input: those that a run was trained on, or by their names."""
-    rows = chain([first], rows)
+    kept = names
+    rows, originals = tee(chain([first], rows))
     saved = learnt if learnt.get("text") in names else {}
     if may_choose := saved.get("kind", CHOICE.name) == CHOICE.name:
         names, rows = spread_choices(path, names, rows, first[1])
@@ -132,12 +137,12 @@ def _rows_of_table(
     if not columns or not set(columns.values()) <= set(names):
         raise _without_columns(path, names, learnt)
     say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
-    for number, cells in rows:
+    for (number, cells), (_, given) in zip(rows, originals, strict=False):
         row: InputRow = {key: tables.as_text(cells.get(name)) for key, name in columns.items()}
         if "choice0" in columns:
             examples = text_examples({key: [cell] for key, cell in row.items()}, "")
             row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}
-        yield {**row, "line": number}
+        yield {**row, "line": number, "columns": {name: given.get(name) for name in kept}}
 
 
 def _input_columns(names: list[str], saved: dict[str, Any], may_choose: bool) -> dict[str, str]:

@@ -92,7 +92,7 @@ def test_predictions_of_a_file_come_in_its_order(at_home: Path, reviews: Trainin
     for text, line in zip(texts, lines, strict=True):
         assert line["scores"]["good"] == pytest.approx(predict(text.strip()).records[0]["scores"]["good"], abs=1e-5)
     predict(file=str(tmp_path / "in.txt"), output=str(tmp_path / "out.csv"))
-    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "label,score,score bad,score good"
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "text,prediction,score,score_bad,score_good"
 
 
 def test_existing_predictions_are_scored_without_a_model(

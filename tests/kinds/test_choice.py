@@ -69,8 +69,8 @@ def test_a_file_of_choices_is_answered_in_its_order(
     )
     predict(file=str(file), output=str(tmp_path / "out.csv"))
     lines = (tmp_path / "out.csv").read_text().splitlines()
-    assert lines[0] == "choice,text,score,scores"
-    assert [line.split(",")[0] for line in lines[1:]] == ["1", "0"]
+    assert lines[0] == "context,choice_a,choice_b,prediction,text,score,scores"
+    assert [line.split(",")[3] for line in lines[1:]] == ["1", "0"]
 
 
 @pytest.mark.parametrize(("labels", "first"), [("0 1 2", "0"), ("1 3 2", "1"), ("A C B", "A"), ("c a b", "a")])

@@ -161,7 +161,7 @@ def test_tags_and_answers_are_read_in_every_form_that_predict_writes(workspace: 
         path, data, _ = PREDICTED[name]
         Path(path).parent.mkdir()
         Path(path).write_text(data)
-        write_predictions(records, Path(f"p.{ending}"))
+        write_predictions((({}, record) for record in records), Path(f"p.{ending}"))
         if name == "conll2003":
             assert evaluate(name, data_dir=".", predictions=f"p.{ending}").metrics["f1"] == pytest.approx(200 / 3)
         elif ending != "json":  # which is the official form

@@ -193,10 +193,35 @@ def test_a_csv_of_predictions_has_label_names_and_probabilities_and_is_quoted(wo
     records = predict(file="in.txt", model=model).records
     predict(file="in.txt", model=model, output="out.csv")
     rows = read_csv("out.csv")
-    assert list(rows[0]) == ["label", "score", *(f"score {name}" for name in sorted(LABELS))]
+    assert list(rows[0]) == ["text", "prediction", "score", *(f"score_{name}" for name in sorted(LABELS))]
     for row, record in zip(rows, records, strict=True):
-        assert row["label"] == record["label"] in LABELS
-        assert float(row[f"score {row['label']}"]) == float(row["score"]) == pytest.approx(record["score"], abs=1e-5)
+        assert row["prediction"] == record["label"] in LABELS
+        assert (
+            float(row[f"score_{row['prediction']}"]) == float(row["score"]) == pytest.approx(record["score"], abs=1e-5)
+        )
+
+
+def test_the_columns_of_the_input_are_kept_in_their_order(
+    workspace: Path, model: str, said: pytest.LogCaptureFixture
+) -> None:
+    Path("in.csv").write_text('id,text,score\n7,"the cat, sat",good\n9,a dog,\n')
+    predict(file="in.csv", model=model, output="out.csv")
+    rows = read_csv("out.csv")
+    assert list(rows[0])[:5] == ["id", "text", "score", "prediction", "score_2"]
+    assert [(row["id"], row["text"], row["score"]) for row in rows] == [
+        ("7", "the cat, sat", "good"),
+        ("9", "a dog", ""),
+    ]
+    assert "the input has a column `score` already; that of the predictions is `score_2`" in said.text
+    predict(file="in.csv", model=model, output="only.csv", only_predictions=True)
+    assert list(read_csv("only.csv")[0])[:2] == ["prediction", "score"]
+    Path("in.jsonl").write_text('{"text": "the cat", "tags": ["x", "y"], "label": 1}\n{"text": "a dog"}\n')
+    predict(file="in.jsonl", model=model, output="out.jsonl")
+    first, second = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
+    assert list(first) == ["text", "tags", "label", "label_2", "score", "scores"]
+    assert first["tags"] == ["x", "y"]
+    assert second["tags"] is None
+    assert second["label_2"] in LABELS
 
 
 def test_fills_of_a_file_have_their_probabilities_in_csv_too(at_home: Path, tmp_path: Path) -> None:
@@ -361,7 +386,7 @@ def test_a_split_of_another_task_is_predicted_as_a_file_is(home: Path, workspace
     predict(task="CoLA", split="test", output="out.csv")
     rows = read_csv("out.csv")
     assert len(rows) == len(WORDS)
-    assert list(rows[0]) == ["label", "score", "score unacceptable", "score acceptable"]
+    assert list(rows[0]) == ["prediction", "score", "score_unacceptable", "score_acceptable"]
 
 
 def test_the_newest_run_that_fits_both_columns_and_kind_is_taken(

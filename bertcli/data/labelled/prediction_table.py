@@ -84,7 +84,7 @@ class PredictionTable:
     def scores(self, row: int, labels: tuple[str, ...]) -> dict[str, dict[str, float]]:
         """The probabilities of all labels: an object, or a column a label, as `bert predict` writes them."""
         cells = self.table.cells[row]
-        given = cells.get("scores") or {name: cells.get(f"score {name}") for name in labels}
+        given = cells.get("scores") or {name: cells.get(f"score_{name}", cells.get(f"score {name}")) for name in labels}
         if not isinstance(given, dict) or any(given.get(name) is None for name in labels):
             return {}
         return {"scores": {name: self.number(given[name], row) for name in labels}}
@@ -93,7 +93,8 @@ class PredictionTable:
 def has_lists_of_labels(path: Path) -> bool:
     """Whether a file of predictions has a column of lists of labels."""
     table = read_table(path) if ending_of(path) in ROW_ENDINGS else None
-    return bool(table and "labels" in table.names and any(cell.startswith("[") for cell in table.column("labels")))
+    name = next((name for name in ("prediction", "labels") if table and name in table.names), None)
+    return bool(table and name and any(cell.startswith("[") for cell in table.column(name)))
 
 
 def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, column: str) -> dict[str, Value]:
