@@ -1,6 +1,9 @@
 """`bert predict`: use a model on a text, a pair, choices, a question, a file or a split of a task."""
 
+import os
+import stat
 import sys
+from dataclasses import replace
 from typing import Any
 
 from bertcli.cli.console import Output
@@ -9,6 +12,7 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
 from bertcli.kinds import KINDS
 
+INPUTS = ("task", "text", "text_pair", "choice", "question", "context", "file")
 ROWS_PER_TABLE = 1000  # of a long file, shown as it is predicted
 
 
@@ -21,13 +25,14 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
         bert predict --text "Paris is the [MASK] of France."
         bert predict --text "She closed the door and" --choice "left." --choice "ate the moon."
         bert predict --question "Who wrote it?" --context "It was written by Ada."
-        bert predict --file reviews.txt --output predictions.csv
+        bert predict --file reviews.csv --output predictions.csv
+        echo "a gripping, beautiful film" | bert predict
         bert predict --file reviews.txt --features states.parquet --layers concat-last-four
         bert predict squad --data-dir data --split dev --output predictions.json
     """
     from bertcli.lifecycle.predict import stream
 
-    result = stream(config)
+    result = stream(_with_piped_input(config))
     if result.output:
         return {"model": result.model, "output": result.output, "predictions": result.count}
     if config.task and KINDS[result.kind].official_file and not config.dry_run:
@@ -39,6 +44,18 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
         for records in chunks_of(result.records, ROWS_PER_TABLE):
             _show(records, output)
     return None
+
+
+def _with_piped_input(config: PredictConfig) -> PredictConfig:
+    """The request; where it has no input, with that of a pipe or a file on standard input."""
+    if any(getattr(config, name) not in ("", None, []) for name in INPUTS):
+        return config
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return config
+    is_piped = any(is_kind(mode) for is_kind in (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK))
+    return replace(config, file="-") if is_piped else config
 
 
 def _show(records: list[dict[str, Any]], output: Output) -> None:

@@ -224,6 +224,15 @@ def test_the_columns_of_the_input_are_kept_in_their_order(
     assert second["label_2"] in LABELS
 
 
+def test_a_pipe_needs_no_file_option(workspace: Path, model: str) -> None:
+    command = [sys.executable, "-m", "bertcli", "predict", "--model", model]
+    done = subprocess.run(command, input="the cat\na dog\n", capture_output=True, text=True)
+    assert [json.loads(line)["label"] in LABELS for line in done.stdout.splitlines()] == [True, True]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "There is no input." in done.stderr
+
+
 def test_fills_of_a_file_have_their_probabilities_in_csv_too(at_home: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("the [MASK] sat\n[MASK] and [MASK]\n")
     options = {"file": str(tmp_path / "in.txt"), "model": "runs/pretrain-tiny", "top_k": 2}
