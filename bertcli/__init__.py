@@ -2,6 +2,8 @@
 
 import importlib
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +23,18 @@ __all__ = ["build_vocab", "convert", "demo", "evaluate", "finetune", "make_pretr
 __all__ += ["submit"]
 
 say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, skipped or inferred
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Say nothing meanwhile."""
+    logger = logging.getLogger("bertcli")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def __getattr__(name: str) -> Any:

@@ -30,17 +30,19 @@ class Regression(TextKind):
     def missing_labels(self, labels: list[str]) -> set[str]:
         return NO_NUMBER
 
+    def check_labels(self, examples: TextExamples) -> None:
+        """Raise UserError at the first label that is not a finite number; missing ones are left out."""
+        for row, label in enumerate(examples.labels or ()):
+            if label and not (are_numbers([label]) and abs(float(label)) <= LARGEST):
+                what = f"{examples.place(row)} has the label `{label}`, not a number up to {LARGEST:.0e}."
+                raise UserError(what, "Give --kind classify, or correct it.")
+
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """The values, [examples]. Raises UserError at the first that is not a finite number."""
         import numpy as np
 
-        if examples.labels is None:
-            return None
-        for row, label in enumerate(examples.labels):
-            if not are_numbers([label]) or abs(float(label)) > LARGEST:
-                what = f"{examples.place(row)} has the label `{label}`, not a number up to {LARGEST:.0e}."
-                raise UserError(what, "Give --kind classify, or correct it.")
-        return np.array(examples.labels, dtype=np.float32)
+        self.check_labels(examples)
+        return None if examples.labels is None else np.array(examples.labels, dtype=np.float32)
 
     def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
         import numpy as np

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -152,13 +153,18 @@ def rounded(shares: t.Floats) -> list[float]:
 def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
     """Logistic regression of class numbers; classes without an example get a bias that keeps them from being predicted."""
     import numpy as np
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
+    is_sparse = hasattr(states, "tocsr")
+    solver: dict[str, Any] = {"solver": "saga", "max_iter": 10} if is_sparse else {"max_iter": 300, "tol": 1e-3}
     weights, biases = np.zeros((outputs, states.shape[1])), np.full(outputs, NEVER)
     if len(np.unique(targets)) == 1:
         biases[targets[0]] = 0
         return weights, biases
-    found = LogisticRegression(C=strength, max_iter=300, tol=1e-3).fit(states, targets)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = LogisticRegression(C=strength, random_state=0, **solver).fit(states, targets)
     fitted, intercepts = found.coef_, found.intercept_
     if len(found.classes_) == 2:  # scikit-learn gives two classes one output
         fitted, intercepts = np.concatenate([-fitted, fitted]) / 2, np.concatenate([-intercepts, intercepts]) / 2

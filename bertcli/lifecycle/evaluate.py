@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertcli import say
+from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.labelled.own_splits import looks_like_file
+from bertcli.data.labelled.own_labels import listed
+from bertcli.data.labelled.own_splits import looks_like_file, own_files
 from bertcli.data.labelled.prediction_table import has_lists_of_labels
 from bertcli.data.labelled.tables import check_file
 from bertcli.errors import UserError
@@ -19,9 +21,10 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Compared, Prediction
+from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import Source, check_options, find_source
-from bertcli.lifecycle.workspace import remark_on, resolve_model, run_of_task, runs_of_own_files, saved_config
+from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run_of_task, run_that_fits, saved_config
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
@@ -145,11 +148,31 @@ def _has_learnt(saved: dict[str, Any], name: str) -> bool:
 
 
 def _latest_run(config: EvaluateConfig) -> RunFolder:
-    """The latest finished run of the task, or for own files the latest of any own files."""
-    if looks_like_file(config.task):
-        return run_of_task(str(Path(config.task)), *runs_of_own_files())
-    task = get_task(config.task)
-    return run_of_task(task.learnt_as or task.name)
+    """The latest finished run of the task; for own files the latest that learnt from them, else that fits them."""
+    if not looks_like_file(config.task):
+        task = get_task(config.task)
+        return run_of_task(task.learnt_as or task.name)
+    name = str(Path(config.task))
+    if find_runs("finetune", finished=True, task=name):
+        return run_of_task(name)
+    return run_that_fits(partial(_misfit, config), f"for `{name}`", name)
+
+
+def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
+    """Why a run cannot be scored on own files: another kind, other columns or other labels; "" if it can."""
+    kind = KINDS[run.config["kind"]]
+    try:
+        with quietly():
+            form = form_of(own_files(config.task))
+            if form is not kind and (form or not kind.reads_tables):
+                return f"is of the kind `{kind.name}`"
+            source = _source(config, run.config)
+            labels = [*dict.fromkeys(kind.labels_of(source.task, _read(source, config)[0].examples))]
+    except UserError as error:
+        return f"cannot read it ({error.message.rstrip('.')})"
+    known = {label.casefold() for label in run.labels}
+    has_other = kind.names_outputs and known.isdisjoint(label.casefold() for label in labels)
+    return f"has other labels{listed(run.labels, 2)}" if has_other else ""
 
 
 def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> _Scored:

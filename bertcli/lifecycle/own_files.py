@@ -53,13 +53,18 @@ def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_al
     return parts
 
 
+def form_of(files: Files) -> Kind | None:
+    """The kind that alone has files of this form; None for tables."""
+    first = next(iter(files.values()))[0]
+    return next((each for each in KINDS.values() if each.recognizes(first)), None)
+
+
 def _kind_of_files(name: str, files: Files, columns: Columns, kind_name: str | None) -> Kind | None:
     """The kind that was named, or that alone has files of this form; None where the columns of a table will tell."""
     if kind_name:
         kind: Kind | None = get_kind(kind_name)
     else:
-        first = next(iter(files.values()))[0]
-        kind = next((each for each in KINDS.values() if each.recognizes(first)), None)
+        kind = form_of(files)
     if kind and not kind.reads_tables and any(columns.values()):
         raise UserError(f"`{name}` has no columns to choose.", "Leave --text, --text-pair and --label out.")
     return kind

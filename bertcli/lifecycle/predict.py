@@ -76,12 +76,9 @@ def stream(config: PredictConfig) -> Predictions:
 
 
 def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) -> Predictions:
-    if inputs.run and not config.model and inputs.form != "mask":
-        say(f"model: {inputs.run.path} (latest run with a column `{inputs.run.config['text']}`)")
-        config = replace(config, model=str(inputs.run.path))
     if config.features:
         return _features(config, inputs)
-    model = resolve_model(config.model) if config.model else model_for(inputs.form)
+    model = resolve_model(config.model) if config.model else model_for(inputs.form, inputs.misfit)
     kind = _kind(model, inputs.form)
     if config.dry_run:
         return Predictions(model, kind.name, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,20 @@ from bertcli.data.labelled.examples import text_examples
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
+from bertcli.kinds import KINDS
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.own_tables import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
-from bertcli.lifecycle.workspace import resolve_model, run_with_columns, saved_config, takes_pairs
+from bertcli.lifecycle.workspace import (
+    Misfit,
+    find_runs,
+    misfit_of_form,
+    no_run_that_fits,
+    resolve_model,
+    runs_that_fit,
+    saved_config,
+    takes_pairs,
+)
 from bertcli.training.run_folder import RunFolder
 
 InputRow = dict[str, Any]  # text, text_pair, choices, question, context; the line and the columns of a file
@@ -31,7 +42,7 @@ class Inputs:
 
     rows: Iterator[InputRow]
     form: str  # text, pair, mask, choices or question, by the first row
-    run: RunFolder | None = None  # whose columns a table has
+    misfit: Misfit | None = None  # why a run cannot take these rows, where their columns tell
 
 
 def read_inputs(config: PredictConfig) -> Inputs:
@@ -92,12 +103,26 @@ def _of_file(name: str, model: str | None) -> Inputs:
             return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     begin = next(cells)
-    run = None if model else run_with_columns(spread_choices(path, names, (), begin[1])[0])
-    learnt = saved_config(resolve_model(model)) if model else run.config if run else {}
+    spread = spread_choices(path, names, (), begin[1])[0]
+    misfit = partial(_misfit, spread)
+    runs = [] if model else runs_that_fit(misfit)
+    learnt = saved_config(resolve_model(model)) if model else runs[0].config if runs else {}
+    if not (model or runs or _input_columns(spread, {})) and find_runs("finetune", finished=True):
+        raise no_run_that_fits(misfit, f"for `{name}`", "FILE")
     rows = _rows_of_table(path, names, begin, cells, learnt)
     first = next(rows)
     what, *_ = first
-    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", name), _form(first), run)
+    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", name), _form(first), misfit)
+
+
+def _misfit(names: list[str], run: RunFolder) -> str:
+    """Why a run cannot take a table with these columns; "" if it can."""
+    columns = _input_columns(names, run.config)
+    wanted = [*columns.values()] or ["text"]
+    wanted += ["text_pair"] if takes_pairs(run.config) and "text_pair" not in columns else []
+    if lacking := [f"`{name}`" for name in wanted if name not in names]:
+        return f"needs the column {' and '.join(lacking)}"
+    return misfit_of_form(_form({key.replace("choice0", "choices"): "" for key in columns}), run)
 
 
 def _of_line(text: str, number: int) -> InputRow:
@@ -130,10 +155,10 @@ def _rows_of_table(
     """The columns of a table that are the input: those that a run was trained on, or by their names."""
     kept = names
     rows, originals = tee(chain([first], rows))
-    saved = learnt if learnt.get("text") in names else {}
-    if may_choose := saved.get("kind", CHOICE.name) == CHOICE.name:
+    saved = learnt if learnt.get("text") in (None, *names) else {}
+    if saved.get("kind", CHOICE.name) == CHOICE.name:
         names, rows = spread_choices(path, names, rows, first[1])
-    columns = _input_columns(names, saved, may_choose)
+    columns = _input_columns(names, saved)
     if not columns or not set(columns.values()) <= set(names):
         raise _without_columns(path, names, learnt)
     say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
@@ -145,12 +170,16 @@ def _rows_of_table(
         yield {**row, "line": number, "columns": {name: given.get(name) for name in kept}}
 
 
-def _input_columns(names: list[str], saved: dict[str, Any], may_choose: bool) -> dict[str, str]:
-    if not saved and {"question", "context"} <= set(names):
+def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
+    """The columns that are the input: those that a run was trained on, or by their names."""
+    inputs = KINDS[saved["kind"]].inputs if saved else ()
+    if "question" in inputs or (not saved and {"question", "context"} <= set(names)):
         return {"question": "question", "context": "context"}
-    if may_choose and (choices := choice_columns(names, saved.get("text"))):
+    if (not saved or "choices" in inputs) and (choices := choice_columns(names, saved.get("text"))):
         return choices
-    columns = {key: saved.get(key) for key in ("text", "text_pair")} if saved else _columns_by_name(names)
+    columns = {key: saved[key] for key in ("text", "text_pair")} if saved.get("text") else _columns_by_name(names)
+    if takes_pairs(saved) is False:
+        columns.pop("text_pair", None)
     return {key: name for key, name in columns.items() if name}
 
 

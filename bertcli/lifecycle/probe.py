@@ -1,18 +1,17 @@
 """The head fitted to the pre-trained encoder before the whole is trained: linear probing, then fine-tuning (Kumar et al. 2022)."""
 
-import warnings
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import torch
-from sklearn.model_selection import KFold, StratifiedKFold
 from torch import nn
 from transformers import PreTrainedModel
 
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds.kind import Encoder, Split
-from bertcli.kinds.types import Floats
+from bertcli.kinds.types import Compared, Floats
+from bertcli.lifecycle.cross_validation import FOLDS, cross_validate
 from bertcli.lifecycle.scoring import measure
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.models.heads import pooled_states
@@ -20,7 +19,6 @@ from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.training.device import inference_tokens
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of regularization, of which the best in cross-validation is taken
-FOLDS = 5
 MOST = 5000  # examples that a head is fitted to; more change little and take longer
 
 
@@ -31,6 +29,7 @@ class Probe:
     weights: Floats  # [C, H]
     biases: Floats  # [C]
     metrics: dict[str, float]
+    compared: Compared  # the predictions that these are of, and the right answers
 
     def give_to(self, model: PreTrainedModel) -> None:
         """Make it the head of a model."""
@@ -46,36 +45,14 @@ def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     if not (kind.has_linear_head and hasattr(inner, "pooled")) or len(split) < FOLDS:
         return None
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:MOST])
-    examples = split.examples.take(rows.tolist())
+    examples = cast(TextExamples, split.examples).take(rows.tolist())
     features: Any = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
     reader = ModelWithLoss(inner, pooled_states, lambda outputs, batch: outputs)
     read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)
-    split = replace(split, examples=examples, features=features)
-    scored = {strength: _cross_validated(model, split, states, strength) for strength in STRENGTHS}
+    compared = {strength: cross_validate(model.task, examples, states, strength) for strength in STRENGTHS}
+    scored = {strength: measure(model.task, compared[strength]) for strength in STRENGTHS}
     best = max(scored, key=lambda strength: scored[strength][model.task.metrics[0]])
     weights, biases = kind.fit_head(states, features.labels, inner.config.num_labels, best)
-    return Probe(weights / float(norms.mean()), biases, scored[best])
-
-
-def _cross_validated(model: TaskModel, split: Split, states: Floats, strength: float) -> dict[str, float]:
-    """The scores of heads fitted to all folds but one, each on that one."""
-    kind, task, targets, outputs = (
-        model.kind,
-        model.task,
-        cast(Any, split.features).labels,
-        model.model.model.config.num_labels,
-    )
-    counts = Counter(targets.tolist() if targets.dtype.kind == "i" else ())
-    most = max(counts.values(), default=0)
-    drawn: dict[str, Any] = {"shuffle": True, "random_state": 0}
-    folds = StratifiedKFold(min(FOLDS, most), **drawn) if most > 1 else KFold(FOLDS, **drawn)
-    logits = np.zeros((len(targets), outputs))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # some classes have fewer examples than there are folds
-        for fitted, left in folds.split(states, targets):
-            weights, biases = kind.fit_head(states[fitted], targets[fitted], outputs, strength)
-            logits[left] = states[left] @ weights.T + biases
-    predictions = kind.decode(task, split, {"logits": list(logits)}, model.tokenizer)
-    return measure(task, kind.compare(task, split.examples, predictions))
+    return Probe(weights / float(norms.mean()), biases, scored[best], compared[best])

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from bertcli import say
 from bertcli.data.hub import cached_model, download_model, hub_answers
+from bertcli.data.labelled.own_labels import listed
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
-from bertcli.kinds.own_tables import choice_columns
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, PRETRAINED, Pretrained
 from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
 RUNS = Path("runs")
+Misfit = Callable[[RunFolder], str]  # why a run cannot do what is asked for; "" if it can
+FORMS = {"text": "one text", "pair": "a pair of texts", "choices": "a text with choices", "question": "a question"}
 HOW_TO_MAKE = {"text": "glue/sst2", "pair": "glue/mnli", "choices": "swag", "question": "squad"}
 
 
@@ -43,19 +46,40 @@ def unfinished_run(command: str) -> RunFolder:
     return runs[0]
 
 
-def run_of_task(task: str, *others: RunFolder) -> RunFolder:
-    """The latest finished run of a task, or else the first of the others. Raises UserError if there is none."""
-    runs = [*find_runs("finetune", finished=True, task=task), *others]
+def run_of_task(task: str) -> RunFolder:
+    """The latest finished run of a task. Raises UserError if there is none."""
+
+    def misfit(run: RunFolder) -> str:
+        return "" if run.config["task"] == task else f"is of {run.config['task']}"
+
+    return run_that_fits(misfit, f"of {task}", task)
+
+
+def runs_that_fit(misfit: Misfit) -> list[RunFolder]:
+    """The finished runs that can do what is asked for, latest first."""
+    return [run for run in find_runs("finetune", finished=True) if not misfit(run)]
+
+
+def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
+    """The latest finished run that can do what is asked for; says which, and how many can.
+
+    Raises UserError if none can, with the reason of each.
+    """
+    runs = runs_that_fit(misfit)
     if not runs:
-        hint = f"Make one: bert finetune {task}; or name a --model."
-        raise UserError(f"There is no finished run of {task} in this folder.", hint)
-    say(f"model: {runs[0].path} (latest run of {runs[0].config['task']})")
+        raise no_run_that_fits(misfit, what, how_to_make)
+    others = f"the latest of {len(runs)} runs that fit; --model names another" if runs[1:] else "the only run that fits"
+    say(f"model: {runs[0].path} ({others})")
     return runs[0]
 
 
-def runs_of_own_files() -> list[RunFolder]:
-    """The finished runs on own files, latest first."""
-    return [run for run in find_runs("finetune", finished=True) if not is_task(run.config["task"])]
+def no_run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> UserError:
+    """The error where no run fits: what is there, and why it does not fit."""
+    why = listed((f"{run.path} {misfit(run)}" for run in find_runs("finetune", finished=True)), 3)
+    return UserError(
+        f"There is no finished run {what} in this folder{why}.",
+        f"Make one: bert finetune {how_to_make}; or name a --model.",
+    )
 
 
 def runs_of_tasks(names: Iterable[str]) -> list[str]:
@@ -70,30 +94,23 @@ def runs_of_tasks(names: Iterable[str]) -> list[str]:
     return latest
 
 
-def run_with_columns(names: list[str]) -> RunFolder | None:
-    """The latest run whose columns a table has, and choices if the table has some."""
-    for run in find_runs("finetune", finished=True):
-        text, pair, kind = (run.config.get(key) for key in ("text", "text_pair", "kind"))
-        form = "choices" if choice_columns(names, text) else "text"
-        if kind in KINDS and form in KINDS[kind].inputs and text in names and pair in (None, *names):
-            return run
-    return None
-
-
-def model_for(form: str) -> str:
+def model_for(form: str, misfit: Misfit | None = None) -> str:
     """The model of the latest run that takes a form of input, for masks and features pre-trained. Raises UserError if none does."""
-    if form in ("mask", "features"):
-        runs = find_runs("pretrain", finished=True)
-        if not runs:
-            return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))
-    else:
-        runs = [run for run in find_runs("finetune", finished=True) if form in KINDS[run.config["kind"]].inputs]
-        runs.sort(key=lambda run: takes_pairs(run.config) is (form != "pair"))  # those of as many texts come first
+    if form not in ("mask", "features"):
+        return str(run_that_fits(misfit or partial(misfit_of_form, form), f"for {FORMS[form]}", HOW_TO_MAKE[form]).model)
+    runs = find_runs("pretrain", finished=True)
     if not runs:
-        hint = f"Make one: bert finetune {HOW_TO_MAKE[form]}; or name a --model."
-        raise UserError("There is no run in this folder that fits this input.", hint)
-    say(f"model: {runs[0].path} (latest run that fits)")
+        return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))
+    say(f"model: {runs[0].path} (latest pre-trained run)")
     return str(runs[0].model)
+
+
+def misfit_of_form(form: str, run: RunFolder) -> str:
+    """Why a run does not take a form of input; "" if it does."""
+    kind, has_pairs = KINDS[run.config["kind"]], takes_pairs(run.config)
+    if form in kind.inputs and has_pairs in (None, form == "pair"):
+        return ""
+    return f"takes {kind.needs if has_pairs is None else 'pairs of texts' if has_pairs else 'one text'}"
 
 
 def _first_here(models: Iterable[Pretrained]) -> str:

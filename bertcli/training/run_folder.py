@@ -46,6 +46,12 @@ class RunFolder:
         """The saved configuration and the name of its command."""
         return dict(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
 
+    @property
+    def labels(self) -> list[str]:
+        """The labels of its model; none where it has no names for its outputs."""
+        saved = json.loads((self.model / "config.json").read_text(encoding="utf-8"))
+        return list(saved.get("id2label", {}).values())
+
     def create(self, command: str, config: dict[str, Any]) -> None:
         """Make and lock the folder; write the configuration and the environment. Raises UserError if it is not empty."""
         if self.path.exists() and (not self.path.is_dir() or any(p.name != ".lock" for p in self.path.iterdir())):

@@ -113,7 +113,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("evaluate squad --predictions missing.json", "missing.json", "--predictions"),
         ("evaluate good.csv --predictions folder", "is a folder", "--predictions"),
         ("predict", "There is no input", "--text"),
-        ("predict --text a", "no run in this folder that fits", "bert finetune"),
+        ("predict --text a", "no finished run for one text in this folder", "bert finetune"),
         ("predict glue/sst2 --features states.npz", "has its own texts", "bert predict glue/sst2"),
         ("predict --text a --pooling cls", "--pooling needs --features", "Leave it out"),
         ("predict --text a --split test", "--split needs a TASK", "Leave it out"),

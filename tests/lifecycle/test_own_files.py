@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertcli.data.labelled.own_splits import run_name, stratified_split
-from bertcli.data.labelled.tables import read_table
+from bertcli.data.labelled.tables import are_numbers, read_table
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
 from bertcli.kinds.types import OwnData
@@ -165,7 +165,11 @@ def test_numbers_are_names_or_values_and_it_is_said_why(
     assert own_task("a.csv", NONE, None)[0].kind == kind
     assert why in said.text
     other = {"classify": "regress", "regress": "classify"}[kind]
-    assert own_task("a.csv", NONE, other)[0].kind == other
+    if other == "classify" or are_numbers(map(str, labels)):
+        assert own_task("a.csv", NONE, other)[0].kind == other
+        return
+    with pytest.raises(UserError, match=r"`a.csv` line \d has the label .*, not a number"):
+        own_task("a.csv", NONE, other)
 
 
 @given(st.permutations(["10", "9", "-1", "nan", "b", "a", "Infinity", "1.5"]))

@@ -281,7 +281,7 @@ def test_empty_lines_and_cut_inputs_of_a_file_are_said_once(workspace: Path, mod
     assert said.text.count("4 inputs were longer than the model takes and were cut") == 1
 
 
-def test_the_run_that_learnt_as_many_texts_is_taken_before_a_newer_one(workspace: Path, model: str) -> None:
+def test_the_run_that_learnt_as_many_texts_is_taken(workspace: Path, model: str) -> None:
     for name, second in (("alone", None), ("pairs", "reply")):
         shutil.copytree(model, f"runs/{name}")
         config = RunFolder(Path(f"runs/{name}")).config | {"text_pair": second}
@@ -289,7 +289,8 @@ def test_the_run_that_learnt_as_many_texts_is_taken_before_a_newer_one(workspace
     assert predict("the cat").model == "runs/alone/model"
     assert predict("the cat", text_pair="sat").model == "runs/pairs/model"
     shutil.rmtree("runs/alone")
-    assert predict("the cat").model == "runs/pairs/model"
+    with pytest.raises(UserError, match="no finished run for one text in this folder: runs/pairs takes pairs of texts"):
+        predict("the cat")
 
 
 def test_the_first_of_a_column_of_texts_is_not_taken_for_its_name(workspace: Path, model: str) -> None:
@@ -348,7 +349,7 @@ def test_a_split_of_squad_is_predicted_into_its_official_files(
     start = str(home / "runs" / "pretrain-tiny")
     learnt = Path(finetune(task, data_dir="data", from_=start, epochs=1, limit=16, max_seq_length=128).run)
     result = predict(task=task)
-    assert f"model: {learnt} (latest run of {task})" in said.text
+    assert f"model: {learnt} (the only run that fits)" in said.text
     assert result.to_json() == {
         "model": f"{learnt}/model",
         "kind": "span",

@@ -1,0 +1,116 @@
+"""Which run a command takes: the latest that fits, said; or none, with the reason of each."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertcli import evaluate, finetune, predict
+from bertcli.errors import UserError
+
+CONLL = "the O\ncat B-PER\nsat O\n\na O\ndog B-PER\n\n" * 9
+FILES = {
+    "reviews.csv": "text,mood\n" + "the cat,good\nthe dog,bad\n" * 9,
+    "tickets.csv": "body,queue\n" + "the cat,billing\nthe dog,delivery\n" * 9,
+    "prices.csv": "body,price\n" + "the cat,1.5\nthe dog,2.25\n" * 9,
+    "pairs.csv": "text,text_pair,label\n" + "the cat,a cat,same\nthe dog,a cat,other\n" * 9,
+    "people.conll": CONLL,
+}
+COLUMNS = {"reviews.csv": {"label": "mood"}, "tickets.csv": {"label": "queue"}, "prices.csv": {"label": "price"}}
+
+
+@pytest.fixture(scope="module")
+def runs(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of each file."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, text in FILES.items():
+            Path(name).write_text(text)
+            finetune(
+                name, from_=str(home / "runs" / "pretrain-tiny"), epochs=0.001, baseline=False, **COLUMNS.get(name, {})
+            )
+    return folder
+
+
+@pytest.fixture
+def take(runs: Path, workspace: Path) -> Callable[..., None]:
+    """Put some of the runs into the folder, the last the latest."""
+
+    def put(*names: str) -> None:
+        for name in names:
+            shutil.copytree(runs / "runs" / name, f"runs/{name}", copy_function=shutil.copy)
+
+    return put
+
+
+def test_of_two_projects_the_one_whose_columns_a_file_has_predicts_it(
+    take: Callable[..., None], said: pytest.LogCaptureFixture
+) -> None:
+    take("tickets", "reviews")
+    Path("new.csv").write_text("id,body\n1,the cat\n")
+    assert predict(file="new.csv").model == "runs/tickets/model"
+    assert "model: runs/tickets (the only run that fits)" in said.text
+    Path("new.csv").write_text("id,text\n1,the cat\n")
+    assert predict(file="new.csv").model == "runs/reviews/model"
+
+
+def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
+    take: Callable[..., None], said: pytest.LogCaptureFixture
+) -> None:
+    take("reviews", "tickets", "prices")
+    Path("other.csv").write_text("body,queue\nthe cat,billing\nthe dog,Delivery\n")
+    assert evaluate("other.csv").model == "runs/tickets/model"
+    Path("other.csv").write_text("body,price\nthe cat,2\nthe dog,3\n")
+    assert evaluate("other.csv").model == "runs/prices/model"
+    Path("other.csv").write_text("body,queue\nthe cat,sales\n")
+    with pytest.raises(UserError, match=r"no finished run for `other.csv`") as caught:
+        evaluate("other.csv")
+    assert "runs/tickets has other labels: billing, delivery" in caught.value.message
+    assert "runs/reviews cannot read it (Unknown column" in caught.value.message
+    assert "bert finetune other.csv" in caught.value.hint
+
+
+def test_a_table_is_not_scored_by_a_run_of_tagged_words_nor_the_reverse(take: Callable[..., None]) -> None:
+    take("reviews", "people")
+    Path("other.csv").write_text("text,mood\nthe cat,good\n")
+    assert evaluate("other.csv").model == "runs/reviews/model"
+    Path("other.conll").write_text(CONLL)
+    assert evaluate("other.conll").model == "runs/people/model"
+    shutil.rmtree("runs/reviews")
+    with pytest.raises(UserError, match="runs/people is of the kind `tag`"):
+        evaluate("other.csv")
+
+
+def test_a_run_of_pairs_is_not_asked_for_single_texts_nor_the_reverse(take: Callable[..., None]) -> None:
+    take("pairs")
+    with pytest.raises(UserError, match="no finished run for one text in this folder: runs/pairs takes pairs of texts"):
+        predict("the cat")
+    assert predict("the cat", text_pair="a dog").model == "runs/pairs/model"
+    Path("new.csv").write_text("text\nthe cat\n")
+    with pytest.raises(UserError, match="runs/pairs needs the column `text_pair`"):
+        predict(file="new.csv")
+    take("reviews")
+    shutil.rmtree("runs/pairs")
+    with pytest.raises(UserError, match="a pair of texts in this folder: runs/reviews takes one text"):
+        predict("the cat", text_pair="a dog")
+
+
+def test_where_no_run_fits_the_reasons_are_said_and_what_to_type(take: Callable[..., None]) -> None:
+    take("reviews", "tickets")
+    Path("new.csv").write_text("message,id\nthe cat,1\n")
+    with pytest.raises(UserError, match=r"no finished run for `new.csv`") as caught:
+        predict(file="new.csv")
+    assert "runs/tickets needs the column `body`, runs/reviews needs the column `text`" in caught.value.message
+    with pytest.raises(UserError, match="for a question in this folder: runs/tickets takes one text"):
+        predict(question="who", context="the cat")
+    assert predict("the cat", model="runs/reviews").kind == "classify"
+
+
+def test_of_three_that_fit_the_latest_is_taken_and_it_is_said_how_to_choose(
+    take: Callable[..., None], said: pytest.LogCaptureFixture
+) -> None:
+    take("prices", "tickets", "reviews")
+    assert predict("the cat").model == "runs/reviews/model"
+    assert "model: runs/reviews (the latest of 3 runs that fit; --model names another)" in said.text
