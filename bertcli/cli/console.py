@@ -38,12 +38,15 @@ class Output:
         values = result if isinstance(result, dict) else getattr(result, "to_json", lambda: asdict(result))()
         print(json.dumps(values, ensure_ascii=False), flush=True)
 
-    def table(self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "") -> None:
-        """Print a table, numbers aligned to the right; nothing with --json."""
+    def table(
+        self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "", below: Iterable[str] = ()
+    ) -> None:
+        """Print a table, numbers aligned to the right, in a box with the lines `below` it if there are any; nothing with --json."""
         if self.json:
             return
         from rich import box
-        from rich.console import Console
+        from rich.console import Console, Group
+        from rich.panel import Panel
         from rich.table import Table
 
         table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
@@ -53,7 +56,8 @@ class Output:
             table.add_column(column, justify="right" if numeric else "left", overflow="fold")
         for row in cells:
             table.add_row(*row)
-        Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(table)
+        whole = Panel(Group(table, *below), expand=False) if below else table
+        Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(whole)
 
 
 def error(message: str, hint: str) -> None:

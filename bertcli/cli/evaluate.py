@@ -23,5 +23,5 @@ def evaluate(config: EvaluateConfig, output: Output) -> object:
 
     result = bertcli.evaluate(config)
     for table in evaluation_tables(result) if result.metrics else ():
-        output.table(table.columns, table.rows, table.title or f"{result.model} on {result.examples:,} examples")
+        output.table(table.columns, table.rows, table.title)
     return result

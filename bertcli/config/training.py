@@ -111,3 +111,6 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
     frozen_layers: str | None = option(None, FROZEN, choices=(*FROZEN_SCORES, "all"))
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
+    baseline: bool = option(
+        True, "Texts with labels or values: also score the most frequent answer and a bag of words."
+    )

@@ -9,14 +9,14 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.text import TextKind
-from bertcli.kinds.types import Compared, Floats, Labels, Predictions
+from bertcli.kinds.types import Floats, Labels, Predictions
 from bertcli.tasks.task import Task
 
 FOLDS = 5
 
 
-def cross_validate(task: Task, examples: TextExamples, states: Floats, strength: float) -> Compared:
-    """The predictions of heads fitted to all folds but one, each on that one, and the right answers."""
+def cross_validate(task: Task, examples: TextExamples, states: Floats, strength: float) -> Predictions:
+    """The predictions of heads fitted to all folds but one, each on that one."""
     targets = targets_of(task, examples)
     predictions: Predictions = [{}] * len(examples)
     counts = Counter(targets.tolist() if targets.dtype.kind == "i" else ())
@@ -29,21 +29,16 @@ def cross_validate(task: Task, examples: TextExamples, states: Floats, strength:
             found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
             for row, prediction in zip(left, found, strict=True):
                 predictions[row] = prediction
-    return kind_of(task).compare(task, examples, predictions)
+    return predictions
 
 
 def fit_and_predict(task: Task, states: Floats, targets: Labels, others: Floats, strength: float) -> Predictions:
     """The predictions for the `others`, [examples, H], of a linear head fitted to the states, [examples, H]."""
-    kind = kind_of(task)
+    kind = cast(TextKind, KINDS[task.kind])
     weights, biases = kind.fit_head(states, targets, max(1, len(task.labels)), strength)
     return [kind.predict(task.labels, logits) for logits in others @ weights.T + biases]
 
 
 def targets_of(task: Task, examples: TextExamples) -> Labels:
     """The labels of examples as numbers."""
-    return cast(Labels, kind_of(task).targets(task, examples))
-
-
-def kind_of(task: Task) -> TextKind:
-    """The kind of a task of texts."""
-    return cast(TextKind, KINDS[task.kind])
+    return cast(Labels, cast(TextKind, KINDS[task.kind]).targets(task, examples))

@@ -44,3 +44,8 @@ def choose_settings(config: FinetuneConfig, task: Task, examples: int, hidden_si
 
 def _rate_of_width(hidden_size: int) -> float | None:
     return next((rate for size, rate in LEARNING_RATES.items() if hidden_size <= size), None)
+
+
+def usual_learning_rate(task: Task, hidden_size: int) -> float:
+    """The learning rate that is known to work for a model of this width."""
+    return _rate_of_width(hidden_size) or task.learning_rate

@@ -22,7 +22,7 @@ from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Compared, Prediction
 from bertcli.lifecycle.own_files import form_of
-from bertcli.lifecycle.scoring import compare, measure
+from bertcli.lifecycle.scoring import compare, measure, resampled
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run_of_task, run_that_fits, saved_config
 from bertcli.reports.evaluation import Evaluation
@@ -176,17 +176,17 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
 
 
 def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> _Scored:
-    from bertcli.metrics.metric import confidence_interval, resampled_scores
+    from bertcli.metrics.metric import confidence_interval
 
     kind, compared = KINDS[task.kind], compare(task, split, predictions)
     metrics = measure(task, compared)
-    resampled = resampled_scores(kind.metric(task).weighted(**compared), len(split))
-    resampled = {name: resampled[name] for name in metrics if name in resampled}
+    drawn = resampled(task, compared)
+    drawn = {name: drawn[name] for name in metrics if name in drawn}
     labels = kind.label_scores(task, predictions, compared)
-    intervals = {name: confidence_interval(scores) for name, scores in resampled.items()}
+    intervals = {name: confidence_interval(scores) for name, scores in drawn.items()}
     worst = _worst_mistakes(task, split, predictions, compared, mistakes)
     scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, worst)
-    return _Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, resampled)
+    return _Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, drawn)
 
 
 def _worst_mistakes(
@@ -208,11 +208,14 @@ def _beside(first: _Scored, other: _Scored) -> Evaluation:
         what = f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples."
         hint = "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir."
         raise UserError(what, hint)
-    from bertcli.metrics.metric import confidence_interval
+    from bertcli.metrics.metric import paired_difference
 
-    to_first = {}
-    for name in [name for name in first.resampled if name in other.resampled]:
-        low, high = confidence_interval(other.resampled[name] - first.resampled[name])
-        difference = {"difference": round(other.evaluation.metrics[name] - first.evaluation.metrics[name], 6)}
-        to_first[name] = {**difference, "confidence_interval": [low, high], "significant": low > 0 or high < 0}
+    to_first = {
+        name: paired_difference(
+            other.evaluation.metrics[name] - first.evaluation.metrics[name],
+            other.resampled[name] - first.resampled[name],
+        )
+        for name in first.resampled
+        if name in other.resampled
+    }
     return replace(other.evaluation, to_first=to_first)

@@ -21,9 +21,11 @@ from bertcli.errors import UserError
 from bertcli.families.bert import BERT
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction
+from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
+from bertcli.lifecycle.baselines import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import pools_by_mean
-from bertcli.lifecycle.probe import fit_probe
+from bertcli.lifecycle.probe import Probe, fit_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start import enter
@@ -45,7 +47,7 @@ from bertcli.training.processes import is_launched, launch
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-CROSS_VALIDATED = "cross_validated"
+CROSS_VALIDATED, PREDICTIONS = "cross_validated", "predictions.jsonl"
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,7 @@ class Finetuning:
             return replace(self, config=own, model=model)._run_once(part)
 
         result = run_sweep(config, folder, settings, metric, accelerator, train)
-        self._finish(result, folder, accelerator)
-        return result
+        return self._finish(result, folder, accelerator)
 
     @cached_property
     def settings(self) -> Settings:
@@ -219,31 +220,36 @@ class Finetuning:
             say(
                 f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
             )
-        self._finish(result, folder, accelerator)
-        return result
+        return self._finish(result, folder, accelerator)
 
     def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
         """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""
-        fitted = folder.config.get(CROSS_VALIDATED, {}) if self.config.resume else self._fit_head(accelerator)
+        probe = None if self.config.resume else self._fit_head(accelerator)
+        fitted = folder.config.get(CROSS_VALIDATED, {}) if self.config.resume else probe.metrics if probe else {}
         trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
         resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
         enter(folder, "finetune", self.config, resolved, accelerator)
+        if probe and not self.dev:
+            self._write_predictions(folder, probe.predictions)
         return fitted
 
-    def _fit_head(self, accelerator: Accelerator) -> dict[str, float]:
-        """Fit a new head to the states of the pre-trained model before it is trained; return its cross-validated scores."""
+    def _fit_head(self, accelerator: Accelerator) -> Probe | None:
+        """Fit a new head to the states of the pre-trained model before it is trained."""
         if self.start == "scratch" or self.config.frozen:
-            return {}
+            return None
         if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
-            return {}
+            return None
         with_loss = self.kind.with_loss(self.model).to(accelerator.device)
         probe = fit_probe(self._task_model(with_loss, accelerator), self.train)
-        if probe is None:
-            return {}
-        probe.give_to(self.model)
-        words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
-        say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
-        return probe.metrics
+        if probe:
+            probe.give_to(self.model)
+            words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
+            say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
+        return probe
+
+    def _write_predictions(self, folder: RunFolder, predictions: list[Prediction]) -> None:
+        for file, text in self.kind.files(self.task, predictions).items():
+            folder.write(file, text)
 
     def _task_model(self, model: ModelWithLoss, accelerator: Accelerator) -> TaskModel:
         dtype = resolve_precision(self.config.precision)
@@ -260,36 +266,25 @@ class Finetuning:
         history.evaluations_since_best = 0
         with replacing(training.folder.model) as part:
             save_model(training.model.model, self.tokenizer, part)
-        for file, text in self.kind.files(self.task, predictions).items():
-            training.folder.write(file, text)
+        if self.dev:
+            self._write_predictions(training.folder, predictions)
 
-    def _finish(self, result: TrainingResult, folder: RunFolder, accelerator: Accelerator) -> None:
+    def _finish(self, result: TrainingResult, folder: RunFolder, accelerator: Accelerator) -> TrainingResult:
         if accelerator.is_main_process:
-            write_reports(folder, result, self._notes(result))
+            result = replace(result, baseline=self._baseline(folder) if self.config.baseline else {})
+            result = replace(result, advice=advice_of(self, result), next=next_commands(self, result))
+            write_reports(folder, result, notes_of(self, result))
             folder.unlock()
+        return result
 
-    def _notes(self, result: TrainingResult) -> list[str]:
-        """What the model card says below the scores."""
-        notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
-        if not self.dev:
-            notes = [
-                f"All {len(self.train):,} examples were trained on. Scores are of the head on the frozen model, cross-validated."
-            ]
-        if result.runs:
-            metric = self.task.metrics[0]
-            notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
-        if self.config.frozen:
-            notes.append(
-                f"{self.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
-                " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
-            )
-        if result.stopped_early:
-            notes.append(f"Stopped early: `--patience {self.config.patience}` ran out.")
-        if result.collapsed:
-            notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
-        if counts := self.kind.label_counts(self.task, self.train.features):
-            notes.append(f"Training examples of each label: {', '.join(counts)}.")
-        return [*notes, *filter(None, (self.task.warning, remark_on(self.start, self.task.name)))]
+    def _baseline(self, folder: RunFolder) -> dict[str, dict[str, Any]]:
+        """The scores of the guess and of a bag of words, on what the predictions of the run are of."""
+        scored, *_ = [*self.dev, self.train]
+        path = folder.path / PREDICTIONS
+        if not (self.kind.has_linear_head and path.exists()):
+            return {}
+        ours = self.kind.read_predictions(self.task, scored, path)
+        return score_baselines(self.task, self.train.examples, self.dev[0].examples if self.dev else None, ours)
 
     def _resolved(self) -> dict[str, Any]:
         """What was filled in of task, data and start, for config.yaml."""

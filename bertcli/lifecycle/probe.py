@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds.kind import Encoder, Split
-from bertcli.kinds.types import Compared, Floats
+from bertcli.kinds.types import Floats, Predictions
 from bertcli.lifecycle.cross_validation import FOLDS, cross_validate
 from bertcli.lifecycle.scoring import measure
 from bertcli.lifecycle.task_model import TaskModel
@@ -29,7 +29,7 @@ class Probe:
     weights: Floats  # [C, H]
     biases: Floats  # [C]
     metrics: dict[str, float]
-    compared: Compared  # the predictions that these are of, and the right answers
+    predictions: Predictions  # that these are of
 
     def give_to(self, model: PreTrainedModel) -> None:
         """Make it the head of a model."""
@@ -51,8 +51,11 @@ def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)
-    compared = {strength: cross_validate(model.task, examples, states, strength) for strength in STRENGTHS}
-    scored = {strength: measure(model.task, compared[strength]) for strength in STRENGTHS}
+    predicted = {strength: cross_validate(model.task, examples, states, strength) for strength in STRENGTHS}
+    scored = {
+        strength: measure(model.task, kind.compare(model.task, examples, predictions))
+        for strength, predictions in predicted.items()
+    }
     best = max(scored, key=lambda strength: scored[strength][model.task.metrics[0]])
     weights, biases = kind.fit_head(states, features.labels, inner.config.num_labels, best)
-    return Probe(weights / float(norms.mean()), biases, scored[best], compared[best])
+    return Probe(weights / float(norms.mean()), biases, scored[best], predicted[best])

@@ -1,10 +1,17 @@
 """The scores of predictions."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from bertcli import say
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.types import Compared, Prediction
 from bertcli.tasks.task import Task
+
+if TYPE_CHECKING:
+    from bertcli.metrics.metric import Array
 
 CORRELATIONS = {"matthews_correlation": "Matthews", "pearson": "Pearson", "spearmanr": "Spearman"}
 
@@ -45,3 +52,10 @@ def is_collapsed(task: Task, predictions: list[Prediction]) -> bool:
     kind = KINDS[task.kind]
     given = [str(answer) for answer in kind.flat([each[kind.says] for each in predictions])]
     return kind.can_collapse and len(given) > 1 and len(set(given)) == 1
+
+
+def resampled(task: Task, compared: Compared) -> dict[str, Array]:
+    """The scores of resampled examples, by metric."""
+    from bertcli.metrics.metric import resampled_scores
+
+    return resampled_scores(KINDS[task.kind].metric(task).weighted(**compared), len(compared["references"]))

@@ -97,7 +97,9 @@ def runs_of_tasks(names: Iterable[str]) -> list[str]:
 def model_for(form: str, misfit: Misfit | None = None) -> str:
     """The model of the latest run that takes a form of input, for masks and features pre-trained. Raises UserError if none does."""
     if form not in ("mask", "features"):
-        return str(run_that_fits(misfit or partial(misfit_of_form, form), f"for {FORMS[form]}", HOW_TO_MAKE[form]).model)
+        return str(
+            run_that_fits(misfit or partial(misfit_of_form, form), f"for {FORMS[form]}", HOW_TO_MAKE[form]).model
+        )
     runs = find_runs("pretrain", finished=True)
     if not runs:
         return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))

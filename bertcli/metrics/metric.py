@@ -70,3 +70,10 @@ def confidence_interval(scores: Array) -> list[float]:
     """The ends of the middle 95 % of resampled scores, or of the differences between two models."""
     tail = (100 - CONFIDENCE) / 2
     return [round(float(end), 6) for end in np.percentile(scores, [tail, 100 - tail])]
+
+
+def paired_difference(difference: float, resampled: Array) -> dict[str, Any]:
+    """A difference between two scores on the same examples, with its interval; significant if that excludes 0."""
+    low, high = confidence_interval(resampled)
+    significant = low > 0 or high < 0
+    return {"difference": round(difference, 6), "confidence_interval": [low, high], "significant": significant}

@@ -46,7 +46,8 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
     if result.others:
         tables = [_side_by_side(result)]
     else:
-        tables = [score_table(result.task, result.split, result.metrics, result.confidence_intervals)]
+        scores = score_table(result.task, result.split, result.metrics, result.confidence_intervals)
+        tables = [replace(scores, title=f"{result.model} on {scores.title}, {result.examples:,} examples")]
         if result.labels:
             rows = [[name, *(scores[column] for column in LABEL_SCORES)] for name, scores in result.labels.items()]
             tables.append(Table("by label", ["label", *LABEL_SCORES], rows))

@@ -11,6 +11,7 @@ from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 
 INTERVAL = "95 % interval"
+BASELINES = ("bag_of_words", "guess")
 MISMATCHED = "dev_mismatched_"  # before the metrics of MNLI's second dev set
 NOTES = {"best": "best", "collapsed": "collapsed: one answer for every example", "stopped_early": "stopped early"}
 
@@ -25,26 +26,39 @@ class Table:
 
 
 def score_table(
-    task_name: str, split: str, metrics: dict[str, float], intervals: dict[str, list[float]] | None = None
+    task_name: str,
+    split: str,
+    metrics: dict[str, float],
+    intervals: dict[str, list[float]] | None = None,
+    baseline: dict[str, dict[str, Any]] | None = None,
 ) -> Table:
-    """A row per metric: our score, the paper's by model size with the difference, and the split of the paper's scores."""
-    rows: list[list[object]] = []
+    """A row per metric: our score, those of the baselines, and the paper's with their difference; no empty columns."""
+    rows: list[dict[str, object]] = []
     for metric, value in metrics.items():
         where = MISMATCHED.rstrip("_") if metric.startswith(MISMATCHED) else split
         plain = metric.removeprefix(MISMATCHED)
-        interval = [interval_text(intervals.get(metric))] if intervals else []
-        paper = _beside_paper(TASKS.get(task_name), where, plain, value)
-        rows.append([task_name, where, plain, round(value, 4), *interval, *paper])
-    sizes = ["paper base", "difference", "paper large", "difference", "paper's split"]
-    return Table("", ["task", "split", "metric", "ours", *([INTERVAL] if intervals else []), *sizes], rows)
+        row: dict[str, object] = {
+            "metric": plain if where == split else f"{plain}, mismatched",
+            "ours": round(value, 4),
+        }
+        row[INTERVAL] = interval_text((intervals or {}).get(metric))
+        for name in BASELINES:
+            row[name.replace("_", " ")] = (baseline or {}).get(name, {}).get("metrics", {}).get(metric)
+        rows.append(row | _of_paper(TASKS.get(task_name), where, plain, value))
+    columns = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
+    return Table(f"{task_name}, {split.replace('_', '-')}", columns, [[row[name] for name in columns] for row in rows])
 
 
-def _beside_paper(task: Task | None, split: str, metric: str, value: float) -> list[object]:
+def _of_paper(task: Task | None, split: str, metric: str, value: float) -> dict[str, object]:
+    """The paper's scores, each with our difference to it and its split."""
     scores, splits = (task.paper_scores(split), task.paper_splits(split)) if task else ({}, {})
-    names = [f"base {metric}", f"large {metric}"]
-    cells = [(scores[name], signed(value - scores[name])) if name in scores else (None, None) for name in names]
-    known = dict.fromkeys(splits[name] for name in names if name in splits)
-    return [*cells[0], *cells[1], ", ".join(known) or None]
+    names = {size: f"{size} {metric}" for size in ("base", "large")}
+    return {
+        f"paper {size}": f"{scores[name]} ({signed(value - scores[name])}) {splits[name].partition('_')[0]}"
+        if name in scores
+        else None
+        for size, name in names.items()
+    }
 
 
 def signed(value: float) -> str:
@@ -59,7 +73,7 @@ def interval_text(ends: list[float] | None) -> str | None:
 
 def result_tables(result: TrainingResult) -> list[Table]:
     """The scores of a training; of several runs also each run, and the spread of their scores."""
-    tables = [score_table(result.task, result.split, result.metrics)]
+    tables = [score_table(result.task, result.split, result.metrics, baseline=result.baseline)]
     if result.runs:
         tables.append(_runs(result.runs, FROZEN_SCORES if result.task == CONLL2003.name else {}))
     if result.spread:
@@ -88,3 +102,17 @@ def _spread(spread: list[dict[str, Any]]) -> Table:
 
 def _words(names: Iterable[str]) -> list[str]:
     return [name.replace("_", " ") for name in names]
+
+
+def summary_lines(result: TrainingResult) -> list[str]:
+    """Whether a fine-tuned model beats the bag of words, where it is, and what to type next."""
+    lines = []
+    if found := result.baseline.get("bag_of_words"):
+        side = "above" if found["difference"] >= 0 else "below"
+        chance = "more than chance" if found["significant"] else "may be chance"
+        interval = interval_text(found["confidence_interval"])
+        lines.append(f"{abs(found['difference']):.1f} points {side} the bag of words ({INTERVAL} {interval}: {chance})")
+    if result.advice:
+        lines.append(f"It has not learnt the task. Try: {result.advice}")
+    report = f"{result.run}/report.html"
+    return [*lines, f"model: {result.model}   report: {report}", *(f"next: {command}" for command in result.next)]

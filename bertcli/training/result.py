@@ -19,11 +19,14 @@ class TrainingResult:
     tokens_per_second: float = 0.0  # over all processes, without padding and without the first steps
     losses: list[float] = field(default_factory=list)  # the mean of each log interval
     metrics: dict[str, float] = field(default_factory=dict)
+    baseline: dict[str, dict[str, Any]] = field(default_factory=dict)  # scores of the guess and of a bag of words
     seed: int
     split: str = ""
     share_of_peak: float = 0.0  # of the FLOPs that the devices can do
     peak: str = ""  # that figure, and where it is from
     best_step: int = 0  # the step of the checkpoint that was kept, where there is a dev set
+    advice: str = ""  # what to type where nothing was learnt
+    next: list[str] = field(default_factory=list)  # what may be typed next
     stopped_early: bool = False  # by --patience
     collapsed: bool = False  # the kept checkpoint gives the same answer for every dev example
     runs: list[dict[str, Any]] = field(

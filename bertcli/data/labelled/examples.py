@@ -33,6 +33,10 @@ class Examples:
         """What is equal for two examples with the same input."""
         return ()
 
+    def request(self) -> dict[str, str]:
+        """The first example as options of `bert predict`; nothing where it does not fit into one line."""
+        return {}
+
     def take(self, rows: list[int]) -> Self:
         """The chosen examples."""
         return replace(self, **{name: [column[row] for row in rows] for name, column in self._columns.items()})  # type: ignore[arg-type]
@@ -62,6 +66,11 @@ class TextExamples(Examples):
         """Whether the labels are known."""
         return self.labels is not None
 
+    def request(self) -> dict[str, str]:
+        """The first text, and the second of its pair."""
+        pair = {"text_pair": self.pairs[0]} if self.pairs else {}
+        return {} if self.choices else {"text": self.texts[0], **pair}
+
     def inputs(self) -> Iterable[Any]:
         """Text, second text and choices of each example."""
         return zip(self.texts, self.pairs or self.texts, map(str, self.choices or self.texts), strict=True)
@@ -79,6 +88,10 @@ class Sentences(Examples):
     def is_labelled(self) -> bool:
         """Whether the tags are known."""
         return self.tags is not None
+
+    def request(self) -> dict[str, str]:
+        """The first sentence."""
+        return {"text": " ".join(self.words[0])}
 
     def inputs(self) -> Iterable[Any]:
         """The words of each sentence."""

@@ -1,0 +1,66 @@
+"""What is said after a fine-tuning: notes of the model card, advice where nothing was learnt, and what to type next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from bertcli.data.labelled.own_splits import looks_like_file
+from bertcli.data.labelled.tables import TABLE_ENDINGS, ending_of
+from bertcli.lifecycle.defaults import usual_learning_rate
+from bertcli.lifecycle.workspace import remark_on
+from bertcli.training.result import TrainingResult
+
+if TYPE_CHECKING:
+    from bertcli.lifecycle.finetuning import Finetuning
+
+DATA_OPTIONS = ("size", "data_dir", "text", "text_pair", "label", "kind")
+LONGEST_TEXT = 60  # characters of an example in a command
+
+
+def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
+    """What the model card says below the scores."""
+    notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
+    if not setup.dev:
+        scored = "Scores are of the head on the frozen model, cross-validated."
+        notes = [f"All {len(setup.train):,} examples were trained on. {scored}"]
+    if result.runs:
+        metric = setup.task.metrics[0]
+        notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
+    if setup.config.frozen:
+        notes.append(
+            f"{setup.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
+            " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
+        )
+    if result.stopped_early:
+        notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
+    if result.collapsed:
+        notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
+    if counts := setup.kind.label_counts(setup.task, setup.train.features):
+        notes.append(f"Training examples of each label: {', '.join(counts)}.")
+    return [*notes, *filter(None, (setup.task.warning, remark_on(setup.start, setup.task.name)))]
+
+
+def advice_of(setup: Finetuning, result: TrainingResult) -> str:
+    """What to type where nothing was learnt: without the given learning rate, or more epochs; nothing where something was."""
+    guess = result.baseline.get("guess")
+    if not result.collapsed and (guess is None or guess["difference"] > 0):
+        return ""
+    used, config = setup.settings, setup.config
+    has_usual = used.learning_rate == usual_learning_rate(setup.task, setup.model.config.hidden_size)
+    given = {"from": setup.start, **{name: getattr(config, name) for name in DATA_OPTIONS}}
+    given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
+    options = " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in given.items() if value)
+    return f"bert finetune {quote(setup.task.name)} {options}"
+
+
+def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
+    """The two commands most likely typed next: all of the data, and one text."""
+    name = setup.task.name
+    whole = f"bert evaluate {quote(name)} --model {result.run}"
+    if looks_like_file(name) and setup.kind.reads_tables and ending_of(Path(name)) in TABLE_ENDINGS and "," not in name:
+        whole = f"bert predict --file {quote(name)} --output predictions.csv --model {result.run}"
+    request = setup.train.examples.request()
+    given = " ".join(f"--{key.replace('_', '-')} {quote(text[:LONGEST_TEXT])}" for key, text in request.items())
+    return [whole, *([f"bert predict {given} --model {result.run}"] if given else [])]

@@ -1,0 +1,69 @@
+"""What a fine-tuned model is compared with: the guess, and a bag of words with a linear head."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_union
+
+from bertcli import say
+from bertcli.data.labelled.examples import Examples, TextExamples
+from bertcli.kinds import KINDS
+from bertcli.kinds.types import Predictions
+from bertcli.lifecycle.cross_validation import cross_validate, fit_and_predict, targets_of
+from bertcli.lifecycle.scoring import measure, resampled
+from bertcli.metrics.metric import paired_difference
+from bertcli.tasks.task import Task
+
+GUESS, BAG_OF_WORDS = "guess", "bag_of_words"
+STRENGTH = 10.0  # inverse strength of regularization
+MOST_CHARACTERS = 5_000_000  # of the training texts, so that it takes seconds; of more, examples are drawn
+
+
+def score_baselines(task: Task, train: Examples, dev: Examples | None, ours: Predictions) -> dict[str, dict[str, Any]]:
+    """The scores of two baselines, by name, and the difference of our predictions on the same examples.
+
+    The guess is the most frequent label or the mean; the bag of words is TF-IDF of words and characters. They are scored on
+    dev, or cross-validated where there is none. Nothing for kinds without a linear head.
+    """
+    kind = KINDS[task.kind]
+    if not kind.has_linear_head:
+        return {}
+    scored, metric = dev or train, task.metrics[0]
+    own = kind.compare(task, scored, ours)
+    own_score, own_resampled = measure(task, own)[metric], resampled(task, own)[metric]
+    found = {}
+    for name, predictions in _predictions(task, cast(TextExamples, train), cast(TextExamples | None, dev)).items():
+        compared = kind.compare(task, scored, predictions)
+        scores = measure(task, compared)
+        difference = paired_difference(own_score - scores[metric], own_resampled - resampled(task, compared)[metric])
+        found[name] = {"metrics": scores, **difference}
+    return found
+
+
+def _predictions(task: Task, train: TextExamples, dev: TextExamples | None) -> dict[str, Predictions]:
+    sample = _sample(task, train) if dev else train
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
+    vectorizer = make_union(words, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True))
+    bag, nothing = vectorizer.fit_transform(_texts(sample)).tocsr(), np.zeros((len(sample), 1))
+    if dev is None:
+        states = {GUESS: nothing, BAG_OF_WORDS: bag}
+        return {name: cross_validate(task, sample, each, STRENGTH) for name, each in states.items()}
+    others = {GUESS: (nothing, np.zeros((len(dev), 1))), BAG_OF_WORDS: (bag, vectorizer.transform(_texts(dev)))}
+    targets = targets_of(task, sample)
+    return {name: fit_and_predict(task, fitted, targets, left, STRENGTH) for name, (fitted, left) in others.items()}
+
+
+def _sample(task: Task, train: TextExamples) -> TextExamples:
+    lengths = np.array(list(map(len, _texts(train))))
+    rows = np.random.default_rng(0).permutation(len(train))
+    rows = rows[np.cumsum(lengths[rows]) - lengths[rows] < MOST_CHARACTERS]
+    if len(rows) < len(train):
+        say(f"{task.name}: the bag of words learns from {len(rows):,} of {len(train):,} examples, drawn at random")
+    return train.take(sorted(rows.tolist()))
+
+
+def _texts(examples: TextExamples) -> list[str]:
+    return [f"{text} {pair}" for text, pair in zip(examples.texts, examples.pairs or [""] * len(examples), strict=True)]

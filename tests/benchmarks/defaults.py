@@ -1,0 +1,205 @@
+"""What `bert finetune FILE` gets with no options, beside the guess, a bag of words, frozen features and a grid of settings.
+
+`python -m tests.benchmarks defaults` runs all sets and sizes, which takes days on two cores; options choose a part. Each
+line is written to results-defaults.jsonl when it is measured and not measured again; --table prints what is there.
+"""
+
+import argparse
+import csv
+import json
+import logging
+import lzma
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from itertools import product
+from pathlib import Path
+from statistics import median
+
+from tests.benchmarks.materials import BESIDE
+
+Row = list[str]  # text, second text if there is one, label
+RESULTS = Path(__file__).parent / "results-defaults.jsonl"
+SIZES = ("8", "32", "128", "1000", "5000")  # below 1,000: examples of each class
+MOST_SCORED = 1500
+GRID = tuple(product((3, 6, 12, 24), (3e-5, 1e-4, 3e-4)))  # epochs, learning rate
+
+
+def _tsv(path: str, columns: tuple[int, ...], has_header: bool = True) -> list[Row]:
+    lines = (BESIDE / path).read_text(encoding="utf-8-sig").splitlines()[has_header:]
+    return [[line.split("\t")[column] for column in columns] for line in lines]
+
+
+def _csv(path: str, label: str) -> list[Row]:
+    file = BESIDE / path
+    with lzma.open(file, "rt") if file.suffix == ".xz" else file.open(encoding="utf-8") as lines:
+        return [[row["text"], row[label]] for row in csv.DictReader(lines)]
+
+
+def _sentences(path: str) -> list[Row]:
+    """Sentences with their tags, as one cell each."""
+    blocks = (BESIDE / path).read_text(encoding="utf-8").split("\n\n")
+    return [[block] for block in blocks if block.strip() and "-DOCSTART-" not in block]
+
+
+def _glue(task: str, columns: tuple[int, ...], has_header: bool = True) -> list[list[Row]]:
+    return [_tsv(f"glue/{task}/{split}.tsv", columns, has_header) for split in ("train", "dev")]
+
+
+SETS: dict[str, Callable[[], list[list[Row]]]] = {
+    "banking77": lambda: [_csv(f"demo/banking77/{split}.csv", "category") for split in ("train", "test")],
+    "sst2": lambda: _glue("SST-2", (0, 1)),
+    "cola": lambda: _glue("CoLA", (3, 1), has_header=False),
+    "rte": lambda: _glue("RTE", (1, 2, 3)),
+    "stsb": lambda: _glue("STS-B", (7, 8, 9)),
+    "imdb": lambda: [_csv(f"imdb/{split}.csv.xz", "label") for split in ("train", "test")],
+    "conll2003": lambda: [_sentences(f"conll2003/{split}.txt") for split in ("train", "test")],
+}
+
+
+def sample(rows: list[Row], size: str, seed: int) -> list[Row]:
+    """So many examples of each class, or in all where there are no classes or the size is 1,000 or more."""
+    rows = rows.copy()
+    random.Random(seed).shuffle(rows)
+    count, classes = int(size), {row[-1] for row in rows}
+    if count >= 1000 or len(classes) > 100:
+        return rows[: count if count >= 1000 else 2 * count]
+    seen: Counter[str] = Counter()
+    kept = []
+    for row in rows:
+        seen[row[-1]] += 1
+        kept += [row] if seen[row[-1]] <= count else []
+    return kept
+
+
+def write(path: Path, rows: list[Row]) -> str:
+    """Write rows as CSV, or sentences with tags as CoNLL; return the name of the file."""
+    if len(rows[0]) == 1:
+        path = path.with_suffix(".conll")
+        path.write_text("\n\n".join(row[0] for row in rows) + "\n", encoding="utf-8")
+        return str(path)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "text_pair", "label"] if len(rows[0]) == 3 else ["text", "label"])
+        writer.writerows(rows)
+    return str(path)
+
+
+def fine_tuned(train: str, test: str, model: str, seed: int, **options: object) -> dict[str, float]:
+    """The first metric on the test set, and the seconds that training took."""
+    from bertcli import evaluate, finetune
+
+    began = time.time()
+    run = finetune(train, from_=model, seed=seed, out="run", baseline=False, **options)
+    seconds = time.time() - began
+    metrics = evaluate(test, model=["run"]).metrics
+    shutil.rmtree("run")
+    return {"score": next(iter(metrics.values())), "seconds": round(seconds, 1), "steps": run.steps}
+
+
+def baselines(train: str, test: str, model: str) -> dict[str, float]:
+    """The first metric on the test set of the guess, a bag of words and frozen features, where texts have classes or values."""
+    import numpy as np
+
+    from bertcli import predict
+    from bertcli.lifecycle.baselines import compare_baselines
+    from bertcli.lifecycle.cross_validation import fit_and_predict, kind_of, targets_of
+    from bertcli.lifecycle.own_files import own_task
+    from bertcli.lifecycle.scoring import measure
+
+    task, parts = own_task(train, {}, None)
+    if not hasattr(parts["train"], "texts"):
+        return {}
+    _, scored = own_task(test, {}, task.kind, scored="test")
+    fitted, left = parts["train"], scored["test"]
+    found = {name: measure(task, compared) for name, compared in compare_baselines(task, fitted, left).items()}  # type: ignore[arg-type]
+    states = []
+    for file in (train, test):
+        predict(file=file, features="states.npz", pooling="mean", model=model)
+        read = np.load("states.npz")
+        array = read[read.files[0]].astype(np.float64)
+        states.append(array / np.linalg.norm(array, axis=1, keepdims=True))
+    made = fit_and_predict(task, states[0], targets_of(task, fitted), states[1], 10.0)  # type: ignore[arg-type]
+    found["frozen"] = measure(task, kind_of(task).compare(task, left, made))
+    return {name: next(iter(scores.values())) for name, scores in found.items()}
+
+
+def measure_all(asked: argparse.Namespace, grid: Iterable[tuple[int, float]]) -> None:
+    """Measure what is not in the file yet."""
+    done = {(each["set"], each["size"], each["model"], each["seed"], each["what"]) for each in results()}
+    for size, name, seed, model in product(asked.sizes, asked.sets, range(asked.seeds), asked.models):
+        train_rows, test_rows = SETS[name]()
+        random.Random(0).shuffle(test_rows)
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            files = (
+                write(Path("train.csv"), sample(train_rows, size, seed)),
+                write(Path("test.csv"), test_rows[:MOST_SCORED]),
+            )
+
+            def record(what: str, measured: dict[str, float]) -> None:
+                line = {"set": name, "size": size, "model": model, "seed": seed, "what": what, **measured}  # noqa: B023
+                with RESULTS.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(line, flush=True)
+
+            if (name, size, model, seed, "baselines") not in done:
+                record("baselines", baselines(*files, model))
+            for what, options in {
+                "defaults": {},
+                **{f"{e} x {r:g}": {"epochs": e, "learning_rate": r} for e, r in grid},
+            }.items():
+                if (name, size, model, seed, what) not in done:
+                    record(what, fine_tuned(*files, model, seed, **options))
+            os.chdir("/")
+
+
+def results() -> list[dict[str, object]]:
+    """What has been measured."""
+    return [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+
+
+def table() -> str:
+    """The medians over the seeds of each set, size and model."""
+    lines: dict[tuple[str, str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for each in results():
+        found = lines[str(each["model"]), str(each["set"]), str(each["size"])]
+        if each["what"] == "baselines":
+            for name in ("guess", "bag_of_words", "frozen"):
+                found[name] += [each[name]] if name in each else []  # type: ignore[list-item]
+        else:
+            found[str(each["what"])].append(each["score"])  # type: ignore[arg-type]
+    rows = [
+        "| model | set | size | guess | bag of words | frozen features | no options | best of the grid |",
+        "|" + " --- |" * 8,
+    ]
+    for key, found in lines.items():
+        middle = {name: median(scores) for name, scores in found.items() if scores}
+        grid = {name: score for name, score in middle.items() if " x " in name}
+        best = max(grid, key=grid.__getitem__, default="")
+        cells = [
+            f"{middle[name]:.1f}" if name in middle else "–" for name in ("guess", "bag_of_words", "frozen", "defaults")
+        ]
+        rows.append(f"| {' | '.join([*key, *cells, f'{grid[best]:.1f} ({best})' if best else '–'])} |")
+    return "\n".join(rows)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, or print the table."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    options.add_argument("--sizes", nargs="*", default=list(SIZES))
+    options.add_argument("--models", nargs="*", default=["minilm", "bert-books"])
+    options.add_argument("--seeds", type=int, default=3)
+    options.add_argument("--grid", type=int, default=len(GRID), help="number of settings of the grid")
+    options.add_argument("--table", action="store_true")
+    asked = options.parse_args(arguments)
+    logging.getLogger("bertcli").setLevel(logging.ERROR)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    if not asked.table:
+        measure_all(asked, GRID[: asked.grid])
+    print(table())
