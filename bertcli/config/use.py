@@ -77,7 +77,4 @@ class DemoConfig(Config):
     steps: int = option(1300, "Number of pre-training steps.", minimum=1)
     batch_size: int = option(32, "Pre-training instances per step.", minimum=1)
     learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
-    epochs: float = option(16, "Number of fine-tuning epochs on Banking77.", minimum=0)
-    seeds: int = option(5, "Number of fine-tuning runs per initialization.", minimum=1)
-    finetuning_learning_rate: float = option(1e-3, "Peak learning rate of fine-tuning.", minimum=0)
     seed: int = option(0, "Random seed.", minimum=0)

@@ -32,7 +32,6 @@ def hub_answers() -> bool:
     os.environ["HF_HUB_OFFLINE"] = "1"  # read by the libraries as they are imported
     if constants := sys.modules.get("huggingface_hub.constants"):
         constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
-    say("the Hub does not answer: going on offline, with what is on this machine")
     return False
 
 

@@ -39,7 +39,7 @@ class Choice(TextKind):
         what = f"`{task.name}` has the label `{strange}`, which is none of {count} choices."
         raise UserError(what, f"Number them from 0 to {count - 1}, or give the column with --label.")
 
-    def described(self, task: Task) -> str:
+    def described(self, task: Task, labels: list[str]) -> str:
         return f", one of {len(task.labels)}"
 
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:

@@ -39,6 +39,11 @@ class Classification(TextKind):
 
         return replace(features, class_weights=balanced_weights(features.labels, len(task.labels)))
 
+    def described(self, task: Task, labels: list[str]) -> str:
+        counts = sorted(Counter(labels).values())
+        each = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
+        return f"{super().described(task, labels)} ({each} rows each)"
+
     def label_counts(self, task: Task, features: Any) -> list[str]:
         weights = features.class_weights
         return [

@@ -59,7 +59,7 @@ def _task(name: str, kind: TextKind, why: str, columns: dict[str, str], parts: d
     parts = {split: _complete(part, kind) for split, part in parts.items()}
     task = kind.learn_labels(Task(name, kind.name, Files({}, dict(columns)), ("", None), kind.metrics), _labels(parts))
     shown = ", ".join(f"{key} = `{column}`" for key, column in columns.items())
-    say(f"{name}: {sizes} rows; {shown}; kind: {kind.name}{kind.described(task)}{why}")
+    say(f"{name}: {sizes} rows; {shown}; kind: {kind.name}{kind.described(task, _labels(parts))}{why}")
     if are_numbers(next(iter(parts.values())).texts):
         say(f"{name}: every `{columns['text']}` is a number; if it is not the text, give --text COLUMN")
     return task, dict(parts)

@@ -50,8 +50,8 @@ class TextKind(Kind):
         """The task of the user's own files, with what their labels say."""
         return own_labels.with_distinct(task, labels) if self.names_outputs else task
 
-    def described(self, task: Task) -> str:
-        """The labels of a task of the user's own, in words."""
+    def described(self, task: Task, labels: list[str]) -> str:
+        """The labels of a task of the user's own, in words; `labels` are those of all rows."""
         return f", {len(task.labels)} labels{own_labels.listed(task.labels)}" if task.labels else ""
 
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:

@@ -35,7 +35,7 @@ def score_baselines(task: Task, train: Examples, dev: Examples | None, ours: Pre
     own = kind.compare(task, scored, ours)
     own_score, own_resampled = measure(task, own)[metric], resampled(task, own)[metric]
     found = {}
-    for name, predictions in _predictions(task, cast(TextExamples, train), cast(TextExamples | None, dev)).items():
+    for name, predictions in predict_baselines(task, train, dev).items():
         compared = kind.compare(task, scored, predictions)
         scores = measure(task, compared)
         difference = paired_difference(own_score - scores[metric], own_resampled - resampled(task, compared)[metric])
@@ -43,7 +43,9 @@ def score_baselines(task: Task, train: Examples, dev: Examples | None, ours: Pre
     return found
 
 
-def _predictions(task: Task, train: TextExamples, dev: TextExamples | None) -> dict[str, Predictions]:
+def predict_baselines(task: Task, train: Examples, dev: Examples | None) -> dict[str, Predictions]:
+    """The predictions of the guess and of the bag of words, for dev, or cross-validated where there is none."""
+    train, dev = cast(TextExamples, train), cast(TextExamples | None, dev)
     sample = _sample(task, train) if dev else train
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     vectorizer = make_union(words, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True))

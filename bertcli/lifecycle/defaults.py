@@ -1,6 +1,7 @@
 """The settings of a fine-tuning that were not given: chosen by the size of the data and of the model."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from bertcli.config.training import FinetuneConfig
 from bertcli.tasks.task import Task
@@ -15,12 +16,12 @@ MOST_EPOCHS = 20.0
 
 @dataclass(frozen=True)
 class Settings:
-    """Examples of a step, passes over the examples, peak learning rate, and why."""
+    """Examples of a step, passes over the examples, peak learning rate, and why these were chosen, by their names."""
 
     batch_size: int
     epochs: float
     learning_rate: float
-    reasons: tuple[str, ...] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose_settings(config: FinetuneConfig, task: Task, examples: int, hidden_size: int) -> Settings:
@@ -29,17 +30,17 @@ def choose_settings(config: FinetuneConfig, task: Task, examples: int, hidden_si
     The paper's tasks on models of the paper's sizes get the paper's settings.
     """
     batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
-    reasons = []
+    reasons: dict[str, str] = {}
     if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
         if learning_rate is None and (learning_rate := _rate_of_width(hidden_size)):
-            reasons.append(f"learning rate {learning_rate:g} for {hidden_size} hidden units")
+            reasons["learning_rate"] = f"for {hidden_size} hidden units"
         steps = FEWEST_STEPS + STEPS_PER_LABEL * min(len(task.labels), MOST_LABELS)
         needed = min(MOST_EPOCHS, round(steps * batch_size / examples, 1))
         if epochs is None and needed > task.epochs:
             epochs = needed
-            reasons.append(f"{needed:g} epochs, as {examples:,} examples are few")
+            reasons["epochs"] = f"as {examples:,} examples are few"
     rate = task.learning_rate if learning_rate is None else learning_rate
-    return Settings(batch_size, epochs or task.epochs, rate, tuple(reasons))
+    return Settings(batch_size, epochs or task.epochs, rate, reasons)
 
 
 def _rate_of_width(hidden_size: int) -> float | None:

@@ -1,24 +1,27 @@
-"""Every step from text to predictions, on text that ships with the project, in a few minutes."""
+"""The whole life of a model, from text to answers, on text that ships with the project, in a few minutes."""
 
 import csv
 import json
+import logging
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from bertcli import say
-from bertcli.config.recipes import recipes_folder, shipped_model
+from bertcli.config.recipes import recipes_folder
 from bertcli.config.use import DemoConfig
 from bertcli.data.labelled.official_files import read_columns
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.training.result import TrainingResult
+from bertcli.lifecycle.pretrained import BERT_BOOKS, MINILM
+from bertcli.training.progress import doing
 from bertcli.training.run_folder import RunFolder
 
 MARK = ".bert-demo"  # marks a folder of the demonstration, which it may replace
@@ -26,7 +29,10 @@ QUESTIONS = (
     "My card still has not arrived, when will it come?",
     "How do I change my PIN?",
     "Why was I charged twice for the same thing?",
+    "I left my phone on the train, what should I do?",
+    "Which currencies can I hold in my account?",
 )
+SENTENCES = ("He put his [MASK] on the table.", "She opened the [MASK] and went out.", "It was a dark [MASK].")
 DATA = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 4}
 QUICKLY: dict[str, Any] = {
     "optimizer": "adamw",
@@ -34,7 +40,7 @@ QUICKLY: dict[str, Any] = {
     "initializer_range": 0.05,
     "dropout": 0.0,
 }
-TRAIN_PER_CLASS, DEV_PER_CLASS = 10, 2  # questions
+TRAIN_PER_CLASS = 10  # questions
 COLUMNS = {"text": "text", "label": "category"}
 
 
@@ -44,8 +50,11 @@ class Demonstration:
 
     out: str
     seconds: float
-    measures: list[dict[str, Any]] = field(default_factory=list)
+    pretraining: list[dict[str, Any]] = field(default_factory=list)  # step, loss and accuracies on held-out text
+    fills: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of masks, by sentence
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)  # test accuracy and seconds, by what was tried
     predictions: list[dict[str, Any]] = field(default_factory=list)
+    report: str = ""
 
 
 def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
@@ -59,27 +68,22 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     _clear(out)
     from bertcli.lifecycle.predict import predict
 
-    books = str(shipped / "books")
-    say(f"\n1  Build a vocabulary of {config.vocab_size:,} tokens from seven novels")
-    build_vocab(books, vocab_size=config.vocab_size, out=str(out / "vocab"))
-    say("\n2  Make pre-training data, and data of a novel held out")
-    for text, name in ((books, "pretraining-data"), (str(shipped / "held-out"), "held-out-data")):
-        make_pretraining_data(text, tokenizer=str(out / "vocab"), out=str(out / name), **DATA)
-    say(f"\n3  Pre-train a {config.size} BERT for {config.steps:,} steps")
-    pretrained = _pretrain(config, out)
-    say("\n4  Fine-tune it on few questions to a bank, of 77 classes (Banking77)")
-    say("   and for comparison, a model of random weights and the model that ships")
-    scores, best = _finetune_and_evaluate(config, shipped, out, pretrained)
-    say("\n5  Predict")
-    predictions = [
-        {"text": text, **{key: record[key] for key in ("label", "score")}}
-        for text in QUESTIONS
-        for record in predict(text, model=best).records
-    ]
-    measures = [*_pretraining_measures(RunFolder(Path(pretrained.run))), _task_measure(shipped, scores)]
-    result = Demonstration(str(out), round(time.perf_counter() - started, 1), measures, predictions)
+    pretrained, curve = _pretrain(config, shipped, out)
+    with _into_log(out, "filling masks"):
+        fills = {text: next(iter(predict(text, model=pretrained, top_k=3).records))["fills"] for text in SENTENCES}
+    say(f"   what it fills in: {'; '.join(text.replace('[MASK]', _words(each)) for text, each in fills.items())}")
+    scores, best = _sort_questions(config, shipped, out, pretrained)
+    with _into_log(out, "answering"):
+        found = [(text, record) for text in QUESTIONS for record in predict(text, model=str(best)).records]
+    predictions = [{"text": text, "label": record["label"], "score": record["score"]} for text, record in found]
+    seconds = round(time.perf_counter() - started, 1)
+    result = Demonstration(str(out), seconds, curve, fills, scores, predictions, str(best / "report.html"))
     (out / "demo.json").write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     return result
+
+
+def _words(fills: list[dict[str, Any]]) -> str:
+    return f"[{' / '.join(fill['token'] for fill in fills)}]"
 
 
 def _clear(out: Path) -> None:
@@ -91,80 +95,99 @@ def _clear(out: Path) -> None:
     (out / MARK).touch()
 
 
-def _pretrain(config: DemoConfig, out: Path) -> TrainingResult:
+@contextmanager
+def _into_log(out: Path, what: str) -> Iterator[None]:
+    """What the commands say goes into a file meanwhile; a terminal shows what is being done."""
+    logger = logging.getLogger("bertcli")
+    handlers, file = logger.handlers, logging.FileHandler(out / "log.txt", encoding="utf-8")
+    with doing(what):
+        logger.handlers = [file]
+        try:
+            yield
+        finally:
+            logger.handlers = handlers
+            file.close()
+
+
+def _pretrain(config: DemoConfig, shipped: Path, out: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Make a vocabulary and data, and pre-train; return the run, and how it went on held-out text."""
+    say("1  A vocabulary, and pre-training data")
+    books, vocab, data, held_out = str(shipped / "books"), str(out / "vocab"), str(out / "data"), str(out / "held-out")
+    with _into_log(out, "building a vocabulary and making data"):
+        build_vocab(books, vocab_size=config.vocab_size, out=vocab)
+        made = make_pretraining_data(books, tokenizer=vocab, out=data, **DATA)
+        make_pretraining_data(str(shipped / "held-out"), tokenizer=vocab, out=held_out, **DATA)
+    say(f"   {config.vocab_size:,} word pieces of seven novels, {made.instances:,} instances of 64 tokens with masks")
+    say(f"2  Pre-training a {config.size} BERT, {config.steps:,} steps; scored on a novel held out (The Time Machine)")
     asked = {name: getattr(config, name) for name in ("size", "steps", "batch_size", "learning_rate", "seed")}
-    paths = {"data": "pretraining-data", "eval_data": "held-out-data", "out": "runs/pretrained"}
-    folders: dict[str, Any] = {name: str(out / path) for name, path in paths.items()}
-    return pretrain(**asked, **QUICKLY, **folders, eval_steps=max(1, config.steps // 4))
+    folders: dict[str, Any] = {"data": data, "eval_data": held_out, "out": str(out / "runs" / "pretrained")}
+    with _into_log(out, f"pre-training, {config.steps:,} steps (the log is {out / 'log.txt'})"):
+        run = pretrain(**asked, **QUICKLY, **folders, eval_steps=max(1, config.steps // 4)).run
+    curve = [{"step": line["step"], **line["metrics"]} for line in RunFolder(Path(run)).metrics() if "metrics" in line]
+    for each in curve:
+        words = f"masked-LM loss {each['masked_lm_loss']:.2f}, masked words right {each['masked_lm_accuracy']:.1f} %"
+        say(f"   step {each['step']:>5,}: {words}")
+    guess = curve[-1]["most_frequent_token_accuracy"]
+    say(f"   the most frequent word for all would be right in {guess:.1f} %")
+    return run, curve
 
 
-def _few_questions(shipped: Path, out: Path) -> str:
-    """Write the first questions of each class to train on, and the next ones to choose the best epoch on."""
+def _few_questions(shipped: Path, out: Path) -> Path:
+    """Write the first questions of each class."""
     table = read_columns(shipped / "banking77" / "train.csv.xz", COLUMNS)
     seen: Counter[str] = Counter()
-    rows: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
-    for text, label in zip(table.texts, table.labels or [], strict=True):
-        seen[label] += 1
-        if seen[label] <= TRAIN_PER_CLASS + DEV_PER_CLASS:
-            rows["train" if seen[label] <= TRAIN_PER_CLASS else "dev"].append((text, label))
-    folder = out / "banking77"
-    folder.mkdir()
-    for name, examples in rows.items():
-        with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([tuple(COLUMNS.values()), *examples])
-    return str(folder)
+    path = out / "questions.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS.values())
+        for text, label in zip(table.texts, table.labels or [], strict=True):
+            seen[label] += 1
+            if seen[label] <= TRAIN_PER_CLASS:
+                writer.writerow([text, label])
+    return path
 
 
-def _finetune_and_evaluate(
-    config: DemoConfig, shipped: Path, out: Path, pretrained: TrainingResult
-) -> tuple[dict[str, float], str]:
-    """Fine-tune from each start with the same seeds; return the median test accuracy of each, and the best run."""
+def _sort_questions(
+    config: DemoConfig, shipped: Path, out: Path, pretrained: str
+) -> tuple[dict[str, dict[str, float]], Path]:
+    """Learn to sort questions to a bank in several ways; return the test accuracy and the seconds of each, and the last run."""
     from bertcli.lifecycle.evaluate import evaluate
     from bertcli.lifecycle.finetune import finetune
 
-    questions, test = _few_questions(shipped, out), str(shipped / "banking77" / "test.csv.xz")
-    starts = {"random weights": "scratch", "pre-trained": pretrained.model, "shipped model": shipped_model()}
-    settings = {"epochs": config.epochs, "learning_rate": config.finetuning_learning_rate}
-    settings |= {"seed": config.seed, "seeds": config.seeds}
-    scores = {}
-    for name, start in starts.items():
-        options: dict[str, Any] = {"from_": start, "out": str(out / "runs" / _slug(name)), **settings}
-        if start == "scratch":
-            options |= {"size": config.size, "tokenizer": str(out / "vocab")}
-        run = finetune(questions, label="category", max_seq_length=64, **options)
-        runs = [part["run"] for part in run.runs or []] or [run.run]
-        scores[name] = median(evaluate(test, model=[part]).metrics["accuracy"] for part in runs)
-        say(f"test accuracy from {name}, median of {len(runs)} seeds: {scores[name]:.1f}")
-    best = max(scores, key=lambda name: scores[name])
-    return scores, str(out / "runs" / _slug(best))
+    questions, test = str(_few_questions(shipped, out)), str(shipped / "banking77" / "test.csv.xz")
+    say("3  Sorting questions to a bank into 77 classes, learnt from 10 each (Banking77)")
+    with _into_log(out, "guessing, and counting words"):
+        scores = _baselines(questions, test)
+    starts: dict[str, dict[str, Any]] = {
+        "random weights": {"from_": "scratch", "size": config.size, "tokenizer": str(out / "vocab")},
+        "the model just pre-trained": {"from_": pretrained},
+        BERT_BOOKS.name: {"from_": BERT_BOOKS.name},
+        **({MINILM.name: {"from_": MINILM.name}} if MINILM.folder else {}),
+    }
+    for name, options in starts.items():
+        began, folder = time.perf_counter(), out / "runs" / name.replace(" ", "-")
+        with _into_log(out, f"fine-tuning {name}"):
+            finetune(questions, out=str(folder), seed=config.seed, baseline=name == MINILM.name, **options)
+            accuracy = evaluate(test, model=[str(folder)]).metrics["accuracy"]
+        scores[name] = {"accuracy": accuracy, "seconds": round(time.perf_counter() - began, 1)}
+    return scores, folder
 
 
-def _slug(name: str) -> str:
-    return f"banking77-{name.replace(' ', '-')}"
+def _baselines(questions: str, test: str) -> dict[str, dict[str, float]]:
+    from bertcli.kinds import KINDS
+    from bertcli.lifecycle.baselines import predict_baselines
+    from bertcli.lifecycle.own_files import own_task
+    from bertcli.lifecycle.scoring import measure
 
-
-def _pretraining_measures(run: RunFolder) -> list[dict[str, Any]]:
-    """Accuracy on the held-out novel, before and after pre-training, beside guessing."""
-    measured = [line["metrics"] for line in run.metrics() if "metrics" in line]
-    before, after = measured[0], measured[-1]
-    of_novel = {"on": "The Time Machine, held out"}
-    return [
-        {"what": what, **of_novel, "guess": guess, "guessing": after[baseline]}
-        | {"random weights": before[metric], "pre-trained": after[metric]}
-        for what, metric, guess, baseline in (
-            ("masked-word accuracy", "masked_lm_accuracy", "most frequent token", "most_frequent_token_accuracy"),
-            ("next-sentence accuracy", "next_sentence_accuracy", "majority", "majority_next_sentence_accuracy"),
-        )
-    ]
-
-
-def _task_measure(shipped: Path, scores: dict[str, float]) -> dict[str, Any]:
-    """Median accuracy on the test questions from each start, beside that of predicting one class."""
-    test = Counter(read_columns(shipped / "banking77" / "test.csv.xz", COLUMNS).labels or [])
+    began = time.perf_counter()
+    (task, parts), (_, scored) = own_task(questions, {}, None), own_task(test, {}, None, scored="test")
+    train, left = parts["train"], scored["test"]
+    found = predict_baselines(task, train, left)
+    seconds = round(time.perf_counter() - began, 1)
     return {
-        "what": f"question accuracy, {TRAIN_PER_CLASS} training questions per class",
-        "on": f"Banking77, {test.total():,} test questions",
-        "guess": "one class for all",
-        "guessing": round(100 * max(test.values()) / test.total(), 4),
-        **scores,
+        name.replace("_", " "): {
+            "accuracy": measure(task, KINDS[task.kind].compare(task, left, predictions))["accuracy"],
+            "seconds": seconds,
+        }
+        for name, predictions in found.items()
     }

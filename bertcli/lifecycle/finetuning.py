@@ -14,7 +14,6 @@ from bertcli import say
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
-from bertcli.data.labelled.own_labels import listed
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -24,10 +23,10 @@ from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselines import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
-from bertcli.lifecycle.pretrained import pools_by_mean
+from bertcli.lifecycle.pretrained import MINILM, pools_by_mean
 from bertcli.lifecycle.probe import Probe, fit_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
-from bertcli.lifecycle.sources import Source, encode_split
+from bertcli.lifecycle.sources import Source, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import enter
 from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
@@ -44,10 +43,12 @@ from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Plan, Training
 from bertcli.training.processes import is_launched, launch
+from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 CROSS_VALIDATED, PREDICTIONS = "cross_validated", "predictions.jsonl"
+LONG_SECONDS = 1800
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,16 @@ class Finetuning:
         tokenizer = replace(load_tokenizer(tokenizer_source(named)), source=named)
         longest = config.max_seq_length or task.max_seq_length
         rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
-        model = _load(start, config, source, tokenizer)
+        with doing("loading the model"):
+            model = _load(start, config, source, tokenizer)
         check_vocabulary(model, tokenizer, start if start == "scratch" else resolve_model(start))
         check_length(model, rules.max_seq_length)
         train, *dev = splits
-        train = encode_split(task, train, tokenizer, rules, training=True)
+        with doing("encoding the examples"):
+            train = encode_split(task, train, tokenizer, rules, training=True)
+            dev = [encode_split(task, split, tokenizer, rules) for split in dev]
         if config.class_weights:
             train = replace(train, features=kind.with_class_weights(task, train.features))
-        dev = [encode_split(task, split, tokenizer, rules) for split in dev]
         return cls(config, source, start, train, dev, tokenizer, model, rules)
 
     @property
@@ -132,8 +135,18 @@ class Finetuning:
         plan = self._plan()
         self._show(plan, accelerator)
         if config.dry_run:
-            return TrainingResult(task=self.task.name, seed=config.seed)
+            return self._try(plan, accelerator, folder)
         return self._train(plan, accelerator, folder)
+
+    def _try(self, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
+        """Show two encoded examples, and make one step of which nothing is kept."""
+        for line in show_examples(self.task, self.train, self.tokenizer, self.rules):
+            say(line)
+        setup = self._with_frozen_states(accelerator) if self.config.frozen else self
+        model, features = self.kind.with_loss(self.model), cast(Any, setup.train.features)
+        seconds = Training(model, features, plan, folder, accelerator, self.precision).try_step()
+        say(f"one step took {seconds:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written")
+        return TrainingResult(task=self.task.name, seed=self.config.seed)
 
     def _sweep(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
         """Train a run for each setting, on the same examples."""
@@ -173,17 +186,17 @@ class Finetuning:
         )
 
     def _show(self, plan: Plan, accelerator: Accelerator) -> None:
+        splits = (self.train, *self.dev)
+        if self.source.own is None:
+            say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
+        cut = [] if self.source.own is None else [describe_cut(self.task, split, self.rules) for split in splits]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
-        say(f"{self.task.name} from {self.start}, {size:.1f} M parameters on {where}")
+        say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
         if self.config.frozen:
             say(self.frozen_words)
-        if counts := self.kind.label_counts(self.task, self.train.features):
-            say(f"labels{listed(counts, 6)}")
         if remark := remark_on(self.start, self.task.name):
             say(remark)
-        say(plan.describe(len(self.train)))
-        if self.settings.reasons:
-            say(f"chosen: {'; '.join(self.settings.reasons)}")
+        say(plan.describe(len(self.train), self.settings.reasons))
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""
@@ -214,13 +227,20 @@ class Finetuning:
             self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
             return metrics
 
-        training.run(evaluate)
+        training.run(evaluate, self._advise)
         result = training.finish(task.name, split="dev" if self.dev else CROSS_VALIDATED)
         if result.stopped_early:
             say(
                 f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
             )
         return self._finish(result, folder, accelerator)
+
+    def _advise(self, seconds: float) -> str:
+        """What a smaller model would take, for a run of more than half an hour on a CPU."""
+        ratio = self.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
+        if seconds < LONG_SECONDS or self.model.device.type != "cpu" or ratio < 2 or self.start == "scratch":
+            return ""
+        return f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})"
 
     def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
         """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""
@@ -240,7 +260,8 @@ class Finetuning:
         if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
             return None
         with_loss = self.kind.with_loss(self.model).to(accelerator.device)
-        probe = fit_probe(self._task_model(with_loss, accelerator), self.train)
+        with doing("fitting the head to the frozen model"):
+            probe = fit_probe(self._task_model(with_loss, accelerator), self.train)
         if probe:
             probe.give_to(self.model)
             words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
@@ -284,7 +305,8 @@ class Finetuning:
         if not (self.kind.has_linear_head and path.exists()):
             return {}
         ours = self.kind.read_predictions(self.task, scored, path)
-        return score_baselines(self.task, self.train.examples, self.dev[0].examples if self.dev else None, ours)
+        with doing("scoring a bag of words"):
+            return score_baselines(self.task, self.train.examples, self.dev[0].examples if self.dev else None, ours)
 
     def _resolved(self) -> dict[str, Any]:
         """What was filled in of task, data and start, for config.yaml."""
@@ -313,7 +335,7 @@ def _vocabulary() -> str:
 
 def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
     labels = source.kind.model_config(source.task)
-    if start != "scratch" and pools_by_mean(resolve_model(start)):
+    if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers

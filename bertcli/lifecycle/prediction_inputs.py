@@ -102,17 +102,22 @@ def _of_file(name: str, model: str | None) -> Inputs:
             texts = (_of_line(line.rstrip("\r\n"), number) for number, line in enumerate(lines, start=1))
             return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
+    return _of_table(path, names, cells, model)
+
+
+def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model: str | None) -> Inputs:
+    """The rows of a table, with the columns of the model's run, of the latest run that fits, or by their names."""
     begin = next(cells)
     spread = spread_choices(path, names, (), begin[1])[0]
     misfit = partial(_misfit, spread)
     runs = [] if model else runs_that_fit(misfit)
     learnt = saved_config(resolve_model(model)) if model else runs[0].config if runs else {}
     if not (model or runs or _input_columns(spread, {})) and find_runs("finetune", finished=True):
-        raise no_run_that_fits(misfit, f"for `{name}`", "FILE")
+        raise no_run_that_fits(misfit, f"for `{path}`", "FILE")
     rows = _rows_of_table(path, names, begin, cells, learnt)
     first = next(rows)
     what, *_ = first
-    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", name), _form(first), misfit)
+    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", str(path)), _form(first), misfit)
 
 
 def _misfit(names: list[str], run: RunFolder) -> str:
@@ -172,10 +177,11 @@ def _rows_of_table(
 
 def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
     """The columns that are the input: those that a run was trained on, or by their names."""
-    inputs = KINDS[saved["kind"]].inputs if saved else ()
-    if "question" in inputs or (not saved and {"question", "context"} <= set(names)):
-        return {"question": "question", "context": "context"}
-    if (not saved or "choices" in inputs) and (choices := choice_columns(names, saved.get("text"))):
+    asked = {"question": "question", "context": "context"}
+    inputs = KINDS[saved["kind"]].inputs if saved else ("choices", *(["question"] if {*asked} <= {*names} else []))
+    if "question" in inputs:
+        return asked
+    if "choices" in inputs and (choices := choice_columns(names, saved.get("text"))):
         return choices
     columns = {key: saved[key] for key in ("text", "text_pair")} if saved.get("text") else _columns_by_name(names)
     if takes_pairs(saved) is False:

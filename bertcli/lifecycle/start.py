@@ -104,7 +104,6 @@ def enter(
         save = folder.save_config if config.resume else folder.create
         save(command, {**config.values(), **resolved, "resume": False, "out": str(folder.path)})
     accelerator.wait_for_everyone()
-    say(f"run folder: {folder.path}")
     if config.track:
         plain = {name: value for name, value in resolved.items() if isinstance(value, (int, float, str))}
         accelerator.init_trackers("bertcli", config=plain)

@@ -16,7 +16,7 @@ from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.sources import encode_split
+from bertcli.lifecycle.sources import describe_split, encode_split
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary
@@ -54,6 +54,7 @@ class TaskModel:
         """One prediction per example, in input order; encodes the split if needed."""
         if split.features is None:
             split = encode_split(self.task, split, self.tokenizer, self.rules)
+            say(describe_split(self.task, split, self.rules))
         assert split.features is not None
         tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
         outputs = run_model(self.model, split.features, self.device, tokens, self.dtype)

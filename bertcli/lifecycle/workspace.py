@@ -144,20 +144,19 @@ def model_to_start_from(name: str | None, size: str | None) -> str:
         raise UserError(f"--size {size} is only for new weights.", hint)
     if not name:
         runs = find_runs("pretrain", finished=True)
-        name = str(runs[0].model) if runs else _best_to_be_had()
-        say(f"starting from {f'{runs[0].path} (latest pre-trained run)' if runs else name}")
+        name, why = (str(runs[0].model), "latest pre-trained run") if runs else _best_to_be_had()
+        say(f"starting from {runs[0].path if runs else name} ({why})")
     folder = resolve_model(name)
     return folder if Path(name).exists() else name
 
 
-def _best_to_be_had() -> str:
-    """BERT base where the Hub has put it on this machine or answers, else the first of the smaller models that is here."""
+def _best_to_be_had() -> tuple[str, str]:
+    """BERT base where it is on this machine or the Hub answers, else the first of the smaller models that is here; and why."""
     if BERT_BASE.folder or (hub_answers() and download_model(BERT_BASE.hub)):
-        return BERT_BASE.name
+        return BERT_BASE.name, "no run in this folder is pre-trained"
     if MINILM.folder:
-        return MINILM.name
-    say(f"{BERT_BOOKS.name} is the only model here, too small for good scores; for a real BERT: {MINILM.how_to_get}")
-    return BERT_BOOKS.name
+        return MINILM.name, f"offline: the Hub, which has {BERT_BASE.name}, does not answer"
+    return BERT_BOOKS.name, f"offline, and no other is here; too small for good scores: {MINILM.how_to_get}"
 
 
 def resolve_model(source: str) -> str:

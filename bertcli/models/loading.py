@@ -72,15 +72,8 @@ def load_model(
     saved = open_config(source)
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
-    try:
-        model, info = (model_class or _saved_class(saved)).from_pretrained(
-            source, attn_implementation=PACKED if packs else None, **LOADING, **NO_CODE, **(labels or {})
-        )
-        model.get_input_embeddings()
-    except UserError:
-        raise
-    except Exception as error:  # transformers has no class of its own for what it cannot open
-        raise _not_opened(source, error) from None
+    given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
+    model, info = _opened(source, model_class or _saved_class(saved), given)
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
     inner = f"{model.base_model_prefix}."
     if any(name.startswith(inner) for name in other_shape):
@@ -89,11 +82,21 @@ def load_model(
     replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
     if not packs:
-        what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
-        say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
-    say(_sentence(source, model, missing, set(info["unexpected_keys"]), replaced))
+        _say_padded(source, saved)
+    _say_new(source, missing - (_head(model) if labels else set()), replaced)
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
+
+
+def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
+    try:
+        model, info = model_class.from_pretrained(source, **given, **LOADING, **NO_CODE)
+        model.get_input_embeddings()
+    except UserError:
+        raise
+    except Exception as error:  # transformers has no class of its own for what it cannot open
+        raise _not_opened(source, error) from None
+    return model, info
 
 
 def open_config(source: str) -> PretrainedConfig:
@@ -126,12 +129,17 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _sentence(source: str, model: PreTrainedModel, missing: set[str], unexpected: set[str], replaced: set[str]) -> str:
-    new = f"; new: {_modules(missing | replaced)}" if missing | replaced else ""
-    left_out = ((unexpected, ""), (replaced, " (of another task)"))
-    left = ", ".join(_modules(names) + whose for names, whose in left_out if names)
-    loaded = f"loaded {source} ({model.num_parameters() / 1e6:.1f} M parameters)"
-    return f"{loaded}{new}{f'; left out: {left}' if left else ''}"
+def _say_padded(source: str, saved: PretrainedConfig) -> None:
+    what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
+    say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
+
+
+def _say_new(source: str, missing: set[str], replaced: set[str]) -> None:
+    """Say which weights are new, but for the head of a model to fine-tune, and which are those of another task."""
+    new = [f"new: {_modules(missing)}"] if missing else []
+    new += [f"left out, as it is of another task: {_modules(replaced)}"] if replaced else []
+    if new:
+        say(f"{source}: {'; '.join(new)}")
 
 
 def _modules(names: set[str]) -> str:

@@ -33,20 +33,21 @@ def score_table(
     baseline: dict[str, dict[str, Any]] | None = None,
 ) -> Table:
     """A row per metric: our score, those of the baselines, and the paper's with their difference; no empty columns."""
-    rows: list[dict[str, object]] = []
+    rows = []
     for metric, value in metrics.items():
         where = MISMATCHED.rstrip("_") if metric.startswith(MISMATCHED) else split
         plain = metric.removeprefix(MISMATCHED)
-        row: dict[str, object] = {
-            "metric": plain if where == split else f"{plain}, mismatched",
-            "ours": round(value, 4),
-        }
-        row[INTERVAL] = interval_text((intervals or {}).get(metric))
-        for name in BASELINES:
-            row[name.replace("_", " ")] = (baseline or {}).get(name, {}).get("metrics", {}).get(metric)
+        name = plain if where == split else f"{plain}, mismatched"
+        row = {"metric": name, "ours": round(value, 4), INTERVAL: interval_text((intervals or {}).get(metric))}
+        beside = {name.replace("_", " "): (baseline or {}).get(name, {"metrics": {}})["metrics"] for name in BASELINES}
+        row |= {name: scores.get(metric) for name, scores in beside.items()}
         rows.append(row | _of_paper(TASKS.get(task_name), where, plain, value))
+    return _without_empty_columns(f"{task_name}, {split.replace('_', '-')}", rows)
+
+
+def _without_empty_columns(title: str, rows: list[dict[str, Any]]) -> Table:
     columns = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
-    return Table(f"{task_name}, {split.replace('_', '-')}", columns, [[row[name] for name in columns] for row in rows])
+    return Table(title, columns, [[row[name] for name in columns] for row in rows])
 
 
 def _of_paper(task: Task | None, split: str, metric: str, value: float) -> dict[str, object]:

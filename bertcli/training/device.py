@@ -3,6 +3,8 @@
 import ctypes
 import os
 import platform
+import resource
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -119,3 +121,10 @@ def describe_device(accelerator: Accelerator, precision: str) -> str:
         name = cuda.get_device_name(accelerator.device)
     processes = f"{accelerator.num_processes} × " if accelerator.num_processes > 1 else ""
     return f"{processes}{name}, {training_precision(precision)}"
+
+
+def memory_bytes(device: torch.device) -> int:
+    """The most memory that this process has taken so far: of the GPU, else of the machine."""
+    if device.type == "cuda":
+        return cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

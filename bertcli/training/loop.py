@@ -1,7 +1,7 @@
 """The training loop of pre-training and fine-tuning."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields
@@ -20,17 +20,21 @@ from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import History, load_checkpoint, save_checkpoint
-from bertcli.training.device import keep_freed_memory, micro_batch_tokens, training_precision
+from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
 from bertcli.training.interruption import Interruption
 from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
-from bertcli.training.progress import Progress
+from bertcli.training.progress import Progress, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
+STEPS_OF_ESTIMATE, SECONDS_OF_ESTIMATE = 5, 8  # after which the time of the run is estimated, whichever comes last
+LEAST, MOST = 0.8, 1.3  # of the estimate, as a range
+
 Evaluate = Callable[[], dict[str, float]]
+Advise = Callable[[float], str]  # what to say of a run that takes so many seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +63,13 @@ class Plan:
         """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
         return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
 
-    def describe(self, rows: int) -> str:
-        """The plan in one line, for data of so many rows."""
+    def describe(self, rows: int, reasons: Mapping[str, str] | None = None) -> str:
+        """The plan in one line, for data of so many rows, with the reasons of what was chosen."""
+        why = {name: f", {reason}" for name, reason in (reasons or {}).items()}
         return (
-            f"{self.batch_size} per step, {self.steps:,} steps ({self.steps * self.batch_size / rows:.2f} epochs), "
-            f"{self.optimizer}, learning rate {self.learning_rate:g}, {self.warmup_steps:,} steps of warm-up, "
-            f"seed {self.seed}"
+            f"{self.steps:,} steps of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
+            f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
+            f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
         )
 
 
@@ -121,14 +126,14 @@ class Training:
         """Whether the last evaluations brought no improvement."""
         return self.plan.patience is not None and self.history.evaluations_since_best >= self.plan.patience
 
-    def run(self, evaluate: Evaluate) -> None:
+    def run(self, evaluate: Evaluate, advise: Advise = lambda seconds: "") -> None:
         """Train to the last step or until patience runs out, calling `evaluate` every `eval_steps` steps and at the end.
 
         Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the loss is not finite.
         """
         keep_freed_memory()
         history, steps, stop = self.history, self.plan.steps, False
-        first = history.steps
+        first, is_estimated = history.steps, False
         with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, Progress("training", steps) as progress:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
@@ -141,6 +146,7 @@ class Training:
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
+                is_estimated = is_estimated or self._estimate(step + 1 - first, progress, advise)
                 if evaluates:
                     self._evaluate(evaluate)
                 is_over = stop or self.is_out_of_patience
@@ -157,6 +163,19 @@ class Training:
         speed, share = history.tokens_per_second, 100 * self.share_of_peak
         say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}")
 
+    def _estimate(self, steps: int, progress: Progress, advise: Advise) -> bool:
+        """Say how long the run will take, once its first steps tell; return whether they do."""
+        elapsed, left = time.perf_counter() - progress.started, progress.seconds_left()
+        if steps < STEPS_OF_ESTIMATE or elapsed < SECONDS_OF_ESTIMATE or not left:
+            return False
+        ends = f"{duration(LEAST * left)} to {duration(MOST * left)}"
+        say(
+            "; ".join(
+                filter(None, (f"{self.folder.path}: will take {ends} more, by its first {steps} steps", advise(left)))
+            )
+        )
+        return True
+
     def _batches_from(self, first: int, ahead: Executor) -> Iterator[tuple[int, float, list[PackedBatch]]]:
         """The steps left: number, when its batches were needed, and these, made while the step before runs."""
         if self.is_out_of_patience or first >= self.plan.steps:
@@ -168,6 +187,13 @@ class Training:
             if step + 1 < self.plan.steps:
                 coming = ahead.submit(self.batches.of_step, step + 1)
             yield step, started, micro_batches
+
+    def try_step(self) -> float:
+        """Make the first step, of which nothing is kept; return its seconds."""
+        started = time.perf_counter()
+        self._step(0, self.batches.of_step(0), False)
+        self._read_losses()
+        return time.perf_counter() - started
 
     def finish(self, task: str, split: str = "") -> TrainingResult:
         """Close the trackers; return the result of the run, with the scores of the best checkpoint, or of the last."""
@@ -285,7 +311,10 @@ class Training:
     def _describe_progress(self) -> str:
         history = self.history
         loss = f"loss {history.losses[-1]:.4f}  " if history.losses else ""
-        return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{history.tokens_per_second:,.0f} tokens/s"
+        scores = history.best.get("metrics", history.metrics)
+        score = "".join(f"{name} {value:.1f}  " for name, value in [*scores.items()][:1])
+        memory = f"{memory_bytes(self.accelerator.device) / 2**30:.1f} GiB"
+        return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{score}{history.tokens_per_second:,.0f} tokens/s  {memory}"
 
     def _evaluate(self, evaluate: Evaluate) -> None:
         self.module.eval()

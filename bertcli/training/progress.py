@@ -1,14 +1,30 @@
-"""Progress of long work: a bar on a terminal, a line every ten seconds in a log."""
+"""Progress of long work: a bar on a terminal, at most about sixty lines in a log."""
 
 import logging
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from bertcli import say
 
 logger = logging.getLogger("bertcli")
-SECONDS_BETWEEN_LINES = 10
+SECONDS_BETWEEN_LINES, MOST_LINES = 10, 55  # more seconds where there would be more lines
+WARM_UP = 3  # the first calls of `advance`, which take longer: memory is allocated, kernels are chosen
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Show on a terminal what is being done meanwhile."""
+    if not (logger.isEnabledFor(logging.INFO) and sys.stderr.isatty()):
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
 
 
 class Progress:
@@ -18,19 +34,20 @@ class Progress:
         self.title, self.total, self.unit = title, total, unit
         self.done = 0.0
         self.started = self.last_line = time.perf_counter()
+        self._marks = deque([(self.started, 0.0)], maxlen=200)  # when, and what was done by then
+        self._calls = 0
         self._bar: Any = None
 
     def __enter__(self) -> Self:
         """Start the bar, on a terminal where notes are printed."""
         if logger.isEnabledFor(logging.INFO) and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, TextColumn
             from rich.progress import Progress as RichProgress
 
-            texts = [
-                TextColumn(text) for text in ("{task.description}", "{task.percentage:>3.0f} %", "{task.fields[words]}")
-            ]
-            columns = (texts[0], BarColumn(), *texts[1:], TimeRemainingColumn())
+            texts = ("{task.description}", "{task.percentage:>3.0f} %", "{task.fields[words]}")
+            title, share, words = map(TextColumn, texts)
+            columns = (title, BarColumn(bar_width=8), share, words)
             # Results in a pipe are not for the terminal of the bar.
             self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
             self._bar.start()
@@ -45,25 +62,35 @@ class Progress:
     def advance(self, amount: float, words: str = "") -> None:
         """Add `amount` to what is done; `words`, by default the speed, are shown beside the bar."""
         self.done += amount
-        words = words or self._speed()
+        self._mark()
+        left = self.seconds_left()
+        words = f"{words or self._speed()}  {duration(left)} left" if self.total else words or self._speed()
+        now = time.perf_counter()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)
-        elif time.perf_counter() - self.last_line > SECONDS_BETWEEN_LINES:
-            self.last_line = time.perf_counter()
+        elif now - self.last_line > max(SECONDS_BETWEEN_LINES, (now - self.started + left) / MOST_LINES):
+            self.last_line = now
             done = f"{100 * self.done / self.total:.0f} %" if self.total else f"{self.done:,.0f}"
-            left = f"  {duration(self.seconds_left())} left" if self.total else ""
-            say(f"{self.title}  {done}  {words}{left}")
+            say(f"{self.title}  {done}  {words}")
+
+    def _mark(self) -> None:
+        self._calls += 1
+        self._marks.append((time.perf_counter(), self.done))
+        if self._calls == WARM_UP + 1:
+            for _ in range(WARM_UP):
+                self._marks.popleft()
 
     def start_at(self, done: float) -> None:
         """Set what an earlier run has already done."""
         self.done = done
+        self._marks[0] = (self.started, done)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done)
 
     def seconds_left(self) -> float:
-        """The time left at the speed so far."""
-        elapsed = time.perf_counter() - self.started
-        return elapsed * (self.total / self.done - 1) if self.total and self.done else 0.0
+        """The time left at the speed of late, without that of the first calls."""
+        (begun, before), (now, done) = self._marks[0], self._marks[-1]
+        return (self.total - done) * (now - begun) / (done - before) if self.total and done > before else 0.0
 
     def _speed(self) -> str:
         speed = self.done / max(time.perf_counter() - self.started, 1e-9)

@@ -384,7 +384,7 @@ def test_a_model_of_another_task_gives_its_encoder_and_pooler_and_not_its_head(
         if name.startswith("bert."):
             assert torch.equal(before[name], after[name]), name
     assert "bert.pooler.dense.weight" in after
-    said = "; new: classifier; left out: classifier (of another task)"
+    said = "left out, as it is of another task: classifier"
     assert (said in caplog.text) == head_is_new
     assert torch.equal(before["classifier.weight"], after["classifier.weight"]) != head_is_new
     assert json.loads((Path(run) / "model" / "config.json").read_text())["problem_type"] == problem

@@ -29,6 +29,10 @@ class Examples:
         """Whether the right answers are known."""
         return True
 
+    def answer(self, row: int) -> str:
+        """The right answer of an example, in words, where it is known."""
+        return ""
+
     def inputs(self) -> Iterable[Any]:
         """What is equal for two examples with the same input."""
         return ()
@@ -66,6 +70,10 @@ class TextExamples(Examples):
         """Whether the labels are known."""
         return self.labels is not None
 
+    def answer(self, row: int) -> str:
+        """The label of an example."""
+        return self.labels[row] if self.labels else ""
+
     def request(self) -> dict[str, str]:
         """The first text, and the second of its pair."""
         pair = {"text_pair": self.pairs[0]} if self.pairs else {}
@@ -88,6 +96,10 @@ class Sentences(Examples):
     def is_labelled(self) -> bool:
         """Whether the tags are known."""
         return self.tags is not None
+
+    def answer(self, row: int) -> str:
+        """The tags of a sentence."""
+        return " ".join(self.tags[row]) if self.tags else ""
 
     def request(self) -> dict[str, str]:
         """The first sentence."""

@@ -47,6 +47,10 @@ class Questions(Examples):
     asked: list[SpanExample]
     answers: dict[str, list[str]]
 
+    def answer(self, row: int) -> str:
+        """The answer to a question."""
+        return self.asked[row].answer or "(no answer)"
+
 
 def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
     """Rows of the Hub as the articles of SQuAD's JSON."""
