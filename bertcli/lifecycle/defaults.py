@@ -9,9 +9,10 @@ from bertcli.tasks.task import Task
 PAPER_HIDDEN_SIZE = 768  # of base: from here on the paper's settings hold for the paper's tasks
 # Hidden units at most -> peak learning rate: narrower models need larger ones (Turc et al. 2019 search up to 3e-4 for theirs).
 LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}
-# Few examples need as many updates as more do (Mosbach et al. 2021), and many labels more than few.
-FEWEST_STEPS, STEPS_PER_LABEL, MOST_LABELS = 100, 1, 200
-MOST_EPOCHS = 20.0
+# Few examples need as many updates as more do (Mosbach et al. 2021), many labels more than few, a new head that is not
+# fitted to the frozen model more than one that is: fewest steps, steps per label, most epochs.
+STEPS_OF_FITTED, STEPS_OF_NEW = (100, 1, 20.0), (200, 5, 40.0)
+MOST_LABELS = 200
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Settings:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 
-def choose_settings(config: FinetuneConfig, task: Task, examples: int, hidden_size: int) -> Settings:
+def choose_settings(
+    config: FinetuneConfig, task: Task, examples: int, hidden_size: int, has_fitted_head: bool = False
+) -> Settings:
     """The settings of a fine-tuning on so many examples: those given, and for the others what is known to work.
 
     The paper's tasks on models of the paper's sizes get the paper's settings.
@@ -34,8 +37,9 @@ def choose_settings(config: FinetuneConfig, task: Task, examples: int, hidden_si
     if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
         if learning_rate is None and (learning_rate := _rate_of_width(hidden_size)):
             reasons["learning_rate"] = f"for {hidden_size} hidden units"
-        steps = FEWEST_STEPS + STEPS_PER_LABEL * min(len(task.labels), MOST_LABELS)
-        needed = min(MOST_EPOCHS, round(steps * batch_size / examples, 1))
+        fewest, per_label, most_epochs = STEPS_OF_FITTED if has_fitted_head else STEPS_OF_NEW
+        steps = fewest + per_label * min(len(task.labels), MOST_LABELS)
+        needed = min(most_epochs, round(steps * batch_size / examples, 1))
         if epochs is None and needed > task.epochs:
             epochs = needed
             reasons["epochs"] = f"as {examples:,} examples are few"

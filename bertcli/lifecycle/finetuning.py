@@ -168,7 +168,8 @@ class Finetuning:
     @cached_property
     def settings(self) -> Settings:
         """The batch size, epochs and learning rate, given or chosen."""
-        return choose_settings(self.config, self.task, len(self.train), self.model.config.hidden_size)
+        has_fitted_head = self.kind.has_linear_head and hasattr(self.model, "pooled")
+        return choose_settings(self.config, self.task, len(self.train), self.model.config.hidden_size, has_fitted_head)
 
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""

@@ -106,26 +106,26 @@ def baselines(train: str, test: str, model: str) -> dict[str, float]:
     import numpy as np
 
     from bertcli import predict
-    from bertcli.lifecycle.baselines import compare_baselines
-    from bertcli.lifecycle.cross_validation import fit_and_predict, kind_of, targets_of
+    from bertcli.kinds import KINDS
+    from bertcli.lifecycle.baselines import predict_baselines
+    from bertcli.lifecycle.cross_validation import fit_and_predict, targets_of
     from bertcli.lifecycle.own_files import own_task
     from bertcli.lifecycle.scoring import measure
 
     task, parts = own_task(train, {}, None)
-    if not hasattr(parts["train"], "texts"):
+    if not KINDS[task.kind].has_linear_head:
         return {}
     _, scored = own_task(test, {}, task.kind, scored="test")
     fitted, left = parts["train"], scored["test"]
-    found = {name: measure(task, compared) for name, compared in compare_baselines(task, fitted, left).items()}  # type: ignore[arg-type]
+    found = predict_baselines(task, fitted, left)
     states = []
     for file in (train, test):
         predict(file=file, features="states.npz", pooling="mean", model=model)
-        read = np.load("states.npz")
-        array = read[read.files[0]].astype(np.float64)
+        array = np.load("states.npz")["features"].astype(np.float64)
         states.append(array / np.linalg.norm(array, axis=1, keepdims=True))
-    made = fit_and_predict(task, states[0], targets_of(task, fitted), states[1], 10.0)  # type: ignore[arg-type]
-    found["frozen"] = measure(task, kind_of(task).compare(task, left, made))
-    return {name: next(iter(scores.values())) for name, scores in found.items()}
+    found["frozen"] = fit_and_predict(task, states[0], targets_of(task, fitted), states[1], 10.0)  # type: ignore[arg-type]
+    compared = {name: KINDS[task.kind].compare(task, left, predictions) for name, predictions in found.items()}
+    return {name: next(iter(measure(task, each).values())) for name, each in compared.items()}
 
 
 def measure_all(asked: argparse.Namespace, grid: Iterable[tuple[int, float]]) -> None:

@@ -97,3 +97,29 @@ def test_heads_of_other_kinds_are_fitted_too() -> None:
     values = (states[:, 0] * 3 + 1).astype(np.float32)
     weights, biases = REGRESSION.fit_head(states, values, 1, 100.0)
     assert np.allclose((states @ weights.T + biases)[:, 0], values, atol=0.01)
+
+
+def test_kinds_without_a_linear_head_start_from_it_too(minilm: Path, workspace: Path) -> None:
+    Path("people.conll").write_text("the O\ncat B-PER\n\na O\ndog B-PER\n\n" * 9)
+    Path("ends.csv").write_text("text,ending0,ending1,label\n" + "the cat,sat,ran,0\nthe dog,sat,ran,1\n" * 9)
+    article = {"title": "", "paragraphs": [{"context": "the cat sat", "qas": []}] * 12}
+    for number, paragraph in enumerate(article["paragraphs"]):
+        answers = [{"text": "cat", "answer_start": 4}]
+        question = {"id": str(number), "question": "who sat?", "answers": answers}
+        article["paragraphs"][number] = {**paragraph, "qas": [question]}  # type: ignore[index, dict-item]
+    Path("asked.json").write_text(json.dumps({"version": "1.1", "data": [article]}))
+    for name in ("people.conll", "ends.csv", "asked.json"):
+        assert finetune(name, from_="minilm", epochs=0.1).metrics
+
+
+def test_the_run_is_described_in_six_lines_and_tried_without_writing(
+    minilm: Path, questions: str, said: pytest.LogCaptureFixture
+) -> None:
+    finetune(questions, dry_run=True)
+    lines = [record.getMessage() for record in said.records]
+    plan = next(number for number, line in enumerate(lines, start=1) if "learning rate 0.0001, for 384 hidden" in line)
+    assert plan <= 5
+    assert lines[plan].startswith("example 1: [CLS] ")
+    assert lines[plan + 1].startswith("answer 1: ")
+    assert "nothing is written" in lines[-1]
+    assert not Path("runs").exists()

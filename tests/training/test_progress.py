@@ -1,0 +1,61 @@
+"""Progress: how much time is left, and how many lines a log gets."""
+
+import logging
+
+import pytest
+
+from bertcli.training import progress
+from bertcli.training.progress import Progress
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        """The time."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Clock:
+    """The clock that progress is measured by."""
+    made = Clock()
+    monkeypatch.setattr(progress, "time", made)
+    caplog.set_level(logging.INFO, logger="bertcli")
+    return made
+
+
+@pytest.mark.parametrize(("steps", "seconds_per_step"), [(100, 3.0), (12_000, 0.1), (400, 4.5), (10_000, 3.6)])
+def test_a_log_has_a_line_every_half_minute_and_at_most_sixty(
+    clock: Clock, caplog: pytest.LogCaptureFixture, steps: int, seconds_per_step: float
+) -> None:
+    times = []
+    with Progress("training", steps) as shown:
+        for _ in range(steps):
+            clock.now += seconds_per_step
+            before = len(caplog.records)
+            shown.advance(1)
+            times += [clock.now] * (len(caplog.records) - before)
+    total = steps * seconds_per_step
+    assert len(times) <= 60
+    longest = max(after - before for before, after in zip([0, *times], [*times, total], strict=True))
+    assert longest <= max(30, total / 50)
+
+
+def test_the_first_steps_do_not_spoil_the_estimate(clock: Clock) -> None:
+    with Progress("training", 500) as shown:
+        for step in range(8):
+            clock.now += 30 if step == 0 else 5 if step < 3 else 1
+            shown.advance(1)
+        assert shown.seconds_left() == pytest.approx(492, rel=0.01)
+
+
+def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
+    with Progress("training", 1000) as shown:
+        shown.start_at(900)
+        for _ in range(10):
+            clock.now += 2
+            shown.advance(1)
+        assert shown.seconds_left() == pytest.approx(180, rel=0.01)
