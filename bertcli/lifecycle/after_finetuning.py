@@ -48,7 +48,9 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     if not result.collapsed and (guess is None or guess["difference"] > 0):
         return ""
     used, config = setup.settings, setup.config
-    has_usual = used.learning_rate == usual_learning_rate(setup.task, setup.model.config.hidden_size)
+    has_usual = used.learning_rate == usual_learning_rate(
+        setup.task, setup.model.config.hidden_size, setup.has_fitted_head
+    )
     given = {"from": setup.start, **{name: getattr(config, name) for name in DATA_OPTIONS}}
     given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
     options = " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in given.items() if value)
@@ -62,5 +64,10 @@ def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
     if looks_like_file(name) and setup.kind.reads_tables and ending_of(Path(name)) in TABLE_ENDINGS and "," not in name:
         whole = f"bert predict --file {quote(name)} --output predictions.csv --model {result.run}"
     request = setup.train.examples.request()
-    given = " ".join(f"--{key.replace('_', '-')} {quote(text[:LONGEST_TEXT])}" for key, text in request.items())
+    given = " ".join(f"--{key.replace('_', '-')} {quote(_shortened(text))}" for key, text in request.items())
     return [whole, *([f"bert predict {given} --model {result.run}"] if given else [])]
+
+
+def _shortened(text: str) -> str:
+    """Its first words."""
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rpartition(" ")[0] or text[:LONGEST_TEXT]

@@ -7,8 +7,9 @@ from bertcli.config.training import FinetuneConfig
 from bertcli.tasks.task import Task
 
 PAPER_HIDDEN_SIZE = 768  # of base: from here on the paper's settings hold for the paper's tasks
-# Hidden units at most -> peak learning rate: narrower models need larger ones (Turc et al. 2019 search up to 3e-4 for theirs).
-LEARNING_RATES = {128: 1e-3, 256: 3e-4, 512: 1e-4}
+# Hidden units at most -> peak learning rate: narrower models need larger ones (Turc et al. 2019 search up to 3e-4 for theirs),
+# and a new head larger ones than a head that is fitted to the frozen model.
+RATES_OF_FITTED, RATES_OF_NEW = {128: 1e-3, 256: 3e-4, 512: 1e-4}, {128: 1e-3, 256: 5e-4, 512: 3e-4}
 # Few examples need as many updates as more do (Mosbach et al. 2021), many labels more than few, a new head that is not
 # fitted to the frozen model more than one that is: fewest steps, steps per label, most epochs.
 STEPS_OF_FITTED, STEPS_OF_NEW = (100, 1, 20.0), (200, 5, 40.0)
@@ -35,7 +36,7 @@ def choose_settings(
     batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
     reasons: dict[str, str] = {}
     if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
-        if learning_rate is None and (learning_rate := _rate_of_width(hidden_size)):
+        if learning_rate is None and (learning_rate := _rate_of_width(hidden_size, has_fitted_head)):
             reasons["learning_rate"] = f"for {hidden_size} hidden units"
         fewest, per_label, most_epochs = STEPS_OF_FITTED if has_fitted_head else STEPS_OF_NEW
         steps = fewest + per_label * min(len(task.labels), MOST_LABELS)
@@ -47,10 +48,11 @@ def choose_settings(
     return Settings(batch_size, epochs or task.epochs, rate, reasons)
 
 
-def _rate_of_width(hidden_size: int) -> float | None:
-    return next((rate for size, rate in LEARNING_RATES.items() if hidden_size <= size), None)
+def _rate_of_width(hidden_size: int, has_fitted_head: bool) -> float | None:
+    rates = RATES_OF_FITTED if has_fitted_head else RATES_OF_NEW
+    return next((rate for size, rate in rates.items() if hidden_size <= size), None)
 
 
-def usual_learning_rate(task: Task, hidden_size: int) -> float:
+def usual_learning_rate(task: Task, hidden_size: int, has_fitted_head: bool) -> float:
     """The learning rate that is known to work for a model of this width."""
-    return _rate_of_width(hidden_size) or task.learning_rate
+    return _rate_of_width(hidden_size, has_fitted_head) or task.learning_rate

@@ -168,8 +168,13 @@ class Finetuning:
     @cached_property
     def settings(self) -> Settings:
         """The batch size, epochs and learning rate, given or chosen."""
-        has_fitted_head = self.kind.has_linear_head and hasattr(self.model, "pooled")
-        return choose_settings(self.config, self.task, len(self.train), self.model.config.hidden_size, has_fitted_head)
+        width = self.model.config.hidden_size
+        return choose_settings(self.config, self.task, len(self.train), width, self.has_fitted_head)
+
+    @property
+    def has_fitted_head(self) -> bool:
+        """Whether a new head is fitted to the frozen model before the whole is trained."""
+        return self.kind.has_linear_head and hasattr(self.model, "pooled")
 
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""
@@ -181,9 +186,7 @@ class Finetuning:
             batch_size=chosen.batch_size,
             learning_rate=chosen.learning_rate,
             warmup_steps=int(steps * config.warmup_proportion),
-            eval_steps=steps
-            if not self.dev
-            else config.eval_steps or max(1, math.ceil(steps / max(1, round(chosen.epochs)))),
+            eval_steps=(config.eval_steps or math.ceil(steps / max(1, round(chosen.epochs)))) if self.dev else steps,
         )
 
     def _show(self, plan: Plan, accelerator: Accelerator) -> None:

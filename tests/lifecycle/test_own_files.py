@@ -124,7 +124,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
     task, _ = own_task("a.csv", NONE, None)
     assert task.files.columns == {"text": "comment", "label": "stars"}
     assert (task.kind, task.labels) == ("classify", ("1", "5"))
-    assert "a.csv: train 4 rows; text = `comment`, label = `stars`; kind: classify, 2 labels: 1, 5, " in said.text
+    assert "a.csv: train 4 rows; text = `comment`, label = `stars`; kind: classify, 2 labels: 1, 5 (2 rows each), " in said.text
     given = {"text": "id", "label": "comment", "text_pair": "stars"}
     assert own_task("a.csv", given, None, scored="dev")[0].files.columns == given
     assert "a.csv: every `id` is a number; if it is not the text, give --text COLUMN" in said.text
@@ -138,7 +138,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
     [
         ("stars", [0, 1], "classify", "whole numbers (--kind regress: they are values)"),
         ("stars", [1, 2, 3, 4, 5], "classify", "whole numbers"),
-        ("stars", ["1.0", "2.0"], "classify", "2 labels: 1, 2,"),
+        ("stars", ["1.0", "2.0"], "classify", "2 labels: 1, 2 (2 rows each),"),
         (
             "stars",
             [0.5, 1, 1.5],
@@ -146,8 +146,8 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "3 different numbers, some with fractions (--kind classify: they are classes",
         ),
         ("stars", range(21), "regress", "21 different numbers, more than 20 (--kind classify: they are classes"),
-        ("label", range(30), "classify", "30 labels: 0, 1, 2, 3, 4 and 25 more, as they are whole numbers"),
-        ("stars", ["a", 1], "classify", "2 labels: 1, a\n"),
+        ("label", range(30), "classify", "30 labels: 0, 1, 2, 3, 4 and 25 more (2 rows each), as they are whole numbers"),
+        ("stars", ["a", 1], "classify", "2 labels: 1, a (2 rows each)\n"),
         (
             "stars",
             ["n.d.", 1, 2.5],
@@ -155,7 +155,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "as `n.d.` is no number, which 4 others are (--kind regress: they are values)",
         ),
         ("stars", ['"0,5"', '"1,0"'], "classify", "as the decimal separator must be a point, not a comma"),
-        ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true\n"),
+        ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true (4 rows each)\n"),
     ],
 )
 def test_numbers_are_names_or_values_and_it_is_said_why(

@@ -93,7 +93,6 @@ PRINTED = {  # options of the commands without a recipe that ships
     "predict": ["--file", "data/reviews.csv", "--output", "out.csv", "--model", "runs/classify"],
     "submit": ["glue", "runs/rte", "--data-dir", "official"],
     "convert": ["runs/classify", "--out", "elsewhere"],
-    "demo": ["--steps", "3"],
 }
 
 
