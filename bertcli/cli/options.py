@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from bertcli.cli.completion import complete_recipes, completion_of
 from bertcli.cli.console import Output
 from bertcli.config.options import Config, ConfigType, default_of, flag, help_of
 from bertcli.config.recipes import read_recipe
@@ -14,7 +15,11 @@ from bertcli.config.recipes import read_recipe
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
 SHARED: dict[str, Any] = {  # name -> annotation
     "recipe": Annotated[
-        str | None, typer.Option(help="YAML file of these options, or a name from `bert recipes`; flags win.")
+        str | None,
+        typer.Option(
+            help="YAML file of these options, or a name from `bert recipes`; flags win.",
+            autocompletion=complete_recipes,
+        ),
     ],
     "json": AsJson,
     "quiet": Annotated[bool, typer.Option("--quiet", help="Print only errors to stderr.")],
@@ -86,16 +91,18 @@ def _signature(config_class: type[Config]) -> inspect.Signature:
 def _parameter(declared: Field[Any], hint: Any) -> inspect.Parameter:
     """One flag. Its default is None, so that a recipe can tell what was typed; the help shows the real one."""
     default, text, metavar = default_of(declared), help_of(declared), declared.metadata.get("metavar", "")
+    completes = completion_of(declared)
     several = isinstance(default, list) or metavar.endswith("...")
     shape: Any = list[str] if several else bool if hint is bool else _plain(hint)
     if metavar:
-        info: Any = typer.Argument(metavar=metavar, help=text, show_default=False)
+        info: Any = typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=completes)
     elif hint is bool:
         name = flag(declared)
         spelled = f"{name}/--no-{name[2:]}" if default or name != "--dry-run" else name
         info = typer.Option(spelled, help=text, show_default="on" if default else False)
     else:
-        info = typer.Option(flag(declared), help=text, show_default=False if default in (None, []) else f"{default}")
+        shown = False if default in (None, []) else f"{default}"
+        info = typer.Option(flag(declared), help=text, show_default=shown, autocompletion=completes)
     return _keyword(declared.name, None, Annotated[shape | None, info])
 
 

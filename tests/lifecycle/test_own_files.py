@@ -124,7 +124,10 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
     task, _ = own_task("a.csv", NONE, None)
     assert task.files.columns == {"text": "comment", "label": "stars"}
     assert (task.kind, task.labels) == ("classify", ("1", "5"))
-    assert "a.csv: train 4 rows; text = `comment`, label = `stars`; kind: classify, 2 labels: 1, 5 (2 rows each), " in said.text
+    assert (
+        "a.csv: train 4 rows; text = `comment`, label = `stars`; kind: classify, 2 labels: 1, 5 (2 rows each), "
+        in said.text
+    )
     given = {"text": "id", "label": "comment", "text_pair": "stars"}
     assert own_task("a.csv", given, None, scored="dev")[0].files.columns == given
     assert "a.csv: every `id` is a number; if it is not the text, give --text COLUMN" in said.text
@@ -146,7 +149,12 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "3 different numbers, some with fractions (--kind classify: they are classes",
         ),
         ("stars", range(21), "regress", "21 different numbers, more than 20 (--kind classify: they are classes"),
-        ("label", range(30), "classify", "30 labels: 0, 1, 2, 3, 4 and 25 more (2 rows each), as they are whole numbers"),
+        (
+            "label",
+            range(30),
+            "classify",
+            "30 labels: 0, 1, 2, 3, 4 and 25 more (2 rows each), as they are whole numbers",
+        ),
         ("stars", ["a", 1], "classify", "2 labels: 1, a (2 rows each)\n"),
         (
             "stars",
