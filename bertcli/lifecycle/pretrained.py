@@ -68,7 +68,7 @@ MINILM = Pretrained(
     sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
     seen=("glue/mnli", "glue/ax", "glue/qqp", "glue/qnli", "squad", "squad_v2"),
     parameters_of_layers=10_646_784,
-    costs="",
+    costs="in points beside the paper's base: STS-B 0, MRPC 4, RTE 8, CoLA 23",
 )
 BERT_BASE = Pretrained(
     name="google-bert/bert-base-uncased",

@@ -3,6 +3,7 @@
 `python -m tests.benchmarks` runs all that this machine can and writes results-CHIP.md beside this file: of a GPU, a CPU with
 matrix units, one with other units for bfloat16, or one that races in float32 alone, as bfloat16 would only be emulated;
 with names of cases it runs those and puts their lines into that file; --quick shows with a tiny model that they run.
+`python -m tests.benchmarks defaults` measures what fine-tuning gets with no options (defaults.py).
 """
 
 import argparse
@@ -10,6 +11,7 @@ import datetime
 import os
 import platform
 import re
+import sys
 import tempfile
 from itertools import chain
 from pathlib import Path
@@ -19,6 +21,7 @@ import torch
 import transformers
 
 from bertcli.errors import RunError, UserError
+from tests.benchmarks import defaults
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
 from tests.benchmarks.materials import BESIDE, books
 from tests.benchmarks.original import race_the_original
@@ -103,6 +106,9 @@ def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
 
 def main() -> None:
     """Measure, print, and write the table."""
+    if sys.argv[1:2] == ["defaults"]:
+        defaults.main(sys.argv[2:])
+        return
     on_gpu = torch.cuda.is_available()
     all_cases = {case.name: case for case in (GPU_CASES if on_gpu else CPU_CASES)}
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

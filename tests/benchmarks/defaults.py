@@ -151,7 +151,7 @@ def measure_all(asked: argparse.Namespace, grid: Iterable[tuple[int, float]]) ->
                 record("baselines", baselines(*files, model))
             for what, options in {
                 "defaults": {},
-                **{f"{e} x {r:g}": {"epochs": e, "learning_rate": r} for e, r in grid},
+                **{f"{e:g} x {r:g}": {"epochs": e, "learning_rate": r} for e, r in grid},
             }.items():
                 if (name, size, model, seed, what) not in done:
                     record(what, fine_tuned(*files, model, seed, **options))

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +12,17 @@ from sklearn.linear_model import LogisticRegression
 from transformers import AutoModel
 
 from bertcli.config.recipes import recipes_folder
+from bertcli.config.training import FinetuneConfig
 from bertcli.data.labelled.official_files import read_columns
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.regression import REGRESSION
+from bertcli.lifecycle import finetuning
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.pretrained import MINILM
+from bertcli.lifecycle.sources import find_source
 from bertcli.models.loading import load_model
 
 BANKING = recipes_folder() / "demo" / "banking77"
@@ -123,3 +128,16 @@ def test_the_run_is_described_in_six_lines_and_tried_without_writing(
     assert lines[plan + 1].startswith("answer 1: ")
     assert "nothing is written" in lines[-1]
     assert not Path("runs").exists()
+
+
+def test_a_long_run_is_told_what_a_smaller_model_would_take(
+    minilm: Path, home: Path, questions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = find_source(questions, None)
+    start = str(home / "runs" / "pretrain-tiny")
+    setup = finetuning.Finetuning.prepare(FinetuneConfig(task=questions), source, start, [source.read("train")])
+    assert setup._advise(7200) == ""  # it is smaller than minilm
+    tiny = replace(MINILM, parameters_of_layers=setup.model.num_parameters(exclude_embeddings=True) // 8)
+    monkeypatch.setattr(finetuning, "MINILM", tiny)
+    assert setup._advise(7200).startswith("`--from minilm` would take about 15 min (in points beside the paper's base:")
+    assert setup._advise(600) == ""
