@@ -134,7 +134,7 @@ def test_a_long_run_is_told_what_a_smaller_model_would_take(
     minilm: Path, home: Path, questions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = find_source(questions, None)
-    start = str(home / "runs" / "pretrain-tiny")
+    start = str(home / "runs" / "pretrain-tiny" / "model")
     setup = finetuning.Finetuning.prepare(FinetuneConfig(task=questions), source, start, [source.read("train")])
     assert setup._advise(7200) == ""  # it is smaller than minilm
     tiny = replace(MINILM, parameters_of_layers=setup.model.num_parameters(exclude_embeddings=True) // 8)
