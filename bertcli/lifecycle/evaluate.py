@@ -28,6 +28,7 @@ from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
+from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -85,7 +86,17 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
 
     loaded = load_task_model(task, found, config.precision)
     for split in splits:
-        yield _scored(task, found, split, loaded.predict(split), config.mistakes)
+        scored = _scored(task, found, split, loaded.predict(split), config.mistakes)
+        yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, split)))
+
+
+def _baseline(model: str, split: Split) -> dict[str, dict[str, Any]]:
+    """The scores of the guess and of a bag of words that a run has kept, if they are of the same examples."""
+    folder = RunFolder(Path(model).parent)
+    if not folder.is_finished or folder.config.get("data_digests", {}).get(split.name) != split.examples.digest:
+        return {}
+    result = TrainingResult.read(folder.path)
+    return result.baseline if result.split == split.name else {}
 
 
 def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: Source, split: Split) -> Iterator[str]:

@@ -30,6 +30,7 @@ class Evaluation:
     others: list[Evaluation] = field(default_factory=list)
     other_splits: list[Evaluation] = field(default_factory=list)  # a second dev set
     to_first: dict[str, dict[str, Any]] = field(default_factory=dict)  # difference to the first model, by metric
+    baseline: dict[str, dict[str, Any]] = field(default_factory=dict)  # scores of the guess and of a bag of words
 
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it; `confidence_interval` is that of the first metric."""
@@ -46,7 +47,7 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
     if result.others:
         tables = [_side_by_side(result)]
     else:
-        scores = score_table(result.task, result.split, result.metrics, result.confidence_intervals)
+        scores = score_table(result.task, result.split, result.metrics, result.confidence_intervals, result.baseline)
         tables = [replace(scores, title=f"{result.model} on {scores.title}, {result.examples:,} examples")]
         if result.labels:
             rows = [[name, *(scores[column] for column in LABEL_SCORES)] for name, scores in result.labels.items()]

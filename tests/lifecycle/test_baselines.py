@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score
 from sklearn.pipeline import make_pipeline, make_union
 
-from bertcli import finetune
+from bertcli import evaluate, finetune
 from bertcli.cli.main import main
 from bertcli.lifecycle.baselines import score_baselines
 from bertcli.lifecycle.own_files import own_task
@@ -69,6 +69,9 @@ def test_the_result_has_the_baselines_and_commands_that_work(
     start = str(home / "runs" / "pretrain-tiny")
     run = finetune("mood.csv", from_=start, epochs=1)
     assert set(run.baseline) == {"guess", "bag_of_words"}
+    assert evaluate("mood.csv").to_json()["baseline"] == run.baseline  # the same examples
+    write("other.csv", 20, 1)
+    assert evaluate("other.csv").baseline == {}
     assert finetune("mood.csv", from_=start, epochs=1, baseline=False).baseline == {}
 
     def typed(command: str) -> str:
