@@ -25,4 +25,4 @@ def test_the_story_is_short_and_ends_with_answers(
         assert words in out + err
     report = next(line for line in out.splitlines() if "report: " in line).strip("│ ").removeprefix("report: ")
     assert Path(report).exists()
-    assert "training" in Path("shown", "log.txt").read_text()
+    assert "masked_lm_accuracy" in Path("shown", "log.txt").read_text()
