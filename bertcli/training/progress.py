@@ -4,7 +4,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -12,18 +12,31 @@ from bertcli import say
 
 logger = logging.getLogger("bertcli")
 SECONDS_BETWEEN_LINES, MOST_LINES = 10, 55  # more seconds where there would be more lines
+_is_live = False  # whether a live display has the terminal: it has room for one
 WARM_UP = 3  # the first calls of `advance`, which take longer: memory is allocated, kernels are chosen
+
+
+@contextmanager
+def live_display(make: Callable[[Any], Any]) -> Iterator[Any]:
+    """What `make` makes for the console, live on a terminal where notes are printed; None elsewhere or inside another one."""
+    global _is_live
+    if _is_live or not (logger.isEnabledFor(logging.INFO) and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+
+    _is_live = True
+    try:
+        with make(Console(stderr=True)) as display:
+            yield display
+    finally:
+        _is_live = False
 
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
     """Show on a terminal what is being done meanwhile."""
-    if not (logger.isEnabledFor(logging.INFO) and sys.stderr.isatty()):
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
+    with live_display(lambda console: console.status(what)):
         yield
 
 
@@ -36,35 +49,36 @@ class Progress:
         self.started = self.last_line = time.perf_counter()
         self._marks = deque([(self.started, 0.0)], maxlen=200)  # when, and what was done by then
         self._calls = 0
+        self._display = live_display(self._make_bar)
         self._bar: Any = None
 
     def __enter__(self) -> Self:
         """Start the bar, on a terminal where notes are printed."""
-        if logger.isEnabledFor(logging.INFO) and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, TextColumn
-            from rich.progress import Progress as RichProgress
-
-            texts = ("{task.description}", "{task.percentage:>3.0f} %", "{task.fields[words]}")
-            title, share, words = map(TextColumn, texts)
-            columns = (title, BarColumn(bar_width=8), share, words)
-            # Results in a pipe are not for the terminal of the bar.
-            self._bar = RichProgress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
-            self._bar.start()
-            self._bar.add_task(self.title, total=self.total, words="")
+        self._bar = self._display.__enter__()
         return self
+
+    def _make_bar(self, console: Any) -> Any:
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as RichProgress
+
+        texts = ("{task.description}", "{task.percentage:>3.0f} %", "{task.fields[words]}")
+        title, share, words = map(TextColumn, texts)
+        columns = (title, BarColumn(bar_width=8), share, words)
+        # Results in a pipe are not for the terminal of the bar.
+        bar = RichProgress(*columns, console=console, transient=True, redirect_stdout=False)
+        bar.add_task(self.title, total=self.total, words="")
+        return bar
 
     def __exit__(self, *error: object) -> None:
         """Remove the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+        self._display.__exit__(None, None, None)
 
     def advance(self, amount: float, words: str = "") -> None:
         """Add `amount` to what is done; `words`, by default the speed, are shown beside the bar."""
         self.done += amount
         self._mark()
         left = self.seconds_left()
-        words = f"{words or self._speed()}  {duration(left)} left" if self.total else words or self._speed()
+        words = (words or self._speed()) + (f"  {duration(left)} left" if self.total else "")
         now = time.perf_counter()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)

@@ -59,3 +59,18 @@ def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
             clock.now += 2
             shown.advance(1)
         assert shown.seconds_left() == pytest.approx(180, rel=0.01)
+
+
+def test_a_terminal_has_one_live_display_and_inside_it_progress_is_a_line(
+    clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Progress("alone", 9) as alone:
+        assert alone._bar is not None
+    with progress.doing("working"), Progress("inside", 9) as inside:
+        assert inside._bar is None
+        clock.now += 60
+        inside.advance(1)
+    assert "inside  11 %" in caplog.text
+    with Progress("after", 9) as after:
+        assert after._bar is not None
