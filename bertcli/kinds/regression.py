@@ -31,9 +31,14 @@ class Regression(TextKind):
         return NO_NUMBER
 
     def check_labels(self, examples: TextExamples) -> None:
-        """Raise UserError at the first label that is not a finite number; missing ones are left out."""
+        """Raise UserError at the first label that is not a finite number, but for missing ones, which are left out."""
+        self._check_values(examples, may_lack=True)
+
+    def _check_values(self, examples: TextExamples, may_lack: bool = False) -> None:
         for row, label in enumerate(examples.labels or ()):
-            if label and not (are_numbers([label]) and abs(float(label)) <= LARGEST):
+            if may_lack and not label:
+                continue
+            if not are_numbers([label]) or abs(float(label)) > LARGEST:
                 what = f"{examples.place(row)} has the label `{label}`, not a number up to {LARGEST:.0e}."
                 raise UserError(what, "Give --kind classify, or correct it.")
 
@@ -41,7 +46,7 @@ class Regression(TextKind):
         """The values, [examples]. Raises UserError at the first that is not a finite number."""
         import numpy as np
 
-        self.check_labels(examples)
+        self._check_values(examples)
         return None if examples.labels is None else np.array(examples.labels, dtype=np.float32)
 
     def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
