@@ -25,9 +25,8 @@ from bertcli.lifecycle.workspace import (
     Misfit,
     find_runs,
     misfit_of_form,
-    no_run_that_fits,
     resolve_model,
-    runs_that_fit,
+    run_that_fits,
     saved_config,
     takes_pairs,
 )
@@ -110,10 +109,11 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     begin = next(cells)
     spread = spread_choices(path, names, (), begin[1])[0]
     misfit = partial(_misfit, spread)
-    runs = [] if model else runs_that_fit(misfit)
-    learnt = saved_config(resolve_model(model)) if model else runs[0].config if runs else {}
-    if not (model or runs or _input_columns(spread, {})) and find_runs("finetune", finished=True):
-        raise no_run_that_fits(misfit, f"for `{path}`", "FILE")
+    runs = [] if model else find_runs("finetune", finished=True)
+    fitting = next((run.config for run in runs if not misfit(run)), {})
+    learnt = saved_config(resolve_model(model)) if model else fitting
+    if runs and not (learnt or _input_columns(spread, {})):
+        run_that_fits(misfit, f"for `{path}`", "FILE")  # says why none does
     rows = _rows_of_table(path, names, begin, cells, learnt)
     first = next(rows)
     what, *_ = first

@@ -29,11 +29,15 @@ def new_run(name: str) -> RunFolder:
     return RunFolder(next(path for path in paths if not path.exists()))
 
 
+def run_folders() -> list[RunFolder]:
+    """The runs of this folder."""
+    return [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
+
+
 def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
     """The runs of a command with the given values in their configuration, latest first."""
     wanted["command"] = command
-    runs = [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
-    fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
+    fits = [run for run in run_folders() if run.is_finished == finished and wanted.items() <= run.config.items()]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
@@ -55,31 +59,20 @@ def run_of_task(task: str) -> RunFolder:
     return run_that_fits(misfit, f"of {task}", task)
 
 
-def runs_that_fit(misfit: Misfit) -> list[RunFolder]:
-    """The finished runs that can do what is asked for, latest first."""
-    return [run for run in find_runs("finetune", finished=True) if not misfit(run)]
-
-
 def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
     """The latest finished run that can do what is asked for; says which, and how many can.
 
     Raises UserError if none can, with the reason of each.
     """
-    runs = runs_that_fit(misfit)
+    reasons = {run: misfit(run) for run in find_runs("finetune", finished=True)}
+    runs = [run for run, reason in reasons.items() if not reason]
     if not runs:
-        raise no_run_that_fits(misfit, what, how_to_make)
+        why = listed((f"{run.path} {reason}" for run, reason in reasons.items()), most=3)
+        hint = f"Make one: bert finetune {how_to_make}; or name a --model."
+        raise UserError(f"There is no finished run {what} in this folder{why}.", hint)
     others = f"the latest of {len(runs)} runs that fit; --model names another" if runs[1:] else "the only run that fits"
     say(f"model: {runs[0].path} ({others})")
     return runs[0]
-
-
-def no_run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> UserError:
-    """The error where no run fits: what is there, and why it does not fit."""
-    why = listed((f"{run.path} {misfit(run)}" for run in find_runs("finetune", finished=True)), 3)
-    return UserError(
-        f"There is no finished run {what} in this folder{why}.",
-        f"Make one: bert finetune {how_to_make}; or name a --model.",
-    )
 
 
 def runs_of_tasks(names: Iterable[str]) -> list[str]:
@@ -97,9 +90,8 @@ def runs_of_tasks(names: Iterable[str]) -> list[str]:
 def model_for(form: str, misfit: Misfit | None = None) -> str:
     """The model of the latest run that takes a form of input, for masks and features pre-trained. Raises UserError if none does."""
     if form not in ("mask", "features"):
-        return str(
-            run_that_fits(misfit or partial(misfit_of_form, form), f"for {FORMS[form]}", HOW_TO_MAKE[form]).model
-        )
+        misfit = misfit or partial(misfit_of_form, form)
+        return str(run_that_fits(misfit, f"for {FORMS[form]}", HOW_TO_MAKE[form]).model)
     runs = find_runs("pretrain", finished=True)
     if not runs:
         return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))
