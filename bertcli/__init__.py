@@ -27,7 +27,7 @@ say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, sk
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Say nothing meanwhile."""
+    """Print no notes meanwhile."""
     logger = logging.getLogger("bertcli")
     level = logger.level
     logger.setLevel(logging.ERROR)

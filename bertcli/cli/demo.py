@@ -19,9 +19,14 @@ def demo(config: DemoConfig, output: Output) -> object:
     result = bertcli.demo(config)
     if result.scores:
         rows = ([name, round(each["accuracy"], 1), each["seconds"]] for name, each in result.scores.items())
-        output.table(["learnt by", "3,080 test questions right, %", "seconds"], rows)
+        output.table(["model", "3,080 test questions right, %", "seconds"], rows)
         best = list(result.scores)[-1]
         answers = [[row["text"], row["label"], f"{row['score']:.2f}"] for row in result.predictions]
-        below = [NOTE, f"report: {result.report}", f"all files: {result.out}/   {result.seconds / 60:.1f} minutes"]
-        output.table(["a person asks", f"{best} answers", "probability"], answers, "", below)
+        pays = result.scores["the model just pre-trained"]["accuracy"] > result.scores["bag of words"]["accuracy"]
+        below = [
+            *([] if pays else [NOTE]),
+            f"report: {result.report}",
+            f"all files: {result.out}/   {result.seconds / 60:.1f} minutes",
+        ]
+        output.table(["question", f"answer of {best}", "probability"], answers, "", below)
     return result

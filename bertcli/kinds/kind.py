@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bertcli.metrics.metric import Metric
     from bertcli.models.model_with_loss import ModelWithLoss
 
+PREDICTIONS = "predictions.jsonl"  # in the folder of a run
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -195,7 +197,7 @@ class Kind:
 
     def files(self, task: Task, predictions: t.Predictions) -> dict[str, str]:
         """Names and contents of the prediction files of a split."""
-        return {"predictions.jsonl": "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in predictions)}
+        return {PREDICTIONS: "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in predictions)}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         """Read one prediction per example from a file; `na_probs` is a file of no-answer scores."""

@@ -6,11 +6,9 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from bertcli.data.labelled.own_splits import looks_like_file
-from bertcli.data.labelled.tables import TABLE_ENDINGS, ending_of
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning import Finetuning
@@ -44,13 +42,11 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     """What to type where nothing was learnt: without the given learning rate, or more epochs; nothing where something was."""
-    guess = result.baseline.get("guess")
+    guess = result.baseline.get(GUESS)
     if not result.collapsed and (guess is None or guess["difference"] > 0):
         return ""
-    used, config = setup.settings, setup.config
-    has_usual = used.learning_rate == usual_learning_rate(
-        setup.task, setup.model.config.hidden_size, setup.has_fitted_head
-    )
+    used, config, width = setup.settings, setup.config, setup.model.config.hidden_size
+    has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     given = {"from": setup.start, **{name: getattr(config, name) for name in DATA_OPTIONS}}
     given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
     options = " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in given.items() if value)
@@ -61,7 +57,7 @@ def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
     """The two commands most likely typed next: all of the data, and one text."""
     name = setup.task.name
     whole = f"bert evaluate {quote(name)} --model {result.run}"
-    if looks_like_file(name) and setup.kind.reads_tables and ending_of(Path(name)) in TABLE_ENDINGS and "," not in name:
+    if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
         whole = f"bert predict --file {quote(name)} --output predictions.csv --model {result.run}"
     request = setup.train.examples.request()
     given = " ".join(f"--{key.replace('_', '-')} {quote(_shortened(text))}" for key, text in request.items())

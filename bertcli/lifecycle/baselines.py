@@ -16,8 +16,8 @@ from bertcli.lifecycle.cross_validation import cross_validate, fit_and_predict, 
 from bertcli.lifecycle.scoring import measure, resampled
 from bertcli.metrics.metric import paired_difference
 from bertcli.tasks.task import Task
+from bertcli.training.result import BAG_OF_WORDS, GUESS
 
-GUESS, BAG_OF_WORDS = "guess", "bag_of_words"
 STRENGTH = 10.0  # inverse strength of regularization
 MOST_CHARACTERS = 5_000_000  # of the training texts, so that it takes seconds; of more, examples are drawn
 

@@ -71,7 +71,8 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     pretrained, curve = _pretrain(config, shipped, out)
     with _into_log(out, "filling masks"):
         fills = {text: next(iter(predict(text, model=pretrained, top_k=3).records))["fills"] for text in SENTENCES}
-    say(f"   what it fills in: {'; '.join(text.replace('[MASK]', _words(each)) for text, each in fills.items())}")
+    words = {text: f"[{' / '.join(fill['token'] for fill in each)}]" for text, each in fills.items()}
+    say(f"   what it fills in: {'; '.join(text.replace('[MASK]', each) for text, each in words.items())}")
     scores, best = _sort_questions(config, shipped, out, pretrained)
     with _into_log(out, "answering"):
         found = [(text, record) for text in QUESTIONS for record in predict(text, model=str(best)).records]
@@ -80,10 +81,6 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     result = Demonstration(str(out), seconds, curve, fills, scores, predictions, str(best / "report.html"))
     (out / "demo.json").write_text(json.dumps(asdict(result), indent=2) + "\n", encoding="utf-8")
     return result
-
-
-def _words(fills: list[dict[str, Any]]) -> str:
-    return f"[{' / '.join(fill['token'] for fill in fills)}]"
 
 
 def _clear(out: Path) -> None:
@@ -125,10 +122,9 @@ def _pretrain(config: DemoConfig, shipped: Path, out: Path) -> tuple[str, list[d
         run = pretrain(**asked, **QUICKLY, **folders, eval_steps=max(1, config.steps // 4)).run
     curve = [{"step": line["step"], **line["metrics"]} for line in RunFolder(Path(run)).metrics() if "metrics" in line]
     for each in curve:
-        words = f"masked-LM loss {each['masked_lm_loss']:.2f}, masked words right {each['masked_lm_accuracy']:.1f} %"
+        words = f"masked-LM loss {each['masked_lm_loss']:.2f}, masked-word accuracy {each['masked_lm_accuracy']:.1f} %"
         say(f"   step {each['step']:>5,}: {words}")
-    guess = curve[-1]["most_frequent_token_accuracy"]
-    say(f"   the most frequent word for all would be right in {guess:.1f} %")
+    say(f"   always guessing the most frequent word: {curve[-1]['most_frequent_token_accuracy']:.1f} %")
     return run, curve
 
 
@@ -174,20 +170,17 @@ def _sort_questions(
 
 
 def _baselines(questions: str, test: str) -> dict[str, dict[str, float]]:
-    from bertcli.kinds import KINDS
+    from bertcli.kinds.kind import Split
     from bertcli.lifecycle.baselines import predict_baselines
     from bertcli.lifecycle.own_files import own_task
-    from bertcli.lifecycle.scoring import measure
+    from bertcli.lifecycle.scoring import score
 
     began = time.perf_counter()
     (task, parts), (_, scored) = own_task(questions, {}, None), own_task(test, {}, None, scored="test")
-    train, left = parts["train"], scored["test"]
-    found = predict_baselines(task, train, left)
+    left = Split("test", scored["test"])
+    found = predict_baselines(task, parts["train"], left.examples)
     seconds = round(time.perf_counter() - began, 1)
     return {
-        name.replace("_", " "): {
-            "accuracy": measure(task, KINDS[task.kind].compare(task, left, predictions))["accuracy"],
-            "seconds": seconds,
-        }
+        name.replace("_", " "): {"accuracy": score(task, left, predictions)["accuracy"], "seconds": seconds}
         for name, predictions in found.items()
     }

@@ -87,13 +87,13 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
     loaded = load_task_model(task, found, config.precision)
     for split in splits:
         scored = _scored(task, found, split, loaded.predict(split), config.mistakes)
-        yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, split)))
+        yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
 
 
-def _baseline(model: str, split: Split) -> dict[str, dict[str, Any]]:
+def _baseline(model: str, saved: dict[str, Any], split: Split) -> dict[str, dict[str, Any]]:
     """The scores of the guess and of a bag of words that a run has kept, if they are of the same examples."""
     folder = RunFolder(Path(model).parent)
-    if not folder.is_finished or folder.config.get("data_digests", {}).get(split.name) != split.examples.digest:
+    if saved.get("data_digests", {}).get(split.name) != split.examples.digest or not folder.is_finished:
         return {}
     result = TrainingResult.read(folder.path)
     return result.baseline if result.split == split.name else {}

@@ -18,13 +18,13 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
-from bertcli.kinds.kind import Kind, Split
+from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselines import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM, pools_by_mean
-from bertcli.lifecycle.probe import Probe, fit_probe
+from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import enter
@@ -47,7 +47,7 @@ from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-CROSS_VALIDATED, PREDICTIONS = "cross_validated", "predictions.jsonl"
+CROSS_VALIDATED = "cross_validated"
 LONG_SECONDS = 1800
 
 
@@ -174,7 +174,7 @@ class Finetuning:
     @property
     def has_fitted_head(self) -> bool:
         """Whether a new head is fitted to the frozen model before the whole is trained."""
-        return self.kind.has_linear_head and hasattr(self.model, "pooled")
+        return takes_probe(self.kind, self.model)
 
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""
@@ -193,7 +193,7 @@ class Finetuning:
         splits = (self.train, *self.dev)
         if self.source.own is None:
             say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
-        cut = [] if self.source.own is None else [describe_cut(self.task, split, self.rules) for split in splits]
+        cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
         say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
         if self.config.frozen:
@@ -304,13 +304,12 @@ class Finetuning:
 
     def _baseline(self, folder: RunFolder) -> dict[str, dict[str, Any]]:
         """The scores of the guess and of a bag of words, on what the predictions of the run are of."""
-        scored, *_ = [*self.dev, self.train]
-        path = folder.path / PREDICTIONS
+        dev, path = self.dev[0] if self.dev else None, folder.path / PREDICTIONS
         if not (self.kind.has_linear_head and path.exists()):
             return {}
-        ours = self.kind.read_predictions(self.task, scored, path)
+        ours = self.kind.read_predictions(self.task, dev or self.train, path)
         with doing("scoring a bag of words"):
-            return score_baselines(self.task, self.train.examples, self.dev[0].examples if self.dev else None, ours)
+            return score_baselines(self.task, self.train.examples, dev.examples if dev else None, ours)
 
     def _resolved(self) -> dict[str, Any]:
         """What was filled in of task, data and start, for config.yaml."""

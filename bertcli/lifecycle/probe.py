@@ -9,7 +9,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.kinds.kind import Encoder, Split
+from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Floats, Predictions
 from bertcli.lifecycle.cross_validation import FOLDS, cross_validate
 from bertcli.lifecycle.scoring import measure
@@ -29,7 +29,7 @@ class Probe:
     weights: Floats  # [C, H]
     biases: Floats  # [C]
     metrics: dict[str, float]
-    predictions: Predictions  # that these are of
+    predictions: Predictions  # cross-validated
 
     def give_to(self, model: PreTrainedModel) -> None:
         """Make it the head of a model."""
@@ -39,10 +39,15 @@ class Probe:
             head.bias.copy_(torch.from_numpy(self.biases))
 
 
+def takes_probe(kind: Kind, model: PreTrainedModel) -> bool:
+    """Whether the head of a model is linear on pooled states, to which it can be fitted."""
+    return kind.has_linear_head and hasattr(model, "pooled")
+
+
 def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     """Fit the head of a model to the pooled states of a training split; None where none are its input."""
     kind, inner = model.kind, model.model.model
-    if not (kind.has_linear_head and hasattr(inner, "pooled")) or len(split) < FOLDS:
+    if not takes_probe(kind, inner) or len(split) < FOLDS:
         return None
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:MOST])
     examples = cast(TextExamples, split.examples).take(rows.tolist())

@@ -8,10 +8,9 @@ from bertcli.tasks import TASKS
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import BAG_OF_WORDS, GUESS, TrainingResult
 
 INTERVAL = "95 % interval"
-BASELINES = ("bag_of_words", "guess")
 MISMATCHED = "dev_mismatched_"  # before the metrics of MNLI's second dev set
 NOTES = {"best": "best", "collapsed": "collapsed: one answer for every example", "stopped_early": "stopped early"}
 
@@ -39,7 +38,10 @@ def score_table(
         plain = metric.removeprefix(MISMATCHED)
         name = plain if where == split else f"{plain}, mismatched"
         row = {"metric": name, "ours": round(value, 4), INTERVAL: interval_text((intervals or {}).get(metric))}
-        beside = {name.replace("_", " "): (baseline or {}).get(name, {"metrics": {}})["metrics"] for name in BASELINES}
+        beside = {
+            name.replace("_", " "): (baseline or {}).get(name, {"metrics": {}})["metrics"]
+            for name in (BAG_OF_WORDS, GUESS)
+        }
         row |= {name: scores.get(metric) for name, scores in beside.items()}
         rows.append(row | _of_paper(TASKS.get(task_name), where, plain, value))
     return _without_empty_columns(f"{task_name}, {split.replace('_', '-')}", rows)
@@ -108,7 +110,7 @@ def _words(names: Iterable[str]) -> list[str]:
 def summary_lines(result: TrainingResult) -> list[str]:
     """Whether a fine-tuned model beats the bag of words, where it is, and what to type next."""
     lines = []
-    if found := result.baseline.get("bag_of_words"):
+    if found := result.baseline.get(BAG_OF_WORDS):
         side = "above" if found["difference"] >= 0 else "below"
         chance = "more than chance" if found["significant"] else "may be chance"
         interval = interval_text(found["confidence_interval"])

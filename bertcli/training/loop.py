@@ -168,12 +168,8 @@ class Training:
         elapsed, left = time.perf_counter() - progress.started, progress.seconds_left()
         if steps < STEPS_OF_ESTIMATE or elapsed < SECONDS_OF_ESTIMATE or not left:
             return False
-        ends = f"{duration(LEAST * left)} to {duration(MOST * left)}"
-        say(
-            "; ".join(
-                filter(None, (f"{self.folder.path}: will take {ends} more, by its first {steps} steps", advise(left)))
-            )
-        )
+        words = f"{self.folder.path}: {duration(LEAST * left)} to {duration(MOST * left)} left, estimated from {steps} steps"
+        say("; ".join(filter(None, (words, advise(left)))))
         return True
 
     def _batches_from(self, first: int, ahead: Executor) -> Iterator[tuple[int, float, list[PackedBatch]]]:

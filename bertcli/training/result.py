@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+GUESS, BAG_OF_WORDS = "guess", "bag_of_words"  # what a fine-tuned model is compared with
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingResult:

@@ -21,7 +21,14 @@ def test_the_story_is_short_and_ends_with_answers(
     out, err = capsys.readouterr()
     assert ended.value.code == 0
     assert len(out.splitlines()) + len(err.splitlines()) <= 40
-    for words in ("masked words right", "what it fills in", "bag of words", "random weights", "bert-books", "How do I"):
+    for words in (
+        "masked-word accuracy",
+        "what it fills in",
+        "bag of words",
+        "random weights",
+        "bert-books",
+        "How do I",
+    ):
         assert words in out + err
     report = next(line for line in out.splitlines() if "report: " in line).strip("│ ").removeprefix("report: ")
     assert Path(report).exists()
