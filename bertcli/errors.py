@@ -27,9 +27,11 @@ class RunError(UserError):
 
 
 class Interrupted(UserError):
-    """The user stopped a run; its checkpoint is kept (exit code 130)."""
+    """A signal stopped a run; its checkpoint is kept (exit code 128 + the signal's number: 130 after Ctrl-C)."""
 
-    exit_code = 130
+    def __init__(self, message: str, hint: str, signal_number: int = 0) -> None:
+        super().__init__(message, hint)
+        self.exit_code = 128 + (signal_number or 2)
 
 
 def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> UserError:

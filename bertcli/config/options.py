@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -40,6 +40,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check every value: type, choice and range. Raises UserError, which names the option and what it takes."""
+        self.given = {each.name for each in fields(self) if getattr(self, each.name) != default_of(each)}
         hints = get_type_hints(type(self))
         for declared in fields(self):
             value = _checked(declared, hints[declared.name], getattr(self, declared.name))
@@ -49,7 +50,9 @@ class Config:
     def build(cls, given: object, options: dict[str, Any]) -> Self:
         """Make the configuration of a core function from a ready one or from its arguments in Python."""
         if isinstance(given, cls):
-            return cls.from_values({**asdict(given), **options})
+            made = replace(given, **options)
+            made.given = given.given | set(options)
+            return made
         names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
         first = {names[0]: given} if given is not None and names else {}
         return cls.from_values({**first, **options})
@@ -65,7 +68,9 @@ class Config:
             if name not in known:
                 raise unknown(origin, key, [n.rstrip("_").replace("_", "-") for n in known])
             named[name] = value
-        return cls(**named)
+        made = cls(**named)
+        made.given = set(named)  # also those that equal their default
+        return made
 
     def values(self) -> dict[str, Any]:
         """The resolved values by their public names, ready for a recipe."""

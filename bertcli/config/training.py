@@ -8,8 +8,8 @@ from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
-OPTIMIZERS = ("bert", "adamw")
-OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with bias correction."
+OPTIMIZERS = ("bert", "adamw", "lamb")
+OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for batches of thousands."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -41,13 +41,17 @@ class TrainingConfig(Config):
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; must match the model.")
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
     seed: int = option(0, "Random seed of new weights, data order, masks and dropout.", minimum=0)
-    resume: bool = option(False, "Resume the latest unfinished run (or the one in --out).")
+    resume: bool = option(False, "Resume the latest unfinished run (or the one in --out), or start it.")
     precision: str = option("auto", f"{AUTO} (also for fine-tuning tiny models on a CPU).", choices=PRECISIONS)
     processes: int = option(1, "Number of processes that share each batch, one per device.", minimum=1)
     micro_batch_tokens: int | None = option(
         None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
     )
-    save_steps: int = option(1000, "Steps between checkpoints.", minimum=1)
+    save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
+    save_minutes: float = option(
+        30.0, "Maximum number of minutes between checkpoints; the first is after one.", minimum=0
+    )
+    auto_batch_size: bool = option(False, "Out of memory: halve the micro-batches and go on, with the same result.")
     eval_steps: int | None = option(
         None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
     )

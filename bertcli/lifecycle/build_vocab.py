@@ -13,13 +13,14 @@ from tokenizers import Tokenizer, trainers
 from bertcli import say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.checksums import CHECKSUMS
 from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
-from bertcli.data.text.tokenization import SPECIAL_TOKENS, WordPiece, plain_backend
+from bertcli.data.text.tokenization import SPECIAL_TOKENS, TOKENIZER_FILES, WordPiece, plain_backend
 from bertcli.errors import UserError
 from bertcli.training.progress import Progress
 
-OWN_FILES = {"vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"}
+OWN_FILES = {*TOKENIZER_FILES, "special_tokens_map.json", CHECKSUMS}
 MAX_HELD_OUT = 1000  # lines; in a short text, one in a hundred
 
 

@@ -12,7 +12,7 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.sources import Source, check_options, find_source
-from bertcli.lifecycle.start import begin, check_batch_size
+from bertcli.lifecycle.start import CROSS_VALIDATED, begin, check_batch_size
 from bertcli.lifecycle.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
@@ -33,7 +33,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     if not asked.resume:
         check_options(asked)
     if is_task(asked.task):
-        asked = replace(asked, task=get_task(asked.task).name)  # one name of a run, however the task was spelled
+        asked.task = get_task(asked.task).name  # one name of a run, however the task was spelled
     name = run_name(asked.task) if looks_like_file(asked.task) else asked.task.replace("/", "-").lower()
     config, folder = begin("finetune", asked, name)
     if not config.task:
@@ -42,13 +42,18 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     columns = {"text": config.text, "text_pair": config.text_pair, "label": config.label}
     source = find_source(config.task, config.data_dir, columns, config.kind, config.seed)
     config, source = _checked(config, source)
-    start = model_to_start_from(config.from_, config.size)
-    source = source.for_training(_trains_on_all(config, source, start))
+    resumed = folder.start if config.resume and folder.start.exists() else None
+    if resumed:
+        start, trains_on_all = str(config.from_), CROSS_VALIDATED in folder.config
+    else:
+        start = model_to_start_from(config.from_, config.size)
+        trains_on_all = _trains_on_all(config, source, start)
+    source = source.for_training(trains_on_all)
     splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]
 
     from bertcli.lifecycle.finetuning import Finetuning
 
-    return Finetuning.prepare(config, source, start, splits).run(settings, folder)
+    return Finetuning.prepare(config, source, start, splits, resumed).run(settings, folder)
 
 
 def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Self, cast
 
 from accelerate import Accelerator
@@ -27,12 +28,20 @@ from bertcli.lifecycle.pretrained import MINILM, pools_by_mean
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, describe_cut, describe_split, encode_split, show_examples
-from bertcli.lifecycle.start import enter
+from bertcli.lifecycle.start import CROSS_VALIDATED, enter
 from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import latest_vocabulary, remark_on, resolve_model, tokenizer_source
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
-from bertcli.models.loading import build_model, check_length, check_vocabulary, open_config, save_model
+from bertcli.models.loading import (
+    build_model,
+    check_length,
+    check_vocabulary,
+    open_config,
+    save_architecture,
+    save_model,
+    without_weights,
+)
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
@@ -41,13 +50,13 @@ from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
-from bertcli.training.loop import Plan, Training
+from bertcli.training.loop import Training
+from bertcli.training.plan import Plan
 from bertcli.training.processes import is_launched, launch
 from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-CROSS_VALIDATED = "cross_validated"
 LONG_SECONDS = 1800
 
 
@@ -65,18 +74,22 @@ class Finetuning:
     rules: WindowRules
 
     @classmethod
-    def prepare(cls, config: FinetuneConfig, source: Source, start: str, splits: list[Split]) -> Self:
-        """Load the model and encode the splits, that to train on first. Raises UserError if they do not fit."""
+    def prepare(
+        cls, config: FinetuneConfig, source: Source, start: str, splits: list[Split], resumed: Path | None
+    ) -> Self:
+        """Load the model and encode the splits, that to train on first. Raises UserError if they do not fit.
+
+        `resumed` has the configuration and the tokenizer of a model whose weights are in a checkpoint.
+        """
         task, kind = source.task, source.kind
-        if start != "scratch":
+        if start != "scratch" and not resumed:
             open_config(resolve_model(start))  # before its tokenizer, which is less to the point where there is neither
         named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
-        tokenizer = replace(load_tokenizer(tokenizer_source(named)), source=named)
+        tokenizer = replace(load_tokenizer(resumed or tokenizer_source(named)), source=named)
         longest = config.max_seq_length or task.max_seq_length
         rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
         with doing("loading the model"):
-            model = _load(start, config, source, tokenizer)
-        check_vocabulary(model, tokenizer, start if start == "scratch" else resolve_model(start))
+            model = _resumed(resumed, kind) if resumed else _load(start, config, source, tokenizer)
         check_length(model, rules.max_seq_length)
         train, *dev = splits
         with doing("encoding the examples"):
@@ -124,7 +137,8 @@ class Finetuning:
             raise UserError(what, "Put them back, or start a new run.")
         if config.processes > 1 and not is_launched() and not config.dry_run:
             return launch("finetune", config.values(), config.processes, folder.path)
-        result = self._sweep(settings, folder) if settings else self._run_once(folder)
+        with folder:
+            result = self._sweep(settings, folder) if settings else self._run_once(folder)
         device.disconnect()
         return result
 
@@ -252,7 +266,8 @@ class Finetuning:
         fitted = folder.config.get(CROSS_VALIDATED, {}) if self.config.resume else probe.metrics if probe else {}
         trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
         resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
-        enter(folder, "finetune", self.config, resolved, accelerator)
+        save_start = partial(save_architecture, self.model, self.tokenizer)
+        enter(folder, "finetune", self.config, resolved, accelerator, save_start)
         if probe and not self.dev:
             self._write_predictions(folder, probe.predictions)
         return fitted
@@ -299,7 +314,6 @@ class Finetuning:
             result = replace(result, baseline=self._baseline(folder) if self.config.baseline else {})
             result = replace(result, advice=advice_of(self, result), next=next_commands(self, result))
             write_reports(folder, result, notes_of(self, result))
-            folder.unlock()
         return result
 
     def _baseline(self, folder: RunFolder) -> dict[str, dict[str, Any]]:
@@ -336,6 +350,10 @@ def _vocabulary() -> str:
     return name
 
 
+def _resumed(folder: Path, kind: Kind) -> PreTrainedModel:
+    return without_weights(folder, kind.model_class(open_config(str(folder)), None))
+
+
 def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
     labels = source.kind.model_config(source.task)
     if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
@@ -345,4 +363,6 @@ def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPie
     if start == "scratch":
         model_class = source.kind.model_class(None, labels)
         return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
-    return source.kind.load_model(resolve_model(start), labels, config.seed)
+    model = source.kind.load_model(resolve_model(start), labels, config.seed)
+    check_vocabulary(model, tokenizer, resolve_model(start))
+    return model

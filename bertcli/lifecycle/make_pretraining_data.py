@@ -11,16 +11,18 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.data import MakePretrainingDataConfig
+from bertcli.data.atomic import part_of, remove, replace, replacing
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
+from bertcli.data.pretraining.shards import MANIFEST
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_wordpiece
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import latest_vocabulary, tokenizer_source
 from bertcli.objectives import default_objective
 from bertcli.training.progress import Progress
-from bertcli.training.run_folder import RunFolder
+from bertcli.training.run_folder import LOCK, RunFolder
 
 BYTES_PER_SHARD = 8_000_000
 COMPRESSION = 3.5  # size of text relative to its .gz, .xz or .zst, roughly
@@ -54,9 +56,10 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     tokenizer = load_wordpiece(tokenizer_source(config.tokenizer or latest_vocabulary()), config.cased)
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
-    out = Path(config.out)
+    out, part = Path(config.out), part_of(Path(config.out))
     request = _request(config, files, tokenizer)
     if _is_complete(out, request, config.overwrite):
+        remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out} is complete already: the same text, vocabulary and options")
         return _result(out, _read(out / "manifest.json"), started)
     size = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
@@ -65,23 +68,23 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     if config.dry_run:
         return PretrainingData(str(out), 0, 0, 0, 0, 0, shards, 0.0)
 
-    part = out.with_name(f".{out.name}.part")
     part.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(part)
     folder.lock()
-    documents = _deal_documents(files, part, {**request, "shards": shards}, config)
-    counts = list(_make_shards(part, min(shards, documents), tokenizer, config))
-    manifest = writing.make_manifest(request, counts, documents, tokenizer)
-    tokenizer.save(part / "tokenizer", config.max_seq_length)
-    shutil.rmtree(part / "spool")
-    for finished in part.glob("*.json"):
-        finished.unlink()
-    (part / "manifest.json").write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if not _holds(part, request):
+        documents = _deal_documents(files, part, {**request, "shards": shards}, config)
+        counts = list(_make_shards(part, min(shards, documents), tokenizer, config))
+        manifest = writing.make_manifest(request, counts, documents, tokenizer)
+        with replacing(part / "tokenizer") as tokenizer_folder:
+            tokenizer.save(tokenizer_folder, config.max_seq_length)
+        writing.write_json(part / MANIFEST, manifest, indent=2)
+    for needless in part.iterdir():
+        if needless.name not in (MANIFEST, "tokenizer") and needless.suffix != ".parquet":
+            remove(needless)
+    replace(part, out)
     folder.unlock()
-    if out.exists():
-        shutil.rmtree(out)
-    part.rename(out)
-    return _result(out, manifest, started)
+    remove(part)
+    return _result(out, _read(out / MANIFEST), started)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -95,15 +98,20 @@ def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: Wo
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
 
 
+def _holds(folder: Path, request: dict[str, Any]) -> bool:
+    """Whether a folder holds the data of a request, whole."""
+    made = _read(folder / MANIFEST) if (folder / MANIFEST).exists() else {}
+    return all(made.get(key) == request[key] for key in ("options", "text", "tokenizer_digest"))
+
+
 def _is_complete(out: Path, request: dict[str, Any], overwrite: bool) -> bool:
     """Whether `out` holds the data already. Raises UserError if it holds anything else, unless that may be replaced."""
-    manifest = out / "manifest.json"
+    manifest = out / MANIFEST
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not manifest.exists())):
         raise UserError(f"`{out}` exists and is not a folder of pre-training data.", "Give another: --out NEW-FOLDER")
     if not manifest.exists():
         return False
-    made = _read(manifest)
-    is_same = all(made.get(key) == request[key] for key in ("options", "text", "tokenizer_digest"))
+    is_same = _holds(out, request)
     if not is_same and not overwrite:
         hint = "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite"
         raise UserError(f"`{out}` holds data of other text, vocabulary or options.", hint)
@@ -124,13 +132,11 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
     if (part / "request.json").exists():
         begun = _read(part / "request.json")
         if {key: begun[key] for key in request} == request:
-            say(f"resuming with {len(list(part.glob('*.json'))) - 1} finished shards in {part}")
+            say(f"resuming with {len(list(part.glob('shard-*.json')))} finished shards in {part}")
             return int(begun["documents"])
     for old in part.iterdir():  # of another request
-        if old.is_dir():
-            shutil.rmtree(old)
-        elif old.name != ".lock":
-            old.unlink()
+        if old.name != LOCK:
+            remove(old)
     try:
         documents = writing.deal_documents(read_documents(files, config.join_files), part, request["shards"])
         if documents == 0:
@@ -143,7 +149,7 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         raise
     if documents == 1:
         say("one document: no blank line in the text, so a random next sentence comes from the same document")
-    (part / "request.json").write_text(json.dumps({**request, "documents": documents}), encoding="utf-8")
+    writing.write_json(part / "request.json", {**request, "documents": documents})
     return documents
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
-    from bertcli.training.loop import Plan
+    from bertcli.training.plan import Plan
 
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
@@ -42,6 +43,7 @@ class _Request:
     examples: PretrainingExamples
     held_out: PretrainingExamples
     source: str  # of the weights; empty for new ones
+    resumed: Path | None  # folder with the configuration of a model whose weights are in a checkpoint
 
 
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
@@ -55,7 +57,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     """
     asked = PretrainConfig.build(config, options)
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
-    request = _check(config)
+    request = _check(config, folder)
     model = _make_model(request)
     if config.processes > 1 and not is_launched() and not config.dry_run:
         return launch("pretrain", config.values(), config.processes, folder.path)
@@ -67,11 +69,12 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     _show_card(request, model, plan, accelerator)
     if config.dry_run:
         return TrainingResult(task="pretraining", seed=config.seed)
-    return _train(request, model, plan, accelerator, folder)
+    with folder:
+        return _train(request, model, plan, accelerator, folder)
 
 
-def _check(config: PretrainConfig) -> _Request:
-    """Find data, objective and model. Raises UserError if the data do not fit the objective or the vocabulary."""
+def _check(config: PretrainConfig, run: RunFolder) -> _Request:
+    """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
     examples = load_pretraining_examples(folder, config.seed)
@@ -82,6 +85,9 @@ def _check(config: PretrainConfig) -> _Request:
             f"--objective {objective.name} needs pairs, and `{folder}` has none.",
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
+    if config.resume and run.config.get("data_digest", examples.digest) != examples.digest:
+        what = f"`{folder}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
+        raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -96,7 +102,8 @@ def _check(config: PretrainConfig) -> _Request:
         raise UserError(
             f"`{config.eval_data}` was made with another vocabulary than `{folder}`.", "Make both with one --tokenizer."
         )
-    return _Request(config, objective, examples, held_out, _source(config))
+    resumed = run.start if config.resume and run.start.exists() else None
+    return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
 
 
 def _source(config: PretrainConfig) -> str:
@@ -112,9 +119,11 @@ def _source(config: PretrainConfig) -> str:
 
 def _make_model(request: _Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
-    from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model
+    from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
 
     config, objective, source = request.config, request.objective, request.source
+    if request.resumed:
+        return without_weights(request.resumed, objective.auto_class())
     tokenizer, labels = request.examples.tokenizer, dict(objective.labels)
     if source:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
@@ -139,7 +148,7 @@ def _make_model(request: _Request) -> PreTrainedModel:
 
 def _plan(config: PretrainConfig) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
-    from bertcli.training.loop import Plan
+    from bertcli.training.plan import Plan
 
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
     return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)
@@ -170,14 +179,15 @@ def _train(
     request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator, folder: RunFolder
 ) -> TrainingResult:
     from bertcli.models.dropout import set_dropout
-    from bertcli.models.loading import save_model
+    from bertcli.models.loading import save_architecture, save_model
     from bertcli.reports.model_card import write_reports
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
 
     config, objective, examples = request.config, request.objective, request.examples
     resolved = {"data": str(examples.folder), "objective": objective.name, "warmup_steps": plan.warmup_steps}
-    enter(folder, "pretrain", config, resolved | {"task": "pretraining"}, accelerator)
+    resolved |= {"task": "pretraining", "data_digest": examples.digest}
+    enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
     with_loss = objective.with_loss(model)
     if config.embeddings == "cooccurrence" and not config.resume:
         _start_embeddings(model, examples, config.seed)
@@ -198,7 +208,6 @@ def _train(
         for verdict in verdicts:
             say(verdict)
         write_reports(folder, result, [f"Data: {_describe_data(examples)}.", *verdicts])
-        folder.unlock()
     disconnect()
     return result
 

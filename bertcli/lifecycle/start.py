@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertcli import say
-from bertcli.config.options import default_of, flag
+from bertcli.config.options import flag
 from bertcli.config.training import TrainingConfig
+from bertcli.data.atomic import replacing
 from bertcli.errors import UserError
-from bertcli.lifecycle.workspace import new_run, unfinished_run
+from bertcli.lifecycle.workspace import find_runs, new_run
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
+CROSS_VALIDATED = "cross_validated"  # the scores of a head fitted to a frozen model, where all examples are trained on
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # The options that may change when a run is resumed; any other would make it another run.
-LENGTHS = {"steps", "epochs", "patience", "eval_steps"}  # fixed in a sweep, of which some runs may be finished
-STEPS = {"save_steps", "log_steps"}
+IDENTITY = ("task", "size")  # of the run that `--resume` looks for, where they are given
+LENGTHS = {
+    "steps",
+    "epochs",
+    "patience",
+    "eval_steps",
+    "learning_rate",
+}  # fixed in a sweep, of which some runs may be finished
+STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size"}
 CHANGEABLE = LENGTHS | STEPS | {"resume", "out", "dry_run", "processes", "track", "data", "eval_data", "data_dir"}
 
 
@@ -32,32 +42,53 @@ def check_batch_size(batch_size: int, processes: int) -> None:
 
 
 def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, RunFolder]:
-    """The configuration and the folder of a run; with `--resume`, those saved.
+    """The configuration and the folder of a run; with `--resume`, those saved, or new ones where nothing is saved yet.
 
-    Raises UserError if there is nothing to resume, the run is finished, or an option differs from the run's.
+    Raises UserError if the run is finished, or an option differs from the run's.
     """
+    folder = RunFolder(Path(config.out)) if config.out else _latest_run(command, config, name)
     if not config.resume:
-        return config, RunFolder(Path(config.out)) if config.out else new_run(name)
-    folder = RunFolder(Path(config.out)) if config.out else unfinished_run(command)
+        return config, folder
     if not (folder.path / "config.yaml").exists():
-        raise UserError(f"There is no run in `{folder.path}`.", "Start it without --resume.")
+        if folder.is_occupied:
+            raise UserError(f"`{folder.path}` holds no run.", "Give another --out.")
+        say(f"there is nothing to resume in {folder.path} yet: starting from the first step")
+        return replace(config, resume=False), folder
     saved = {key: value for key, value in folder.config.items() if key in config.values()}
     whole = RunFolder(folder.path.parent)
-    if (whole.path / "environment.json").exists() and _has_parts(whole.config):
+    if (whole.path / "environment.json").exists() and whole.has_parts:
         hint = f"Resume all: bert {command} --resume --out {whole.path}"
         raise UserError(f"`{folder.path}` is a part of the run `{whole.path}`.", hint)
     resumed = _with_changes(config, config.from_values({**saved, "resume": True, "out": str(folder.path)}), folder)
     _check_unfinished(command, resumed, folder)
+    if not folder.is_resumable:
+        say(f"{folder.path} has no checkpoint yet: starting from the first step")
+        return replace(resumed, resume=False), RunFolder(folder.path, starts_over=True)
     say(f"resuming {folder.path}")
     return resumed, folder
 
 
+def _latest_run(command: str, config: TrainingConfig, name: str) -> RunFolder:
+    """The folder of a new run, or with `--resume` of the latest unfinished one of what is asked for.
+
+    Raises UserError if all runs of it are finished.
+    """
+    if not config.resume:
+        return new_run(name)
+    wanted = {each: getattr(config, each) for each in IDENTITY if each in config.given and getattr(config, each)}
+    if unfinished := find_runs(command, finished=False, **wanted):
+        return unfinished[0]
+    if finished := find_runs(command, finished=True, **wanted):
+        _check_unfinished(command, config, finished[0])
+    return new_run(name)
+
+
 def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) -> AnyTraining:
     """The options of a run with those that were given anew. Raises UserError at one that may not change."""
-    changeable = CHANGEABLE - LENGTHS if _has_parts(folder.config) else CHANGEABLE
+    changeable = CHANGEABLE - LENGTHS if folder.has_parts else CHANGEABLE
     for declared in fields(config):
         given, begun = getattr(config, declared.name), getattr(resumed, declared.name)
-        if given in (default_of(declared), begun):
+        if declared.name not in config.given or given == begun:
             continue
         if declared.name not in changeable:
             was = "without it" if begun is None else f"with {begun}"
@@ -74,8 +105,8 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
     ended_by = _ended_by(folder)
     if (getattr(resumed, ended_by) or 0) > (folder.config[ended_by] or 0):
         return
-    hint = "Start a new one."
-    if not _has_parts(folder.config):
+    hint = "Start a new one, without --resume."
+    if not folder.has_parts:
         longer = f"--{ended_by} {2 * folder.config[ended_by]}"
         hint = f"Train it longer: bert {command} --resume --out {folder.path} {longer}"
     raise UserError(f"The run in `{folder.path}` is finished.", hint)
@@ -88,21 +119,24 @@ def _ended_by(folder: RunFolder) -> str:
     return "steps" if "steps" in folder.config else "epochs"
 
 
-def _has_parts(saved: dict[str, Any]) -> bool:
-    """Whether a run is of several seeds, of a grid or of all choices of layers."""
-    return saved.get("seeds", 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
-
-
 def enter(
-    folder: RunFolder, command: str, config: TrainingConfig, resolved: dict[str, Any], accelerator: Accelerator
+    folder: RunFolder,
+    command: str,
+    config: TrainingConfig,
+    resolved: dict[str, Any],
+    accelerator: Accelerator,
+    save_start: Callable[[Path], None] | None = None,
 ) -> None:
-    """Create the run folder, or with `--resume` lock it."""
+    """Create the run folder, with what the model is built from, or with `--resume` lock it."""
     if accelerator.is_main_process:
         if config.resume:
             folder.lock()
             (folder.path / "result.json").unlink(missing_ok=True)
         save = folder.save_config if config.resume else folder.create
         save(command, {**config.values(), **resolved, "resume": False, "out": str(folder.path)})
+        if save_start and not config.resume:
+            with replacing(folder.start) as part:
+                save_start(part)
     accelerator.wait_for_everyone()
     if config.track:
         plain = {name: value for name, value in resolved.items() if isinstance(value, (int, float, str))}

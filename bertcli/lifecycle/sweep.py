@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.training import FinetuneConfig
-from bertcli.data.atomic import replacing
+from bertcli.data.atomic import remove, replacing
 from bertcli.errors import Interrupted, UserError
 from bertcli.tasks.paper import FINETUNING_GRID, FROZEN_SCORES
+from bertcli.training.checkpoint import has_checkpoint
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -76,19 +77,20 @@ def run_sweep(
 
 def _train_part(config: FinetuneConfig, part: RunFolder, setting: Setting, device: Accelerator, train: Train) -> None:
     """Train one setting, from its checkpoint if there is one."""
-    is_begun = (part.last / "state.json").exists()
+    is_begun = has_checkpoint(part.path)
     if device.is_main_process and not is_begun:
         shutil.rmtree(part.path, ignore_errors=True)
     own = replace(config, **setting, seeds=1, grid=None, out=str(part.path), resume=is_begun)
     try:
-        train(own, part)
+        with part:
+            train(own, part)
     except (Interrupted, KeyboardInterrupt) as stop:
         said = stop.message if isinstance(stop, Interrupted) else "Interrupted."
         hint = f"Continue: bert finetune --resume --out {part.path.parent}"
-        raise Interrupted(f"{part.path.name}: {said}", hint) from None
+        raise Interrupted(f"{part.path.name}: {said}", hint, getattr(stop, "exit_code", 130) - 128) from None
     device.wait_for_everyone()
     if device.is_main_process:
-        shutil.rmtree(part.last)  # no longer needed, and three times the size of the model
+        remove(part.checkpoints)  # no longer needed, and three times the size of the model
 
 
 def _adopt(folder: RunFolder, best: RunFolder) -> None:

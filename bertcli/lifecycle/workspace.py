@@ -30,8 +30,16 @@ def new_run(name: str) -> RunFolder:
 
 
 def run_folders() -> list[RunFolder]:
-    """The runs of this folder."""
-    return [RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")]
+    """The runs of this folder; one whose configuration cannot be read is passed over."""
+    return [run for run in (RunFolder(path.parent) for path in RUNS.glob("*/config.yaml")) if _is_readable(run)]
+
+
+def _is_readable(run: RunFolder) -> bool:
+    try:
+        return bool(run.config)
+    except UserError as error:
+        say(f"passed over: {error.message}")
+        return False
 
 
 def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
@@ -39,15 +47,6 @@ def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]
     wanted["command"] = command
     fits = [run for run in run_folders() if run.is_finished == finished and wanted.items() <= run.config.items()]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
-
-
-def unfinished_run(command: str) -> RunFolder:
-    """The latest unfinished run of a command. Raises UserError if there is none."""
-    runs = find_runs(command, finished=False)
-    if not runs:
-        hint = f"Start one: bert {command}; or name it: --out RUN"
-        raise UserError(f"There is no unfinished run of `bert {command}` in this folder.", hint)
-    return runs[0]
 
 
 def run_of_task(task: str) -> RunFolder:

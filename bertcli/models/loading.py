@@ -10,6 +10,7 @@ from transformers import AutoConfig, PretrainedConfig, PreTrainedModel
 from transformers import logging as transformers_logging
 
 from bertcli import say
+from bertcli.data.checksums import check_files
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
@@ -68,6 +69,7 @@ def load_model(
 
     `labels` go into its config.json. With `new_head` the saved head is not used. Raises UserError if it cannot be opened.
     """
+    check_files(Path(source))
     torch.manual_seed(seed)
     saved = open_config(source)
     family = family_of(saved.model_type)
@@ -144,6 +146,27 @@ def _say_new(source: str, missing: set[str], replaced: set[str]) -> None:
 
 def _modules(names: set[str]) -> str:
     return ", ".join(sorted({name.rsplit(".", 1)[0] for name in names}))
+
+
+def save_architecture(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> None:
+    """Write configuration and tokenizer without weights, for `without_weights`."""
+    model.config.architectures = [type(model).__name__]
+    model.config.save_pretrained(folder)
+    tokenizer.save(folder, longest_input(model))
+
+
+def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
+    """Build a model whose weights are in a checkpoint. Raises UserError if its configuration cannot be read."""
+    check_files(folder)
+    saved = open_config(str(folder))
+    family = family_of(saved.model_type)
+    attention = {"attn_implementation": PACKED} if family.runs_packed(saved) else {}
+    is_own = issubclass(model_class, PreTrainedModel)
+    if is_own and attention:
+        saved._attn_implementation = PACKED
+    model: PreTrainedModel = model_class(saved) if is_own else model_class.from_config(saved, **attention)
+    family.prepare(model, str(folder))
+    return with_trained_padding(model) if attention else model
 
 
 def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> None:

@@ -1,18 +1,25 @@
-"""Checkpoints of a training run: atomic writes, read without pickle."""
+"""Checkpoints of a training run: the latest two, with checksums, read without pickle."""
+
+from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
-
-from bertcli.data.atomic import replacing
+from bertcli import say
+from bertcli.data.atomic import remove, replacing
+from bertcli.data.checksums import CHECKSUMS, damaged_files
 from bertcli.errors import UserError
 
-STATE = "state.json"
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+CHECKPOINTS = "checkpoints"
+LAST = "last"  # the only checkpoint, without checksums, of a run begun by an older version
+STATE, TENSORS = "state.json", "tensors.safetensors"
 
 
 @dataclass
@@ -27,6 +34,8 @@ class History:
     timed_tokens: int = 0
     timed_flops: float = 0.0
     timed_seconds: float = 0.0
+    skipped: int = 0  # updates that were not finite
+    skipped_in_a_row: int = 0
     is_warm: bool = False  # whether the timed steps exclude the first ones
     steps: int = 0
 
@@ -48,38 +57,74 @@ class History:
 def save_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, more: dict[str, Any]
 ) -> None:
-    """Write weights and optimizer state after `step` steps; `more` is the state of the loop.
+    """Write a folder with weights and optimizer state after `step` steps; `more` is the state of the loop.
 
-    state.json names the file of the tensors and is replaced last: if the process is killed, the old state or the new remains.
+    It has checksums, appears whole or not at all, and the one before it is kept.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    from safetensors.torch import save_file
+
     tensors = {f"model.{name}": value for name, value in model.named_parameters()}
     for index, slots in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
-    name = f"step-{step}.safetensors"
-    with replacing(folder / name) as part:
-        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, part)
-    with replacing(folder / STATE) as part:
-        part.write_text(json.dumps({"step": step, "file": name, **more}), encoding="utf-8")
-    for old in folder.glob("*step-*.safetensors*"):
-        if old.name != name:
-            old.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in _checkpoints(folder)[1:]:  # first, as three may not fit on the disk
+        remove(old)
+    with replacing(folder / f"step-{step}") as part:
+        part.mkdir()
+        save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, part / TENSORS)
+        (part / STATE).write_text(json.dumps({"step": step, "file": TENSORS, **more}), encoding="utf-8")
+    remove(folder.with_name(LAST))
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run has something to resume from, whole or damaged."""
+    return bool(_checkpoints(run / CHECKPOINTS)) or (run / LAST / STATE).exists()
+
+
+def latest_checkpoint(run: Path) -> Path:
+    """The latest checkpoint of a run that is not damaged. Raises UserError if there is none."""
+    for checkpoint in _checkpoints(run / CHECKPOINTS):
+        missing = [] if (checkpoint / CHECKSUMS).exists() else [CHECKSUMS]
+        damaged = next(chain(missing, damaged_files(checkpoint)), None)
+        if not damaged:
+            return checkpoint
+        say(f"{checkpoint / damaged} is damaged: it differs from its checksum; the checkpoint before is used")
+    if (run / LAST / STATE).exists():
+        return run / LAST
+    raise UserError(f"No checkpoint of `{run}` is whole.", f"Remove them and begin again: rm -r {run / CHECKPOINTS}")
+
+
+def forget_checkpoints_after(run: Path, step: int) -> None:
+    """Remove the checkpoints of steps that a resumed run repeats."""
+    for checkpoint in _checkpoints(run / CHECKPOINTS):
+        if _step_of(checkpoint) > step:
+            remove(checkpoint)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, latest first."""
+    return sorted(folder.glob("step-*"), key=_step_of, reverse=True)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.partition("-")[2])
+
+
+def load_checkpoint(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """Load a checkpoint into a model and its optimizer; return the state of the loop, with `step`.
 
-    Raises UserError if there is no checkpoint, or it is of another model.
+    Raises UserError if it is of another model.
     """
-    if not (folder / STATE).exists():
-        raise UserError(f"There is no checkpoint in `{folder}`.", "Start the run again without --resume.")
-    state: dict[str, Any] = json.loads((folder / STATE).read_text(encoding="utf-8"))
-    tensors = load_file(folder / state["file"])
+    import torch
+    from safetensors.torch import load_file
+
+    state: dict[str, Any] = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    tensors = load_file(checkpoint / state.pop("file"))
     with torch.no_grad():
         for name, value in model.named_parameters():
             saved = tensors.get(f"model.{name}")
             if saved is None or saved.shape != value.shape:
-                what = f"The checkpoint in `{folder}` is of another model (`{name}` differs)."
+                what = f"The checkpoint `{checkpoint}` is of another model (`{name}` differs)."
                 raise UserError(what, "Resume with the options of the run.")
             value.copy_(saved)
     optimizer.load_state_dict({**optimizer.state_dict(), "state": _optimizer_slots(tensors)})

@@ -1,12 +1,12 @@
 """The training loop of pre-training and fine-tuning."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, replace
 from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -15,14 +15,23 @@ from accelerate.utils import broadcast
 from bertcli import say
 from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
 from bertcli.data.packing.keyed import derive
-from bertcli.errors import Interrupted, RunError
+from bertcli.errors import Interrupted
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.checkpoint import History, load_checkpoint, save_checkpoint
+from bertcli.training.checkpoint import History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
+from bertcli.training.health import (
+    SKIPPED_IN_A_ROW,
+    has_finite_weights,
+    is_finite,
+    is_out_of_memory,
+    not_finite,
+    out_of_memory,
+)
 from bertcli.training.interruption import Interruption
 from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
+from bertcli.training.plan import Plan
 from bertcli.training.progress import Progress, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -35,42 +44,6 @@ LEAST, MOST = 0.8, 1.3  # of the estimate, as a range
 
 Evaluate = Callable[[], dict[str, float]]
 Advise = Callable[[float], str]  # what to say of a run that takes so many seconds
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """How long to train, how fast to learn, and when to log, evaluate and save."""
-
-    steps: int
-    batch_size: int  # rows of a step, over all processes
-    learning_rate: float  # peak
-    warmup_steps: int
-    eval_steps: int  # between evaluations
-    save_steps: int  # between checkpoints
-    log_steps: int | None = None  # between log lines; None: about fifty lines in a run
-    optimizer: str
-    seed: int
-    micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
-    patience: int | None = None  # evaluations without improvement after which to stop
-
-    @classmethod
-    def of(cls, options: Any, **derived: Any) -> Self:
-        """The plan with the options of the same names, but for what is derived from others."""
-        given = {each.name: getattr(options, each.name) for each in fields(cls) if hasattr(options, each.name)}
-        return cls(**given | derived)
-
-    def is_due(self, step: int, every: int | None) -> bool:
-        """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
-        return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
-
-    def describe(self, rows: int, reasons: Mapping[str, str] | None = None) -> str:
-        """The plan in one line, for data of so many rows, with the reasons of what was chosen."""
-        why = {name: f", {reason}" for name, reason in (reasons or {}).items()}
-        return (
-            f"{self.steps:,} steps of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
-            f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
-            f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
-        )
 
 
 class Training:
@@ -97,6 +70,8 @@ class Training:
         dtype = next(self.working_copy.module.parameters()).dtype
         self.peak_flops, self.peak_words = peak_flops(accelerator.device, dtype)
         self.history = History()
+        self.gradient_norm = 0.0  # of the last step, before clipping
+        self.has_saved, self.saved_at = False, time.perf_counter()
         self._pending: list[dict[str, torch.Tensor]] = []  # losses not yet read from the device
 
     @property
@@ -112,12 +87,12 @@ class Training:
         return round(self.history.timed_flops / possible, 4) if possible else 0.0
 
     def resume(self) -> None:
-        """Continue from the last checkpoint of the run."""
-        state = load_checkpoint(self.folder.last, self.model, self._own_optimizer)
-        state.pop("file")
+        """Continue from the latest checkpoint of the run that is not damaged."""
+        state = load_checkpoint(latest_checkpoint(self.folder.path), self.model, self._own_optimizer)
         self.working_copy.refresh()
         self.history = History(steps=state.pop("step"), **state)
         say(f"continuing after step {self.history.steps:,}")
+        self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             self.folder.forget_after(self.history.steps)
 
@@ -129,7 +104,7 @@ class Training:
     def run(self, evaluate: Evaluate, advise: Advise = lambda seconds: "") -> None:
         """Train to the last step or until patience runs out, calling `evaluate` every `eval_steps` steps and at the end.
 
-        Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the loss is not finite.
+        Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the model is not finite.
         """
         keep_freed_memory()
         history, steps, stop = self.history, self.plan.steps, False
@@ -137,16 +112,16 @@ class Training:
         with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, Progress("training", steps) as progress:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
-                try:
-                    totals = self._step(step, micro_batches, interruption.asked)
-                except torch.OutOfMemoryError:
-                    raise _out_of_memory(micro_batches) from None
+                totals = self._step_in_memory(step, micro_batches, interruption.asked)
                 history.steps, stop = step + 1, totals["stop"] > 0
                 saves, evaluates = self._log_if_due(stop)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
                 is_estimated = is_estimated or self._estimate(step + 1 - first, progress, advise)
+                saves = saves or totals["saves"] > 0
+                if saves or evaluates or stop:
+                    self._check_weights(micro_batches)
                 if evaluates:
                     self._evaluate(evaluate)
                 is_over = stop or self.is_out_of_patience
@@ -159,7 +134,10 @@ class Training:
             raise Interrupted(
                 f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept.",
                 f"Continue: bert {command} --resume --out {self.folder.path}",
+                interruption.asked,
             )
+        if history.skipped:
+            say(f"{history.skipped:,} updates were skipped: their loss or gradient was not finite")
         speed, share = history.tokens_per_second, 100 * self.share_of_peak
         say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}")
 
@@ -187,7 +165,7 @@ class Training:
     def try_step(self) -> float:
         """Make the first step, of which nothing is kept; return its seconds."""
         started = time.perf_counter()
-        self._step(0, self.batches.of_step(0), False)
+        self._step(0, self.batches.of_step(0), 0)
         self._read_losses()
         return time.perf_counter() - started
 
@@ -213,7 +191,28 @@ class Training:
             collapsed=best.get("collapsed", False),
         )
 
-    def _step(self, step: int, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
+    def _step_in_memory(self, step: int, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
+        """Make one update, with smaller micro-batches where memory does not hold them and the plan allows it.
+
+        Raises RunError if it does not.
+        """
+        try:
+            return self._step(step, micro_batches, asked)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        can_halve = self.plan.auto_batch_size and self.accelerator.num_processes == 1
+        if not can_halve or all(len(batch.lengths) == 1 for batch in micro_batches):
+            raise out_of_memory(micro_batches) from None
+        self._own_optimizer.zero_grad()
+        tokens = max(len(batch.input_ids) for batch in micro_batches) // 2
+        say(
+            f"out of memory: micro-batches of at most {tokens:,} tokens from step {step + 1:,} on, with the same result"
+        )
+        self.batches = replace(self.batches, micro_batch_tokens=tokens)
+        return self._step_in_memory(step, self.batches.of_step(step), asked)
+
+    def _step(self, step: int, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
         """Make one update; return the counts of the global batch: tokens, FLOPs, and whether a process was asked to stop.
 
         Each loss is divided by its count over the whole global batch, so that accumulation and data parallelism
@@ -236,16 +235,46 @@ class Training:
             losses = {name: losses.get(name, 0) + part.detach() for name, part in parts.items()}
             if last or self.accelerator.num_processes == 1:  # processes exchange the sums of the copies
                 self.working_copy.give_gradients(is_last=last)
-        if self.accelerator.scaler is not None:
-            self.accelerator.unscale_gradients(self.optimizer)
-        self._own_optimizer.clip_by_global_norm()
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self._pending.append(losses)
+        self._update(step, micro_batches, losses)
         return totals
 
-    def _global_counts(self, micro_batches: list[PackedBatch], asked: bool) -> dict[str, float]:
-        counts: dict[str, float] = {"tokens": 0, "flops": 0.0, "stop": int(asked)}
+    def _update(self, step: int, micro_batches: list[PackedBatch], losses: dict[str, torch.Tensor]) -> None:
+        """Update the weights, unless the loss or its gradient is not finite. Raises RunError where that is so ten times in a row."""
+        if self.accelerator.scaler is not None:
+            self.accelerator.unscale_gradients(self.optimizer)
+        norm = self._own_optimizer.clip_by_global_norm()
+        values = torch.stack([*losses.values(), norm.to(self.accelerator.device)])
+        if self.accelerator.num_processes > 1:
+            values = self.accelerator.reduce(values)
+        history, self.gradient_norm = self.history, float(norm)
+        if values.isfinite().all():
+            history.skipped_in_a_row = 0
+            self._pending.append(losses)
+        else:
+            history.skipped, history.skipped_in_a_row = history.skipped + 1, history.skipped_in_a_row + 1
+            say(f"step {step + 1:,}: the loss or its gradient is not finite; this update is skipped")
+        if history.skipped_in_a_row >= SKIPPED_IN_A_ROW:
+            rows = ", ".join(map(str, micro_batches[0].rows[:5].tolist()))
+            what = f"{SKIPPED_IN_A_ROW} updates in a row were not finite, the last at step {step + 1:,}, whose batch has the rows {rows}, ..."
+            raise not_finite(what, self.plan.learning_rate, self.folder)
+        if not history.skipped_in_a_row or self.accelerator.scaler is not None:  # which skips by itself, and adapts
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def _check_weights(self, micro_batches: list[PackedBatch]) -> None:
+        """Raise RunError if weights, or a loss with them, are not finite, before they are scored or saved."""
+        with torch.no_grad():
+            losses = self.working_copy.module(micro_batches[-1].to(self.accelerator.device))
+        if not (has_finite_weights(self.model) and all(is_finite(loss) for loss in losses.values())):
+            what = f"The model is not finite after step {self.history.steps:,}: it is not saved."
+            raise not_finite(what, self.plan.learning_rate, self.folder)
+
+    def _global_counts(self, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
+        is_first = not self.has_saved
+        saves = (
+            self.plan.is_save_due(time.perf_counter() - self.saved_at, is_first) and self.accelerator.is_main_process
+        )
+        counts: dict[str, float] = {"tokens": 0, "flops": 0.0, "stop": int(asked > 0), "saves": int(saves)}
         for batch in micro_batches:
             counts["tokens"] += len(batch.input_ids)
             counts["flops"] += training_flops(self.model.model, batch)
@@ -273,21 +302,20 @@ class Training:
         return saves, evaluates
 
     def _read_losses(self) -> None:
-        """Read the losses from the device and sum them over processes. Raises RunError if one is not finite."""
+        """Read the losses from the device and sum them over processes."""
+        if not self._pending:
+            return
         names = list(self._pending[0])
         values = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending])
         self._pending.clear()
         if self.accelerator.num_processes > 1:
             values = self.accelerator.reduce(values)
-        if not values.isfinite().all():
-            raise RunError(
-                f"The loss is {float(values.mean(0).sum())} at step {self.history.steps:,}.",
-                f"Continue from the checkpoint with a smaller --learning-rate than {self.plan.learning_rate:g}, or in float32.",
-            )
         self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
 
     def _log(self) -> None:
         plan, history = self.plan, self.history
+        if not history.unlogged:  # all updates since the last line were skipped
+            return
         means = {f"{name}_loss": fmean(losses[name] for losses in history.unlogged) for name in history.unlogged[0]}
         history.unlogged.clear()
         history.losses.append(sum(means.values()))
@@ -295,6 +323,7 @@ class Training:
             "step": history.steps,
             "loss": history.losses[-1],
             "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
+            "gradient_norm": round(self.gradient_norm, 6),
             "tokens_per_second": history.tokens_per_second,
             "share_of_peak": self.share_of_peak,
         }
@@ -327,13 +356,6 @@ class Training:
     def _save(self) -> None:
         if self.accelerator.is_main_process:
             more = {key: value for key, value in asdict(self.history).items() if key != "steps"}
-            save_checkpoint(self.folder.last, self.model, self._own_optimizer, self.history.steps, more)
+            save_checkpoint(self.folder.checkpoints, self.model, self._own_optimizer, self.history.steps, more)
+        self.has_saved, self.saved_at = True, time.perf_counter()
         self.accelerator.wait_for_everyone()
-
-
-def _out_of_memory(micro_batches: list[PackedBatch]) -> RunError:
-    tokens = max(len(batch.input_ids) for batch in micro_batches)
-    return RunError(
-        f"Out of GPU memory in a pass over {tokens:,} tokens.",
-        f"Give --micro-batch-tokens {tokens // 2}: more passes per step, with the same result.",
-    )

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -50,7 +51,8 @@ def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> T
         with Interruption() as interruption:
             code = _wait(processes, interruption)
         if interruption.asked:
-            stop = Interrupted("Stopped; the checkpoint is kept.", f"Continue: bert {command} --resume --out {folder}")
+            hint = f"Continue: bert {command} --resume --out {folder}"
+            stop = Interrupted("Stopped; the checkpoint is kept.", hint, interruption.asked)
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if code:
@@ -70,7 +72,7 @@ def _wait(processes: list[subprocess.Popen[bytes]], interruption: Interruption) 
             if (code or interruption.asked) and not terminated:
                 terminated, ends_at = True, math.inf if interruption.asked else time.monotonic() + 60
                 for process in processes:
-                    process.terminate()
+                    process.send_signal(interruption.asked or signal.SIGTERM)
             time.sleep(0.1)
     finally:
         for process in processes:

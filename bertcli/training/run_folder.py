@@ -8,23 +8,34 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import yaml
 
 from bertcli import __version__
-from bertcli.data.atomic import replacing
+from bertcli.data.atomic import remove, replacing
 from bertcli.errors import UserError
+from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint
 
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
+LOCK = ".lock"
+MEND = "Restore it, or move the run out of the folder `runs`."
 
 
 class RunFolder:
     """A run on disk. The process that writes holds its lock, so that two runs cannot share a folder."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, starts_over: bool = False) -> None:
+        self.path, self.starts_over = path, starts_over  # where it holds a run of which nothing was saved yet
         self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Release the lock at the end of the context, however it ends."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Release the lock, if this process holds it."""
+        self.unlock()
 
     @property
     def model(self) -> Path:
@@ -32,9 +43,19 @@ class RunFolder:
         return self.path / "model"
 
     @property
-    def last(self) -> Path:
-        """The checkpoint of `--resume`."""
-        return self.path / "last"
+    def checkpoints(self) -> Path:
+        """The folder of what `--resume` continues from."""
+        return self.path / CHECKPOINTS
+
+    @property
+    def start(self) -> Path:
+        """Configuration and tokenizer of the model, without weights, for `--resume`."""
+        return self.path / "start"
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether there is a checkpoint, or there are runs that it consists of."""
+        return has_checkpoint(self.path) or self.has_parts
 
     @property
     def is_finished(self) -> bool:
@@ -44,7 +65,20 @@ class RunFolder:
     @property
     def config(self) -> dict[str, Any]:
         """The saved configuration and the name of its command."""
-        return dict(yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8")))
+        path = self.path / "config.yaml"
+        try:
+            saved = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise UserError(f"`{path}` cannot be read: {str(error).splitlines()[0]}.", MEND) from None
+        if not isinstance(saved, dict) or not {"command", "task"} <= saved.keys():
+            raise UserError(f"`{path}` is not the configuration of a run.", MEND)
+        return saved
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether it is of several seeds, of a grid or of all choices of layers, each a run in a sub-folder."""
+        saved = self.config
+        return saved.get("seeds", 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
     @property
     def labels(self) -> list[str]:
@@ -54,12 +88,16 @@ class RunFolder:
 
     def create(self, command: str, config: dict[str, Any]) -> None:
         """Make and lock the folder; write the configuration and the environment. Raises UserError if it is not empty."""
-        if self.path.exists() and (not self.path.is_dir() or any(p.name != ".lock" for p in self.path.iterdir())):
-            self.lock()
-            hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
-            raise UserError(f"`{self.path}` is not empty.", hint)
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"`{self.path}` is a file.", "Give another --out.")
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock()
+        if self.is_occupied and not self.starts_over:
+            hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
+            raise UserError(f"`{self.path}` is not empty.", hint)
+        for old in self.path.iterdir():  # what a killed process has left
+            if old.name != LOCK:
+                remove(old)
         self.save_config(command, config)
         system = {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()}
         typed = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command_line": " ".join(["bert", *sys.argv[1:]])}
@@ -71,9 +109,14 @@ class RunFolder:
         """Write config.yaml: the command and its resolved options."""
         self.write("config.yaml", yaml.safe_dump({"command": command, **config}, sort_keys=False, allow_unicode=True))
 
+    @property
+    def is_occupied(self) -> bool:
+        """Whether the folder holds more than a killed process leaves behind before it has written its configuration."""
+        return self.path.is_dir() and any(not path.name.startswith(".") for path in self.path.iterdir())
+
     def lock(self) -> None:
         """Lock the folder. Raises UserError if another run holds the lock."""
-        self._lock = (self.path / ".lock").open("a")
+        self._lock = (self.path / LOCK).open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -84,7 +127,7 @@ class RunFolder:
         """Release the lock."""
         if self._lock is not None:
             self._lock.close()
-            (self.path / ".lock").unlink(missing_ok=True)
+            (self.path / LOCK).unlink(missing_ok=True)
             self._lock = None
 
     def write(self, name: str, text: str) -> None:
@@ -98,12 +141,21 @@ class RunFolder:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The lines of metrics.jsonl, without a partial last line of a killed run."""
+        """The lines of metrics.jsonl, without those that a killed run has left in part."""
         path = self.path / "metrics.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
+        return [line for line in map(_parsed, lines) if "step" in line]
 
     def forget_after(self, step: int) -> None:
-        """Drop the metrics of steps that a resumed run repeats."""
+        """Drop the metrics and checkpoints of steps that a resumed run repeats."""
+        forget_checkpoints_after(self.path, step)
         kept = [line for line in self.metrics() if line["step"] <= step]
         self.write("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return {}
+    return values if isinstance(values, dict) else {}

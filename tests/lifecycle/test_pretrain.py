@@ -32,14 +32,16 @@ def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
         "environment.json",
         "metrics.jsonl",
         "model",
-        "last",
+        "start",
+        "checkpoints",
         "README.md",
         "report.html",
         "loss.png",
     }
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     parts = {"masked_lm_loss", "next_sentence_loss"}
-    assert lines[0].keys() == {"step", "loss", "learning_rate", "tokens_per_second", "share_of_peak", *parts}
+    timed = {"tokens_per_second", "share_of_peak"}
+    assert lines[0].keys() == {"step", "loss", "learning_rate", "gradient_norm", *timed, *parts}
     assert lines[0]["loss"] == pytest.approx(sum(lines[0][name] for name in parts), abs=1e-4)
     assert "knowing only how frequent each token is gives" in (run / "README.md").read_text()
     assert lines[-1]["metrics"]["masked_lm_accuracy"] >= 0

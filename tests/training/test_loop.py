@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
+from bertcli.data.checksums import write_checksums
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import RunError, UserError
 from bertcli.families.bert import BERT
@@ -22,6 +24,7 @@ from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.loading import build_model, save_model
 from bertcli.objectives import get_objective
 from bertcli.objectives.objective import ObjectiveExamples
+from bertcli.training.checkpoint import latest_checkpoint
 from bertcli.training.device import micro_batch_tokens
 from bertcli.training.loop import Training
 from bertcli.training.run_folder import RunFolder
@@ -104,11 +107,16 @@ def test_a_checkpoint_of_before_losses_were_kept_can_go_on(
         stop_after(patch, 2)
         with pytest.raises(UserError, match="Stopped"):
             pretrain(**SHORT, steps=3, log_steps=3, out=str(tmp_path / "run"))
-    state = tmp_path / "run" / "last" / "state.json"
+    (state,) = (tmp_path / "run" / "checkpoints").glob("*/state.json")
     remembered = json.loads(state.read_text())
     assert len(remembered.pop("unlogged")) == 2
     state.write_text(json.dumps(remembered))
+    write_checksums(state.parent)
     assert len(pretrain(resume=True, out=str(tmp_path / "run")).losses) == 1
+
+
+def latest_state(run: Path) -> dict:
+    return json.loads((latest_checkpoint(run) / "state.json").read_text())
 
 
 def test_the_first_steps_are_timed_only_for_want_of_later_ones(
@@ -126,9 +134,9 @@ def test_the_first_steps_are_timed_only_for_want_of_later_ones(
     one_more = pretrain(resume=True, out=short.run, steps=4)
     assert one_more.tokens_per_second == pytest.approx(short.tokens_per_second, rel=0.5)
     assert pretrain(resume=True, out=short.run, steps=9).tokens_per_second > 2 * short.tokens_per_second
-    seconds = json.loads((tmp_path / "run" / "last" / "state.json").read_text())["timed_seconds"]
+    seconds = latest_state(tmp_path / "run")["timed_seconds"]
     pretrain(resume=True, out=short.run, steps=11)
-    assert json.loads((tmp_path / "run" / "last" / "state.json").read_text())["timed_seconds"] == seconds
+    assert latest_state(tmp_path / "run")["timed_seconds"] == seconds
 
 
 def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +144,9 @@ def test_a_resumed_run_refuses_other_options(at_home: Path, tmp_path: Path, monk
         stop_after(patch, 2)
         with pytest.raises(UserError, match="Stopped"):
             pretrain(**SHORT, steps=4, out=str(tmp_path / "run"))
-    with pytest.raises(UserError, match="was started with"):
-        pretrain(resume=True, out=str(tmp_path / "run"), learning_rate=0.5)
+    for other in ({"batch_size": 4}, {"seed": 7}, {"optimizer": "adamw"}):
+        with pytest.raises(UserError, match="was started with"):
+            pretrain(resume=True, out=str(tmp_path / "run"), **other)
     assert pretrain(resume=True, out=str(tmp_path / "run"), steps=5).steps == 5
 
 
@@ -227,8 +236,7 @@ def test_ctrl_c_ends_with_130_keeps_the_checkpoint_and_can_go_on(at_home: Path, 
     assert words.count("error: ") == 1
     assert "error: Stopped after step" in words
     assert f"--resume --out {run}" in words
-    assert (run / "last" / "state.json").exists()
-    made = json.loads((run / "last" / "state.json").read_text())["step"]
+    made = latest_state(run)["step"]
     resumed = pretrain(resume=True, out=str(run), steps=made + 2)
     assert resumed.steps == made + 2
 
@@ -244,17 +252,28 @@ def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"loss is (nan|inf)") as caught:
+    with pytest.raises(RunError, match=r"10 updates in a row were not finite, the last at step 1\d, whose") as caught:
         pretrain(
             **{**SHORT, "learning_rate": 1e30},
             steps=20,
             warmup_steps=0,
             log_steps=20,
-            save_steps=10,
+            save_steps=20,
             out=str(tmp_path / "run"),
         )
     assert caught.value.exit_code == 1
-    assert not (tmp_path / "run" / "last").exists()  # not even where the save comes before the log line
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    hint = shlex.split(caught.value.hint.partition(": ")[2].partition(";")[0])
+    options = {"resume": True, "out": hint[hint.index("--out") + 1]}
+    assert pretrain(**options, learning_rate=1e-4, steps=2).steps == 2
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_the_last_update_is_checked_too(at_home: Path, tmp_path: Path, steps: int) -> None:
+    options = {**SHORT, "learning_rate": 1e38, "warmup_steps": 0, "out": str(tmp_path / "run")}
+    with pytest.raises(RunError, match="The model is not finite after step"):
+        pretrain(**options, steps=steps)
+    assert not (tmp_path / "run" / "model").exists()
 
 
 def test_a_full_gpu_is_a_line_that_says_how_to_fit(
@@ -264,11 +283,28 @@ def test_a_full_gpu_is_a_line_that_says_how_to_fit(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 94.00 MiB.")
 
     monkeypatch.setattr(Training, "_step", full)
-    with pytest.raises(RunError, match="Out of GPU memory in a pass over") as caught:
+    with pytest.raises(RunError, match="Out of memory in a pass over") as caught:
         pretrain(**SHORT, steps=2, micro_batch_tokens=100, out=str(tmp_path / "run"))
     tokens = int(caught.value.message.split()[-2])
     assert 50 < tokens <= 100
     assert f"--micro-batch-tokens {tokens // 2}:" in caught.value.hint
+
+
+def test_micro_batches_are_halved_until_memory_holds_them(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**SHORT, "steps": 2, "precision": "float32"}
+    whole = pretrain(**options, out=str(tmp_path / "whole"))
+    step = Training._step
+
+    def small_memory(self, number, micro_batches, asked):
+        if max(len(batch.input_ids) for batch in micro_batches) > 60:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 94 bytes.")
+        return step(self, number, micro_batches, asked)
+
+    monkeypatch.setattr(Training, "_step", small_memory)
+    halved = pretrain(**options, auto_batch_size=True, out=str(tmp_path / "halved"))
+    assert halved.losses == pytest.approx(whole.losses, abs=1e-4)
 
 
 @pytest.mark.parametrize(("gibibytes", "tokens"), [(8, 4096), (24, 12288), (139.7, 65536), (180, 65536)])

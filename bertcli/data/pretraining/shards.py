@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from bertcli.data.checksums import digest_of
 from bertcli.data.packing.keyed import derive
 from bertcli.data.packing.ragged import Ragged
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
+MANIFEST = "manifest.json"
 LISTS = ("_ids", "_positions")  # ends of the names of columns with a list a row
 MASK_STREAM = 1  # separates the draws of masks from those of dropout and order
 
@@ -56,6 +59,11 @@ class PretrainingExamples:
     first: int | None = None  # use only this many rows
     opened: dict[str, Any] = field(default_factory=dict, repr=False)  # the columns, by name
 
+    @cached_property
+    def digest(self) -> str:
+        """A hash of the manifest, which names the digests of the shards and of the tokenizer."""
+        return digest_of(self.folder / MANIFEST)
+
     @property
     def has_pairs(self) -> bool:
         """Whether the rows are pairs of texts, made for next-sentence prediction."""
@@ -86,6 +94,7 @@ class PretrainingExamples:
         if not self.opened:
             from datasets import Dataset, disable_progress_bars
 
+            _check_shards(self.folder, self.manifest)
             disable_progress_bars()
             cache = str(self.folder / ".arrow") if os.access(self.folder, os.W_OK) else None
             table = Dataset.from_parquet(_shard_files(self.folder, self.manifest), cache_dir=cache).data
@@ -111,15 +120,29 @@ class PretrainingExamples:
 def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamples:
     """Open a folder of pre-training data. Raises UserError if it is not one, or is not finished."""
     folder = Path(folder)
-    if not (folder / "manifest.json").exists():
+    if not (folder / MANIFEST).exists():
         hint = f"Make some: bert make-pretraining-data TEXT --out {folder}"
         raise UserError(f"`{folder}` holds no pre-training data.", hint)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     missing = [name for name in _shard_files(folder, manifest) if not Path(name).exists()]
     if missing:
         hint = "Make the data again: bert make-pretraining-data TEXT --overwrite"
         raise UserError(f"`{missing[0]}` is missing.", hint)
-    return PretrainingExamples(folder, manifest, load_tokenizer(folder / "tokenizer"), seed)
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    if tokenizer.digest != manifest.get("tokenizer_digest", tokenizer.digest):
+        what = f"`{folder / 'tokenizer'}` is not the tokenizer that the data were made with."
+        raise UserError(what, "Make the data again: bert make-pretraining-data TEXT --overwrite")
+    return PretrainingExamples(folder, manifest, tokenizer, seed)
+
+
+def _check_shards(folder: Path, manifest: dict[str, Any]) -> None:
+    """Raise UserError if a shard differs from its digest; data of an older version have none."""
+    digests = {folder / shard["file"]: shard["sha256"] for shard in manifest["shards"] if "sha256" in shard}
+    with ThreadPoolExecutor() as threads:
+        for (path, digest), found in zip(digests.items(), threads.map(digest_of, digests), strict=True):
+            if found != digest:
+                hint = "Make the data again: bert make-pretraining-data TEXT --overwrite"
+                raise UserError(f"`{path}` is damaged: it differs from its checksum.", hint)
 
 
 def _shard_files(folder: Path, manifest: dict[str, Any]) -> list[str]:

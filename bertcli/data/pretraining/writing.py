@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertcli.data.atomic import part_of, replace, replacing
+from bertcli.data.checksums import digest_of
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.instances import InstanceColumns, InstanceRules, Instances, make_instances
 from bertcli.data.text.corpus import tokenize
@@ -29,6 +31,12 @@ def text_of(folder: Path, shard: int) -> Path:
 def counts_of(folder: Path, shard: int) -> Path:
     """The file with the counts of a finished shard."""
     return folder / f"shard-{shard:05}.json"
+
+
+def write_json(path: Path, values: dict[str, Any], indent: int | None = None) -> None:
+    """Write a JSON file atomically."""
+    with replacing(path) as part:
+        part.write_text(json.dumps(values, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def deal_documents(documents: Iterable[list[str]], folder: Path, shards: int) -> int:
@@ -52,8 +60,8 @@ def make_shard(folder: Path, tokenizer: WordPiece, rules: InstanceRules, seed: i
     instances, order = make_instances(corpus, rules, draws)
     path = counts_of(folder, shard).with_suffix(".parquet")
     counts = _write_parquet(path, instances, order, tokenizer.size)
-    counts |= {"file": path.name, "rng_random_after": draws.random()}
-    counts_of(folder, shard).write_text(json.dumps(counts), encoding="utf-8")
+    counts |= {"file": path.name, "sha256": digest_of(path), "rng_random_after": draws.random()}
+    write_json(counts_of(folder, shard), counts)
     return shard
 
 
@@ -61,7 +69,7 @@ def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], v
     """Write the instances in their order; return their counts and the frequency of each token."""
     import pyarrow.parquet as pq
 
-    part, is_static = path.with_suffix(".part"), instances.rules.static_masking
+    part, is_static = part_of(path), instances.rules.static_masking
     counts = dict.fromkeys(COUNTS, 0) | {"instances": len(order)}
     frequency = np.zeros(vocab_size, dtype=np.int64)
     schema = _table(instances.columns(order[:0]), vocab_size, is_static).schema
@@ -74,7 +82,7 @@ def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], v
             counts["masked_tokens"] += len(columns.masked_lm_ids)
             seen = columns.masked_lm_ids if is_static else columns.input_ids
             frequency += np.bincount(seen, minlength=vocab_size)
-    part.rename(path)
+    replace(part, path)
     return {**counts, "token_counts": frequency.tolist()}
 
 

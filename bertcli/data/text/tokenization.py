@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from bertcli.data.checksums import check_files
 from bertcli.errors import UserError
 
+TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
 
@@ -152,6 +154,7 @@ def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None,
 def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
     """Load a tokenizer from a folder, a vocab.txt (uncased unless `cased`) or the Hub. Raises UserError if it cannot."""
     path = Path(source)
+    check_files(path.parent if path.is_file() else path, TOKENIZER_FILES)
     if path.is_file():
         return WordPiece(_read_vocab(path), cased, str(source))
     if (path / "vocab.txt").exists():

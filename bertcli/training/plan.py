@@ -1,0 +1,49 @@
+"""The plan of a training: how long, how fast, and when to log, evaluate and save."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long to train, how fast to learn, and when to log, evaluate and save."""
+
+    steps: int
+    batch_size: int  # rows of a step, over all processes
+    learning_rate: float  # peak
+    warmup_steps: int
+    eval_steps: int  # between evaluations
+    save_steps: int  # between checkpoints
+    save_minutes: float  # between checkpoints, whichever comes first
+    log_steps: int | None = None  # between log lines; None: about fifty lines in a run
+    optimizer: str
+    seed: int
+    micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
+    auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
+    patience: int | None = None  # evaluations without improvement after which to stop
+
+    @classmethod
+    def of(cls, options: Any, **derived: Any) -> Self:
+        """The plan with the options of the same names, but for what is derived from others."""
+        given = {each.name: getattr(options, each.name) for each in fields(cls) if hasattr(options, each.name)}
+        return cls(**given | derived)
+
+    def is_due(self, step: int, every: int | None) -> bool:
+        """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
+        return step % (every or max(1, min(100, self.steps // 50))) == 0 or step == self.steps
+
+    def is_save_due(self, seconds: float, is_first: bool) -> bool:
+        """Whether a checkpoint is due so many seconds after the last one, or after the start."""
+        return seconds >= (min(FIRST_SAVE_SECONDS, 60 * self.save_minutes) if is_first else 60 * self.save_minutes)
+
+    def describe(self, rows: int, reasons: Mapping[str, str] | None = None) -> str:
+        """The plan in one line, for data of so many rows, with the reasons of what was chosen."""
+        why = {name: f", {reason}" for name, reason in (reasons or {}).items()}
+        return (
+            f"{self.steps:,} steps of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
+            f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
+            f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
+        )
