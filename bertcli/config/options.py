@@ -54,7 +54,7 @@ class Config:
             made.given = given.given | set(options)
             return made
         names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
-        first = {names[0]: given} if given is not None and names else {}
+        first = {names[0]: given} if given and names else {}
         return cls.from_values({**first, **options})
 
     @classmethod

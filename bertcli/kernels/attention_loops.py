@@ -6,7 +6,7 @@ from numba import prange
 
 from bertcli.kernels.compiled import kernel, row_loop
 from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, load, rounded
-from bertcli.kernels.rows import copy, draw, exp, in_order, new_factors, new_row, times
+from bertcli.kernels.rows import copy, draw, exp, in_order, new_factors, new_row, of_head, times
 
 # n sequences, A heads, S the longest, D size per head; M matrices of scores, [S, S] each, or masked tokens; V vocabulary
 
@@ -61,13 +61,13 @@ def softmax(scores, lengths, read, scaling, mask):
     """Make weights of scores, [M, S, S], each matrix up to the length of its sequence, [N]; write them with masks to `read`."""
     heads, size = len(scores) // len(lengths), scores.shape[1]
     for m in prange(len(scores)):
-        length = lengths[m // heads]
+        length, first = lengths[m // heads], lengths[: m // heads].sum()
         kept, row = new_factors(size), new_row(length)
         for i in range(length):
             _softmax(row, _highest(scores[m, i], row), F(scaling), scores[m, i])
             scores[m, i, length:] = 0
             if mask[1] > 0:
-                draw(kept, m * size + i, mask)
+                draw(kept, of_head(mask[3][first + i], m % heads), mask)
                 times(scores[m, i], kept, read[m, i])
         scores[m, length:] = 0
         read[m, length:] = 0
@@ -88,11 +88,11 @@ def softmax_backward(gradient, weights, lengths, read, scaling, mask):
     """Make the gradient of the scores of that of the weights; write the weights with their masks to `read` again."""
     heads, size = len(weights) // len(lengths), weights.shape[1]
     for m in prange(len(weights)):
-        length = lengths[m // heads]
+        length, first = lengths[m // heads], lengths[: m // heads].sum()
         kept = new_factors(size)
         for i in range(length):
             if mask[1] > 0:
-                draw(kept, m * size + i, mask)
+                draw(kept, of_head(mask[3][first + i], m % heads), mask)
                 times(weights[m, i], kept, read[m, i])
             _softmax_backward(gradient[m, i], weights[m, i], kept, F(scaling))
         gradient[m, length:] = 0

@@ -1,6 +1,5 @@
 """What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them."""
 
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -95,10 +94,10 @@ def _masked(values: Tensor, mask: Any) -> Tensor:
     return masked
 
 
-def attention(sequences: Sequences, dropout: float, masks: Iterator[Any], scaling: float, *states: Tensor) -> Any:
+def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
     """Attention where torch's own is slower: to a gradient, or in bfloat16 over long sequences or by matrix units."""
     has_gradient = torch.is_grad_enabled()
-    if not (dropout or has_gradient) and fits_tiles(states[0]):
+    if not (mask[1] or has_gradient) and fits_tiles(states[0]):
         context = _new_rows(states[0][:, 0], sequences)
         together = torch.cat(states, 1) if len(states) > 1 else states[0].contiguous()
         loops("inference").attention(together, sequences.boundaries[: len(sequences.lengths) + 1], scaling, context)
@@ -106,39 +105,39 @@ def attention(sequences: Sequences, dropout: float, masks: Iterator[Any], scalin
     is_long = states[0].dtype == torch.bfloat16 and sequences.longest > LONG
     if not ((has_gradient or is_long) and fits_many(states[0][:, 0, 0])):
         return NotImplemented
-    return _Attention.apply(sequences, masks, scaling, *states)  # type: ignore[no-untyped-call]
+    return _Attention.apply(sequences, mask, scaling, *states)  # type: ignore[no-untyped-call]
 
 
 class _Attention(torch.autograd.Function):
     """Products of sequences of similar length are one; softmax and dropout between them pass once."""
 
     @staticmethod
-    def forward(ctx: Any, sequences: Sequences, masks: Iterator[Any], scaling: float, *states: Tensor) -> Tensor:
-        context, saved, ctx.masks = _new_rows(states[0][:, :1], sequences), [], []
+    def forward(ctx: Any, sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Tensor:
+        context, saved = _new_rows(states[0][:, :1], sequences), []
         for group, rows in sequences.groups_with_rows():
             dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
             q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
-            mask = next(masks)
             read = torch.empty_like(weights) if mask[1] else weights
-            loops("attention").softmax(weights.flatten(0, 1), group.lengths, read.flatten(0, 1), scaling, mask)
+            given = (weights.flatten(0, 1), group.lengths, read.flatten(0, 1))
+            loops("attention").softmax(*given, scaling, (*mask[:3], mask[3][rows]))
             loops("attention").by_tokens(_product(read, v, group)[None], group.lengths, context[rows])
             saved += [q, k, v, weights]
-            ctx.masks.append(mask)
         ctx.save_for_backward(*saved)
-        ctx.sequences, ctx.scaling, ctx.parts = sequences, scaling, len(states)
+        ctx.sequences, ctx.mask, ctx.scaling, ctx.parts = sequences, mask, scaling, len(states)
         return context[:, 0]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         gradient, saved = gradient[:, None].contiguous(), iter(ctx.saved_tensors)
         given = [_new_rows(gradient.expand(-1, 3 // ctx.parts, -1, -1), ctx.sequences) for _ in range(ctx.parts)]
-        for (group, rows), mask in zip(ctx.sequences.groups_with_rows(), ctx.masks, strict=True):
+        for group, rows in ctx.sequences.groups_with_rows():
             q, k, v, weights = (next(saved) for _ in range(4))
             (of_context,) = _by_heads(gradient[rows], group, v.dtype)
             of_scores = _product(of_context, v.transpose(-1, -2), group)
-            read = torch.empty_like(weights) if mask[1] else weights
+            read = torch.empty_like(weights) if ctx.mask[1] else weights
             gradients, shares, again = (each.flatten(0, 1) for each in (of_scores, weights, read))
+            mask = (*ctx.mask[:3], ctx.mask[3][rows])
             loops("attention").softmax_backward(gradients, shares, group.lengths, again, ctx.scaling, mask)
             of_states = q.new_empty(3, *q.shape)
             _product(of_scores, k, group, of_states[0])

@@ -22,7 +22,7 @@ def drop(x, y, mask):
     for block in prange(-(-len(x) // ROWS)):
         kept = new_factors(x.shape[1])
         for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
-            draw(kept, t, mask)
+            draw(kept, mask[3][t], mask)
             times(x[t], kept, y[t])
 
 
@@ -107,7 +107,7 @@ def add_and_norm(x, bias, residual, weight, shift, total, y, moments, epsilon, m
     for block in prange(-(-len(x) // ROWS)):
         kept = new_factors(x.shape[1])
         for t in range(block * ROWS, min(len(x), (block + 1) * ROWS)):
-            draw(kept, t, mask)
+            draw(kept, mask[3][t], mask)
             sum_row(x[t], bias, kept, residual[t], total[t])
             moments[t, 0], moments[t, 1] = norm_row(total[t], weight, shift, epsilon, y[t])
 
@@ -144,7 +144,7 @@ def add_and_norm_backward(gradient, total, moments, weight, of_x, of_residual, s
         columns = gradient.shape[1]
         kept, given = new_factors(columns), new_row(columns)
         for t in range(block * ROWS, min(len(gradient), (block + 1) * ROWS)):
-            draw(kept, t, mask)
+            draw(kept, mask[3][t], mask)
             _norm_backward(gradient[t], total[t], moments[t], weight, given, sums[block, 0], sums[block, 1])
             _sum_backward(given, kept, of_x[t], of_residual[t], sums[block, 2])
 

@@ -3,7 +3,7 @@
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, wraps
 from importlib.util import find_spec
 from itertools import chain
@@ -93,14 +93,14 @@ def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor:
     return ((shares - is_label.float()) * factor).to(logits.dtype)
 
 
-def attention(sequences: Sequences, dropout: float, masks: Iterator[Any], scaling: float, *states: Tensor) -> Any:
+def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
     """Flash attention, given the sequence boundaries; torch has no public function for it that drops weights."""
     if not is_half_on_gpu(states[0]):
         return NotImplemented
     ends, longest = sequences.boundaries, sequences.longest
     query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
     return torch.ops.aten._flash_attention_forward(
-        query, key, value, ends, ends, longest, longest, dropout, False, False, scale=scaling
+        query, key, value, ends, ends, longest, longest, mask[1] / 65536, False, False, scale=scaling
     )[0]
 
 

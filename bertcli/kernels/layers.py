@@ -140,7 +140,7 @@ class Output(nn.Module):
         if not fits_many(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))
         added = product(hidden_states, self.dense.weight)
-        mask = self.dropout.next_mask()
+        mask = self.dropout.next_mask(len(rows(added)))
         states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
         if not (torch.is_grad_enabled() or mask[1]):
             loops("inference").add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)

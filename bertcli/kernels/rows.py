@@ -5,6 +5,8 @@ import numpy as np
 from bertcli.kernels.compiled import row_loop, scalar
 from bertcli.kernels.elements import F, S, U, float_of, load, rounded
 
+BLOCK = 32  # columns that share 16 hashes, as in models/dropout.py
+
 
 @scalar
 def in_order(bits):
@@ -36,33 +38,41 @@ def new_row(columns):
 
 @row_loop
 def new_factors(columns):
-    """A row of ones, of an even number of elements, for `draw`."""
-    kept = new_row(columns + columns % 2)
+    """A row of ones, of whole blocks, for `draw`."""
+    kept = new_row(columns + -columns % BLOCK)
     kept[:] = F(1)
     return kept
 
 
 @scalar
-def _mixed(bits):
+def mixed(bits):
     """lowbias32 of hash-prospector: a one-to-one function of 32 bits."""
     bits = U(U(bits ^ U(bits >> U(16))) * U(0x7FEB352D))
     bits = U(U(bits ^ U(bits >> U(15))) * U(0x846CA68B))
     return U(bits ^ U(bits >> U(16)))
 
 
+@scalar
+def of_head(name, head):
+    """The name of the row of a token in an attention head."""
+    return mixed(U(name + U(U(head) * U(0x9E3779B9))))
+
+
 @row_loop
-def draw(kept, row, mask):
+def draw(kept, name, mask):
     """Fill a row of factors with 0 or the scale, as models/dropout.py; leave it where the mask drops nothing."""
-    key, threshold, scale = mask
+    key, threshold, scale, _ = mask
     if threshold == 0:
         return
-    half = kept.size // 2  # `kept` has an even number of elements, of 32 bits for two
-    low, high, below = U(key), U(key >> np.uint64(32)), U(threshold)
-    first = U(row * half)
-    for j in range(half):
-        bits = _mixed(U(_mixed(U(U(first + U(j)) ^ low)) + high))
-        kept[j] = F(0) if U(bits & U(0xFFFF)) < below else scale
-        kept[half + j] = F(0) if U(bits >> U(16)) < below else scale
+    below = U(threshold)
+    first = mixed(U(U(name) ^ U(key)))
+    second = mixed(U(first + U(key >> np.uint64(32))))
+    for block in range(kept.size // BLOCK):
+        start = block * BLOCK
+        for j in range(BLOCK // 2):
+            bits = mixed(U(mixed(U(U(block * (BLOCK // 2) + j) ^ first)) + second))
+            kept[start + j] = F(0) if U(bits & U(0xFFFF)) < below else scale
+            kept[start + BLOCK // 2 + j] = F(0) if U(bits >> U(16)) < below else scale
 
 
 @row_loop

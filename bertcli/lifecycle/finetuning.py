@@ -49,6 +49,7 @@ from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training import device
+from bertcli.training.checkpoint import latest_checkpoint, load_weights
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
@@ -351,7 +352,9 @@ def _vocabulary() -> str:
 
 
 def _resumed(folder: Path, kind: Kind) -> PreTrainedModel:
-    return without_weights(folder, kind.model_class(open_config(str(folder)), None))
+    model = without_weights(folder, kind.model_class(open_config(str(folder)), None))
+    load_weights(latest_checkpoint(folder.parent), model)
+    return model
 
 
 def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:

@@ -16,6 +16,7 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
+from bertcli.models.dropout import choose_rows, name_rows
 from bertcli.models.packed import is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
@@ -96,6 +97,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
 
     def read(_: Any, __: Any, output: Any) -> Any:
         hidden = output.last_hidden_state[0, chosen]
+        if model.training and isinstance(chosen, Tensor):
+            choose_rows(chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:
             output.pooler_output = _family(model).pool(base, output.last_hidden_state)
@@ -112,6 +115,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         def choose(
             _: Any, states: tuple[Tensor, Tensor]
         ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
+            if model.training:
+                choose_rows(rows)
             context = states[0] if is_first else states[0].index_select(1, rows)
             return context, states[1].index_select(1, rows)
 
@@ -127,6 +132,8 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     """The inputs end to end, each column [1, T], and the boundaries of the sequences."""
     tokens_step, length_step = (TOKENS_STEP, LENGTH_STEP) if model.dtype == torch.bfloat16 else (1, 1)
     idle = -len(batch.input_ids) % tokens_step
+    if model.training:
+        name_rows(batch, torch.arange(len(batch.input_ids) + idle) < len(batch.input_ids))
     columns = {**_columns(model, batch), "position_ids": batch.position_ids + _family(model).first_position(model)}
     columns = {name: pad(column, (0, idle))[None] for name, column in columns.items()}
     return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device, length_step)}
@@ -136,6 +143,8 @@ def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tenso
     """The inputs with a sequence a row, each column [N, S], and which are tokens, [N, S]; the model makes positions."""
     lengths = torch.tensor(batch.lengths, device=batch.input_ids.device)
     is_token = torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]
+    if model.training:
+        name_rows(batch, is_token)
     padding = {"input_ids": getattr(model.config, "pad_token_id", None) or 0}
     columns = {
         name: pad_sequence(list(torch.split(column, list(batch.lengths))), True, padding.get(name, 0))

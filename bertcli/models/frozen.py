@@ -15,6 +15,7 @@ from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedM
 from bertcli import say
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.tag_features import TagFeatures
+from bertcli.models.dropout import choose_rows, name_rows
 from bertcli.models.encoder import encode_layers, in_precision
 
 # T tokens of the batch, W words to tag, K chosen layers, H hidden, D features, U units, C labels
@@ -82,6 +83,9 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         """Tag logits of each word, [W, C]."""
         states = batch.labels["states"] if "states" in batch.labels else self.word_states(batch)  # [W, K, H]
         features = combine(states.to(self.classifier.weight.dtype), self.config.frozen_layers, self.layer_weights)
+        if self.training:
+            name_rows(batch)
+            choose_rows(batch.labels["word_positions"])
         windows = self.dropout(features).split(_words_per_window(batch))  # of [words, D]
         hidden, _ = self.lstm(pack_sequence(list(windows), enforce_sorted=False))
         logits: Tensor = self.classifier(self.dropout(torch.cat(unpack_sequence(hidden))))  # of [W, 2U]

@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
+from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
 
@@ -28,6 +29,8 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
     def forward(self, batch: PackedBatch) -> Tensor:
         """Logits of each sequence, [N, C]."""
         states = self.pooled(batch).to(self.classifier.weight.dtype)
+        if self.training:
+            choose_rows(batch.first_tokens)
         logits: Tensor = self.classifier(self.dropout(states))
         return logits
 

@@ -1,6 +1,5 @@
 """Attention within the sequences of a packed batch, through transformers' attention interface."""
 
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -11,7 +10,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 
 from bertcli.data.packing.sequences import Group, Sequences
 from bertcli.kernels import faster, fuse
-from bertcli.models.dropout import Mask, drop, next_masks, use_keyed_dropout
+from bertcli.models.dropout import CHANCES, Mask, drop, next_mask, of_heads, use_keyed_dropout
 
 # T tokens of the batch, A heads, D size per head; of a group: n sequences, S the longest
 
@@ -47,18 +46,18 @@ def attend(sequences: Sequences, dropout: float, scaling: float, *states: Tensor
 
     The states are query, key and value, [T, 3, A, D], or three of [T, 1, A, D].
     """
-    return attention(sequences, dropout, next_masks(dropout), scaling, *states)
+    return attention(sequences, next_mask(dropout, len(states[0])), scaling, *states)
 
 
 @faster
-def attention(sequences: Sequences, dropout: float, masks: Iterator[Mask], scaling: float, *states: Tensor) -> Tensor:
-    """As `attend`; on a CPU the weights of each group are dropped by the next of the masks."""
-    found = []
+def attention(sequences: Sequences, mask: Mask, scaling: float, *states: Tensor) -> Tensor:
+    """As `attend`; on a CPU the weights are dropped by a mask whose rows are named as the tokens."""
+    found, dropout = [], mask[1] / CHANCES
     query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
     for group, rows in sequences.groups_with_rows():
         q, k, v = (group.padded(each[rows]) for each in (query, key, value))  # [n, A, S, D]
         if dropout and q.device.type == "cpu":
-            context = _weights(q, k, group, next(masks), scaling) @ v
+            context = _weights(q, k, group, (*mask[:3], mask[3][rows]), scaling) @ v
         else:
             context = scaled_dot_product_attention(q, k, v, group.mask, dropout, scale=scaling)
         found.append(group.unpadded(context))
@@ -71,7 +70,8 @@ def _weights(query: Tensor, key: Tensor, group: Group, mask: Mask, scaling: floa
     scores = query @ key.transpose(-1, -2) * scaling
     if group.mask is not None:
         scores = scores.masked_fill(~group.mask, -torch.inf)
-    return drop(scores.softmax(-1), mask)
+    tokens = group.padded(torch.arange(group.tokens)[:, None, None])[:, 0, :, 0].numpy()  # [n, S]
+    return drop(scores.softmax(-1), of_heads(mask, tokens, query.shape[1]))
 
 
 AttentionInterface.register(PACKED, packed_attention)

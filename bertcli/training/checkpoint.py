@@ -115,20 +115,34 @@ def load_checkpoint(checkpoint: Path, model: nn.Module, optimizer: torch.optim.O
 
     Raises UserError if it is of another model.
     """
-    import torch
+    state, tensors = _read(checkpoint)
+    _copy(checkpoint, tensors, model, "model.")
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": _optimizer_slots(tensors)})
+    return state
+
+
+def load_weights(checkpoint: Path, model: nn.Module) -> None:
+    """Load the weights of a checkpoint into the model without its loss. Raises UserError if they are of another model."""
+    _copy(checkpoint, _read(checkpoint)[1], model, "model.model.")
+
+
+def _read(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors.torch import load_file
 
-    state: dict[str, Any] = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
-    tensors = load_file(checkpoint / state.pop("file"))
+    state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    return state, load_file(checkpoint / state.pop("file"))
+
+
+def _copy(checkpoint: Path, tensors: dict[str, Tensor], model: nn.Module, prefix: str) -> None:
+    import torch
+
     with torch.no_grad():
         for name, value in model.named_parameters():
-            saved = tensors.get(f"model.{name}")
+            saved = tensors.get(prefix + name)
             if saved is None or saved.shape != value.shape:
                 what = f"The checkpoint `{checkpoint}` is of another model (`{name}` differs)."
                 raise UserError(what, "Resume with the options of the run.")
             value.copy_(saved)
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": _optimizer_slots(tensors)})
-    return state
 
 
 def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:

@@ -19,7 +19,7 @@ from bertcli.errors import Interrupted
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.checkpoint import History, latest_checkpoint, load_checkpoint, save_checkpoint
+from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
 from bertcli.training.health import (
     SKIPPED_IN_A_ROW,
@@ -88,7 +88,10 @@ class Training:
 
     def resume(self) -> None:
         """Continue from the latest checkpoint of the run that is not damaged."""
-        state = load_checkpoint(latest_checkpoint(self.folder.path), self.model, self._own_optimizer)
+        checkpoint = latest_checkpoint(self.folder.path)
+        state = load_checkpoint(checkpoint, self.model, self._own_optimizer)
+        if checkpoint.name == LAST:
+            say("this run was begun by an older version: dropout draws other masks from here on")
         self.working_copy.refresh()
         self.history = History(steps=state.pop("step"), **state)
         say(f"continuing after step {self.history.steps:,}")
@@ -219,7 +222,6 @@ class Training:
         give the gradients of one large batch.
         """
         totals = self._global_counts(micro_batches, asked)
-        seed_dropout(derive(self.plan.seed, step, self.accelerator.process_index))
         rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -227,6 +229,9 @@ class Training:
         self.module.train()
         for index, batch in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
+            seed_dropout(
+                derive(self.plan.seed, step), derive(self.plan.seed, step, self.accelerator.process_index, index)
+            )
             with self._synchronized(last):
                 sums = self.module(batch.to(self.accelerator.device))
                 parts = {name: value / (totals[name] or 1) for name, value in sums.items()}

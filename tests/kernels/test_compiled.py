@@ -81,7 +81,7 @@ class Lies(NamedTuple):
 
 # Of one row, for those of more lie apart: what is read and written of a row can be neighbours.
 MATRIX, VECTOR, SCORES, FLAT = (Lies(shape) for shape in ((1, 33), (33,), (2, 33, 33), (5000,)))
-MASK = (np.uint64(7), 6554, np.float32(10 / 9))
+MASK = (np.uint64(7), 6554, np.float32(10 / 9), np.arange(47, dtype=np.uint32))
 LENGTHS, LABELS = torch.tensor([33, 14]), torch.tensor([5])
 
 

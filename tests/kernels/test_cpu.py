@@ -1,5 +1,7 @@
 """What a CPU does by compiled loops gives what the plain functions give, forward and backward, in either precision."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
 from bertcli.kernels import cpu
 from bertcli.kernels.cpu import fits
 from bertcli.models.cross_entropy import cross_entropy_gradient, log_sums
-from bertcli.models.dropout import drop, dropout, next_mask, next_masks, seed_dropout
+from bertcli.models.dropout import drop, dropout, next_mask, seed_dropout
 from bertcli.models.packed import attention, packed_attention
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import adam_step, gradient_norm, make_optimizer
@@ -79,7 +81,7 @@ def test_what_kernels_do_not_take_is_torchs() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         assert not fits(values)
     assert (dropout(values.double(), 0.5, training=True) == 0).any()
-    assert np.isclose(next_mask(0.25)[2], 4 / 3)
+    assert np.isclose(next_mask(0.25, 1)[2], 4 / 3)
 
 
 @PRECISIONS
@@ -87,7 +89,7 @@ def test_what_kernels_do_not_take_is_torchs() -> None:
 def test_dropout_draws_the_masks_of_its_plain_twin(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     seed_dropout(11)
     for rate in (0.1, 0.5, 0.00001, 0.0):
-        mask, gradients = next_mask(rate), []
+        mask, gradients = next_mask(rate, math.prod(shape[:-1])), []
         results = []
         for function in (cpu.drop, drop.__wrapped__):
             values = random(*shape, dtype=dtype)
@@ -108,7 +110,7 @@ def test_attention_gives_what_its_plain_twin_gives(dtype: torch.dtype, rate: flo
     for function in (cpu.attention, attention.__wrapped__):
         seed_dropout(5)
         states = random(208, 3, 2, 16, dtype=dtype)
-        context = function(sequences, rate, next_masks(rate), 0.25, *([states] if is_joint else states.split(1, dim=1)))
+        context = function(sequences, next_mask(rate, 208), 0.25, *([states] if is_joint else states.split(1, dim=1)))
         assert context is not NotImplemented
         context.backward(random(208, 2, 16, dtype=dtype).detach())
         results.append((context.detach().float(), states.grad.float()))

@@ -14,7 +14,7 @@ import bertcli
 from bertcli.kernels import faster
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.models.dropout import Dropout, dropout, seed_dropout
+from bertcli.models.dropout import Dropout, dropout, next_mask, seed_dropout
 
 PACKAGE = Path(bertcli.__file__).parent
 TOLERANCE = 2e-4  # of losses, which are rounded to four decimals
@@ -48,7 +48,7 @@ def test_a_function_is_plain_where_kernels_are_off_or_do_not_suit(monkeypatch: p
     def drop(values: torch.Tensor, mask: tuple) -> str:
         return "plain"
 
-    mask, values = (0, 0, 1.0), torch.ones(2, 2)
+    mask, values = next_mask(0.0, 2), torch.ones(2, 2)
     assert drop(values.double(), mask) == "plain"
     assert drop(values, mask) != "plain"
     monkeypatch.setenv("BERT_KERNELS", "off")
@@ -91,4 +91,4 @@ def test_numba_is_not_imported_before_a_kernel_runs() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0
-    assert Dropout(0.5).next_mask()[1] == 1 << 15
+    assert Dropout(0.5).next_mask(1)[1] == 1 << 15

@@ -1,5 +1,6 @@
 """What is done on a GPU alone gives what stock layers give; shown on a CPU, with all of it but the compiler's kernels."""
 
+import numpy as np
 import pytest
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -8,7 +9,7 @@ from transformers import BertConfig, BertForPreTraining
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.data.packing.sequences import Sequences
 from bertcli.kernels import cpu, gpu
-from bertcli.models.dropout import next_masks, seed_dropout
+from bertcli.models.dropout import next_mask, seed_dropout
 from bertcli.models.packed import PACKED, attention
 from tests.support import with_loss
 
@@ -53,7 +54,7 @@ def make_batch(lengths: tuple[int, ...]) -> PackedBatch:
         "next_sentence_labels": torch.arange(len(lengths)) % 2,
     }
     positions = torch.cat([torch.arange(length) for length in lengths])
-    return PackedBatch(ids, positions % 2, positions, lengths, rows=None, labels=labels)  # type: ignore[arg-type]
+    return PackedBatch(ids, positions % 2, positions, lengths, rows=np.arange(len(lengths)), labels=labels)
 
 
 def losses_and_gradients(
@@ -121,7 +122,7 @@ def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequenc
     monkeypatch.setattr(gpu, "is_half_on_gpu", lambda _: True)
     states = torch.empty(64, 3, 4, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
     on_meta = Sequences((17, 9), 38, torch.device("meta"))
-    context = attention(on_meta, 0.1, next_masks(0.1), 0.35, states)
+    context = attention(on_meta, next_mask(0.1, 64), 0.35, states)
     context.sum().backward()
     assert context.shape == (64, 4, 8)
     assert states.grad is not None
@@ -131,6 +132,6 @@ def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequenc
 def test_flash_attention_gives_what_its_plain_twin_gives() -> None:
     sequences = Sequences((40, 17, 9), 62, torch.device("cuda"))
     states = torch.randn(128, 3, 4, 64, device="cuda", dtype=torch.bfloat16)
-    found = gpu.attention(sequences, 0.0, next_masks(0.0), 0.125, states)[:66].float()
-    wanted = attention.__wrapped__(sequences, 0.0, next_masks(0.0), 0.125, states.float())[:66]
+    found = gpu.attention(sequences, next_mask(0.0, 128), 0.125, states)[:66].float()
+    wanted = attention.__wrapped__(sequences, next_mask(0.0, 128), 0.125, states.float())[:66]
     torch.testing.assert_close(found, wanted, atol=2e-2, rtol=2e-2)

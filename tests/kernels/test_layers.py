@@ -40,7 +40,7 @@ def test_a_sum_with_dropout_and_its_layer_norm(dtype: torch.dtype, rate: float) 
     shapes = (ROWS, COLUMNS), (COLUMNS,), (ROWS, COLUMNS), (COLUMNS,), (COLUMNS,)
     given = [random(*shape, dtype=dtype) for shape in shapes]
     product, bias, residual, weight, shift = exact = exactly(*given)
-    mask = next_mask(rate)
+    mask = next_mask(rate, ROWS)
     total = (product + bias) * factors(mask, ROWS, COLUMNS) + residual
     wanted = layer_norm(total, (COLUMNS,), weight, shift, 1e-12)
     found = _AddAndNorm.apply(mask, 1e-12, *given)

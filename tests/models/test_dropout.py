@@ -1,5 +1,7 @@
 """Dropout keeps its rate and is independent; a bfloat16 copy learns what the float32 model learns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from transformers import BertConfig, BertForPreTraining
 
 from bertcli.data.packing.keyed import derive
 from bertcli.models.dropout import Dropout, dropout, seed_dropout
+from bertcli.models.encoder import encode
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from tests.models.test_packed import CONFIG, make_batch
@@ -112,3 +115,28 @@ def test_the_copy_follows_its_model() -> None:
     copy.refresh()
     assert torch.equal(copy.module.weight, model.weight.bfloat16())
     assert WorkingCopy(model, torch.float32).module is model
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("cuts", [[5], [2, 3], [1, 1, 3]])
+def test_a_row_draws_the_same_masks_however_rows_are_batched(precision: str, cuts: list[int]) -> None:
+    config = BertConfig(**{**CONFIG, "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2})
+    model = BertForPreTraining._from_config(config, attn_implementation=PACKED)
+    objective = with_loss(model, "pretrain").train().to(getattr(torch, precision))
+    batch, _ = make_batch({}, {})
+    ends = np.cumsum(batch.lengths)
+
+    def states(first: int, last: int) -> torch.Tensor:
+        """The hidden states of rows first to last, alone in a batch."""
+        start, end = ends[first] - batch.lengths[first], ends[last - 1]
+        tokens = {name: getattr(batch, name)[start:end] for name in ("input_ids", "token_type_ids", "position_ids")}
+        part = replace(batch, **tokens, lengths=batch.lengths[first:last], sequence_rows=batch.rows[first:last])
+        seed_dropout(9)
+        return encode(objective.model, part)[: end - start]
+
+    whole = states(0, len(ends))
+    assert not torch.allclose(whole, encode(objective.model.eval(), batch)[: len(whole)], atol=0.05)
+    objective.train()
+    parts = [states(last - count, last) for count, last in zip(cuts, np.cumsum(cuts), strict=True)]
+    bound = 1e-5 if precision == "float32" else 0.06
+    torch.testing.assert_close(torch.cat(parts), whole, atol=bound, rtol=bound)

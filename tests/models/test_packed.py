@@ -23,7 +23,7 @@ from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import ChoiceFeatures, TextFeatures
 from bertcli.kernels import cpu, gpu, multiplies_bfloat16, prepack
 from bertcli.kernels.products import PrepackedLinear
-from bertcli.models.dropout import next_masks, seed_dropout
+from bertcli.models.dropout import next_mask, seed_dropout
 from bertcli.models.encoder import encode
 from bertcli.models.packed import PACKED, attend, attention
 from bertcli.models.working_copy import WorkingCopy
@@ -295,7 +295,7 @@ def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_atten
     generator = torch.Generator().manual_seed(len(lengths))
     exact = torch.randn(3, sum(lengths), 2, 16, generator=generator).requires_grad_()
     states = torch.cat([exact.detach(), torch.full((3, 6, 2, 16), 9.0)], 1).bfloat16().requires_grad_()
-    found = attention.__wrapped__(sequences, 0.0, next_masks(0.0), 0.25, *states[:, :, None])[:-6]
+    found = attention.__wrapped__(sequences, next_mask(0.0, states.shape[1]), 0.25, *states[:, :, None])[:-6]
     wanted = attend_alone(exact, tuple(lengths))
     weights = torch.randn(wanted.shape, generator=generator)
     for context in (found.float(), wanted):
@@ -312,7 +312,7 @@ def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(monke
 
     def attend_plainly(states: torch.Tensor) -> torch.Tensor:
         seed_dropout(5)
-        return attention.__wrapped__(sequences, 0.4, next_masks(0.4), 0.5, states)
+        return attention.__wrapped__(sequences, next_mask(0.4, len(states)), 0.5, states)
 
     states = torch.randn(13, 3, 2, 4, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(attend_plainly, states)

@@ -29,6 +29,7 @@ class PackedBatch:
     rows: Ints  # [outputs of the head] row of the data each belongs to; mostly one a sequence, [N]
     labels: Labels = field(default_factory=dict)
     counts: Mapping[str, float] = field(default_factory=dict)  # what each summed loss is divided by
+    sequence_rows: Ints | None = None  # [N] row of the data of each sequence, where these are not `rows`
 
     @property
     def first_tokens(self) -> Tensor:
@@ -66,7 +67,7 @@ def pack(
     positions = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     flat = (torch.from_numpy(ids), torch.from_numpy(types), torch.from_numpy(positions))
     counts = {} if count is None else {"loss": count}
-    return PackedBatch(*flat, tuple(map(int, lengths)), rows, labels or {}, counts)
+    return PackedBatch(*flat, tuple(map(int, lengths)), rows, labels or {}, counts, rows)
 
 
 @dataclass(frozen=True)

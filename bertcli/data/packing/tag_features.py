@@ -1,6 +1,6 @@
 """Sentences of words as model inputs, in windows where they are long; each word is read off its first piece, once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ class TagFeatures(TokenRows):
             labels["states"] = torch.from_numpy(np.stack([self.states[number] for number in numbers]))
         if self.tags is not None:
             labels["labels"] = torch.from_numpy(self.tags.take(rows)[0])
-        return pack(ids, None, lengths, np.repeat(rows, words), labels, len(positions))
+        return replace(pack(ids, None, lengths, rows, labels, len(positions)), rows=np.repeat(rows, words))
 
 
 def encode_sentences(

@@ -129,7 +129,8 @@ class MaskFeatures(TokenRows):
         """Pack the chosen texts; `rows` of the batch names the text of each mask."""
         ids, lengths = self.input_ids.take(rows)
         positions, masks = places_in_batch(self.places, rows, lengths)
-        return pack(ids, None, lengths, np.repeat(rows, masks), {"masked_lm_positions": torch.from_numpy(positions)})
+        labels = {"masked_lm_positions": torch.from_numpy(positions)}
+        return replace(pack(ids, None, lengths, rows, labels), rows=np.repeat(rows, masks))
 
 
 def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]:
