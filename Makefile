@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test lint format types house check bench build clean
+.PHONY: help demo test torture lint format types house check bench build clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -13,6 +13,9 @@ demo: .venv/installed  ## install, then run the whole life of a model on text th
 
 test: .venv/installed-dev  ## run the tests
 	@$(BIN)/python -m pytest -n 2 -q
+
+torture: .venv/installed-dev  ## kill each long command at every place where it writes, and at random moments (an hour)
+	@$(BIN)/python -m pytest -q -m torture
 
 lint: .venv/installed-dev  ## check style and formatting
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

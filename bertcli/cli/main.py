@@ -1,5 +1,6 @@
 """The application: its commands, and the one place where errors become exit codes."""
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -19,6 +20,7 @@ from bertcli.cli.pretrain import pretrain
 from bertcli.cli.submit import submit
 from bertcli.errors import UserError
 
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
 # Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -61,6 +63,11 @@ def main() -> None:
         code, said = error.exit_code, True
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except Exception as error:
+        if not (what := _of_disk(error)):
+            raise
+        console.error(what, "Make room, or give a folder that can be written; what was there before is intact.")
+        code = 1
     except CommandLineError as error:
         code = _wrong_command_line(error)
     except SystemExit:  # Typer's, which keeps the streams quiet: the reader of a pipe went away
@@ -71,6 +78,15 @@ def main() -> None:
             "Run the same command again: finished shards and runs are kept, a file of predictions is written again.",
         )
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_disk(error: Exception) -> str:
+    """What is wrong with a disk or a folder, in words; "" for any other error."""
+    if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+        where = f": `{error.filename}`" if error.filename else ""
+        return f"{os.strerror(error.errno)}{where}."
+    words = next((each for each in map(os.strerror, DISK_ERRORS) if each in str(error)), "")  # of safetensors and Arrow
+    return f"{words}." if words else ""
 
 
 def _wrong_command_line(error: Exception) -> int:

@@ -12,36 +12,28 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.recipes import SHIPPED
+from bertcli.config.plan import Plan
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
-from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
-from bertcli.families.bert import BERT
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselines import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
-from bertcli.lifecycle.pretrained import MINILM, pools_by_mean
+from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
-from bertcli.lifecycle.sweep import FROZEN_LAYERS, Setting, name_of, run_sweep
+from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
+from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.lifecycle.workspace import latest_vocabulary, remark_on, resolve_model, tokenizer_source
+from bertcli.lifecycle.workspace import remark_on, resolve_model
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
-from bertcli.models.loading import (
-    build_model,
-    check_length,
-    check_vocabulary,
-    open_config,
-    save_architecture,
-    save_model,
-    without_weights,
-)
+from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
 from bertcli.reports.model_card import write_reports
@@ -49,10 +41,8 @@ from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training import device
-from bertcli.training.checkpoint import latest_checkpoint, load_weights
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
-from bertcli.training.plan import Plan
 from bertcli.training.processes import is_launched, launch
 from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult
@@ -83,14 +73,11 @@ class Finetuning:
         `resumed` has the configuration and the tokenizer of a model whose weights are in a checkpoint.
         """
         task, kind = source.task, source.kind
-        if start != "scratch" and not resumed:
-            open_config(resolve_model(start))  # before its tokenizer, which is less to the point where there is neither
-        named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
-        tokenizer = replace(load_tokenizer(resumed or tokenizer_source(named)), source=named)
+        tokenizer = tokenizer_of(start, config, resumed)
         longest = config.max_seq_length or task.max_seq_length
         rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
         with doing("loading the model"):
-            model = _resumed(resumed, kind) if resumed else _load(start, config, source, tokenizer)
+            model = resumed_model(resumed, kind) if resumed else model_of(start, config, source, tokenizer)
         check_length(model, rules.max_seq_length)
         train, *dev = splits
         with doing("encoding the examples"):
@@ -174,7 +161,7 @@ class Finetuning:
 
         def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
             accelerator.free_memory()  # of the run before
-            model = _load(self.start, own, self.source, self.tokenizer)
+            model = model_of(self.start, own, self.source, self.tokenizer)
             return replace(self, config=own, model=model)._run_once(part)
 
         result = run_sweep(config, folder, settings, metric, accelerator, train)
@@ -341,31 +328,3 @@ class Finetuning:
             "best_by": task.metrics[0],
             "data_digests": self.data_digests,
         }
-
-
-def _vocabulary() -> str:
-    """The vocabulary of new weights: the latest in this folder, else that of the model in the package."""
-    name = latest_vocabulary(SHIPPED)
-    why = "in the package, as none is in this folder" if name == SHIPPED else "latest in this folder"
-    say(f"vocabulary: {name} ({why})")
-    return name
-
-
-def _resumed(folder: Path, kind: Kind) -> PreTrainedModel:
-    model = without_weights(folder, kind.model_class(open_config(str(folder)), None))
-    load_weights(latest_checkpoint(folder.parent), model)
-    return model
-
-
-def _load(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
-    labels = source.kind.model_config(source.task)
-    if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
-        labels["classifier_pooling"] = "mean"
-    if config.frozen:
-        labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
-    if start == "scratch":
-        model_class = source.kind.model_class(None, labels)
-        return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
-    model = source.kind.load_model(resolve_model(start), labels, config.seed)
-    check_vocabulary(model, tokenizer, resolve_model(start))
-    return model

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertcli import say
+from bertcli.data.atomic import part_of, remove, replace, replacing
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
@@ -29,7 +30,8 @@ def write_official(files: dict[str, str], path: Path) -> None:
     main, *_ = files
     for name, text in files.items():
         place = path if name == main else path.with_name(prefix + name)
-        place.write_text(text, encoding="utf-8")
+        with replacing(place) as part:
+            part.write_text(text, encoding="utf-8")
         say(f"wrote {place}")
 
 
@@ -47,13 +49,14 @@ def check_output(option: str, path: Path, source: str | None) -> None:
 def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) -> int:
     """Write predictions as they come, each after the columns of its input; JSON lines, CSV or TSV by the file's ending.
 
-    Returns their number. Raises UserError if the file cannot be opened; what was written before an error is kept.
+    Returns their number. Raises UserError if the file cannot be opened. After an error an older file is as it was; where
+    there was none, what was written before is kept.
     """
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
-    count = 0
+    count, part, is_whole = 0, part_of(path), False
     try:
-        file = path.open("w", encoding="utf-8", newline="", buffering=1)
+        file = part.open("w", encoding="utf-8", newline="", buffering=1)
     except OSError as error:
         raise UserError(f"`{path}` cannot be written: {error.strerror}.", "Give --output another file.") from None
     try:
@@ -62,8 +65,14 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
             for columns, prediction in chain([first] if first else [], rows):
                 write(columns, prediction)
                 count += 1
+        is_whole = True
     finally:
-        say(f"wrote {path}: {count:,} predictions")
+        if is_whole or not path.exists():
+            replace(part, path)
+            say(f"wrote {path}: {count:,} predictions")
+        else:
+            remove(part)
+            say(f"{path} is as it was")
     return count
 
 

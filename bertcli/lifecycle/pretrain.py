@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
-    from bertcli.training.plan import Plan
+    from bertcli.config.plan import Plan
 
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
@@ -80,14 +80,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     examples = load_pretraining_examples(folder, config.seed)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)
-    if objective.needs_pairs and not examples.has_pairs:
-        raise UserError(
-            f"--objective {objective.name} needs pairs, and `{folder}` has none.",
-            "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
-        )
-    if config.resume and run.config.get("data_digest", examples.digest) != examples.digest:
-        what = f"`{folder}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
-        raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
+    _check_data(examples, objective, run if config.resume else None)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -95,15 +88,34 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
-    held_out = examples.head(EVALUATION_ROWS)
-    if config.eval_data:
-        held_out = load_pretraining_examples(config.eval_data, config.seed)
-    if held_out.tokenizer.digest != digest:
-        raise UserError(
-            f"`{config.eval_data}` was made with another vocabulary than `{folder}`.", "Make both with one --tokenizer."
-        )
+    held_out = _held_out(config, examples)
     resumed = run.start if config.resume and run.start.exists() else None
     return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
+
+
+def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
+    """What to evaluate on. Raises UserError if it was made with another vocabulary than what is trained on."""
+    if not config.eval_data:
+        return examples.head(EVALUATION_ROWS)
+    held_out = load_pretraining_examples(config.eval_data, config.seed)
+    if held_out.tokenizer.digest != examples.tokenizer.digest:
+        what = f"`{config.eval_data}` was made with another vocabulary than `{examples.folder}`."
+        raise UserError(what, "Make both with one --tokenizer.")
+    return held_out
+
+
+def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFolder | None) -> None:
+    """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
+    if objective.needs_pairs and not examples.has_pairs:
+        raise UserError(
+            f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
+            "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
+        )
+    if run and run.config.get("data_digest", examples.digest) != examples.digest:
+        what = (
+            f"`{examples.folder}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
+        )
+        raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 
 def _source(config: PretrainConfig) -> str:
@@ -148,7 +160,7 @@ def _make_model(request: _Request) -> PreTrainedModel:
 
 def _plan(config: PretrainConfig) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
-    from bertcli.training.plan import Plan
+    from bertcli.config.plan import Plan
 
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
     return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)

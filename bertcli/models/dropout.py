@@ -46,10 +46,10 @@ def name_rows(batch: PackedBatch, is_token: Tensor | None = None) -> None:
         _names = padded.ravel()
 
 
-def choose_rows(chosen: Tensor) -> None:
-    """Keep the names of some rows, [R]: from here on, layers see only these."""
+def choose_rows(model: nn.Module, chosen: Tensor | slice) -> None:
+    """Keep the names of some rows, [R], where a model is trained: from here on, its layers see only these."""
     global _names
-    if chosen.device.type == "cpu":
+    if model.training and isinstance(chosen, Tensor) and chosen.device.type == "cpu":
         _names = _names[chosen.numpy()]
 
 

@@ -97,8 +97,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
 
     def read(_: Any, __: Any, output: Any) -> Any:
         hidden = output.last_hidden_state[0, chosen]
-        if model.training and isinstance(chosen, Tensor):
-            choose_rows(chosen)
+        choose_rows(model, chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:
             output.pooler_output = _family(model).pool(base, output.last_hidden_state)
@@ -115,8 +114,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         def choose(
             _: Any, states: tuple[Tensor, Tensor]
         ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
-            if model.training:
-                choose_rows(rows)
+            choose_rows(model, rows)
             context = states[0] if is_first else states[0].index_select(1, rows)
             return context, states[1].index_select(1, rows)
 

@@ -85,7 +85,7 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         features = combine(states.to(self.classifier.weight.dtype), self.config.frozen_layers, self.layer_weights)
         if self.training:
             name_rows(batch)
-            choose_rows(batch.labels["word_positions"])
+            choose_rows(self, batch.labels["word_positions"])
         windows = self.dropout(features).split(_words_per_window(batch))  # of [words, D]
         hidden, _ = self.lstm(pack_sequence(list(windows), enforce_sorted=False))
         logits: Tensor = self.classifier(self.dropout(torch.cat(unpack_sequence(hidden))))  # of [W, 2U]

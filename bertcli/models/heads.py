@@ -29,8 +29,7 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
     def forward(self, batch: PackedBatch) -> Tensor:
         """Logits of each sequence, [N, C]."""
         states = self.pooled(batch).to(self.classifier.weight.dtype)
-        if self.training:
-            choose_rows(batch.first_tokens)
+        choose_rows(self, batch.first_tokens)
         logits: Tensor = self.classifier(self.dropout(states))
         return logits
 

@@ -1,5 +1,6 @@
 """Models of transformers: built with new weights, loaded, checked and saved."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,10 @@ def load_model(
     if any(name.startswith(inner) for name in other_shape):
         what = f"The sizes of the weights of `{source}` are not those in its config.json: {_modules(other_shape)}."
         raise UserError(what, "Take both from the same model.")
+    if not has_finite_weights(model):
+        raise UserError(
+            f"The model `{source}` has weights that are not finite.", "Take another; its training diverged."
+        )
     replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
     if not packs:
@@ -101,8 +106,20 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
     return model, info
 
 
+def is_finite(values: torch.Tensor) -> bool:
+    """Whether all values are finite."""
+    return math.isfinite(float(values.sum())) or bool(values.isfinite().all())
+
+
+def has_finite_weights(model: nn.Module) -> bool:
+    """Whether all weights of a model are finite."""
+    with torch.no_grad():
+        return all(is_finite(parameter) for parameter in model.parameters())
+
+
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
+    check_files(Path(source), ["config.json"])
     try:
         return AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above

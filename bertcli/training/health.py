@@ -1,10 +1,8 @@
 """Losses, gradients and weights that are not finite, and memory that does not suffice."""
 
-import math
 from typing import Any
 
 import torch
-from torch import nn
 
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.errors import RunError
@@ -12,21 +10,16 @@ from bertcli.errors import RunError
 SKIPPED_IN_A_ROW = 10  # updates, after which a run stops
 
 
-def is_finite(values: torch.Tensor) -> bool:
-    """Whether all values are finite."""
-    return math.isfinite(float(values.sum())) or bool(values.isfinite().all())
-
-
-def has_finite_weights(model: nn.Module) -> bool:
-    """Whether all weights of a model are finite."""
-    with torch.no_grad():
-        return all(is_finite(parameter) for parameter in model.parameters())
+def last_of(step: int, micro_batches: list[PackedBatch]) -> str:
+    """Words for the last of several updates, with the first rows of its batch."""
+    rows = ", ".join(map(str, micro_batches[0].rows[:5].tolist()))
+    return f"the last at step {step + 1:,}, whose batch has the rows {rows}, ..."
 
 
 def not_finite(what: str, learning_rate: float, folder: Any) -> RunError:
     """The error of a run that has diverged; its hint works whether there is a checkpoint or not."""
-    command = f"bert {folder.config['command']} --resume --out {folder.path} --learning-rate {learning_rate / 10:g}"
-    return RunError(what, f"Continue with a smaller learning rate: {command}; or with --precision float32.")
+    command = f"{folder.command_to_resume} --learning-rate {learning_rate / 10:g}"
+    return RunError(what, f"Continue with a smaller learning rate: {command}")
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

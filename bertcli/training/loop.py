@@ -13,37 +13,27 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 
 from bertcli import say
+from bertcli.config.plan import Plan
 from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
 from bertcli.data.packing.keyed import derive
 from bertcli.errors import Interrupted
 from bertcli.models.dropout import seed_dropout
+from bertcli.models.loading import has_finite_weights, is_finite
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
-from bertcli.training.health import (
-    SKIPPED_IN_A_ROW,
-    has_finite_weights,
-    is_finite,
-    is_out_of_memory,
-    not_finite,
-    out_of_memory,
-)
+from bertcli.training.health import SKIPPED_IN_A_ROW, is_out_of_memory, last_of, not_finite, out_of_memory
 from bertcli.training.interruption import Interruption
 from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
-from bertcli.training.plan import Plan
-from bertcli.training.progress import Progress, duration
+from bertcli.training.progress import Advise, Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
-STEPS_OF_ESTIMATE, SECONDS_OF_ESTIMATE = 5, 8  # after which the time of the run is estimated, whichever comes last
-LEAST, MOST = 0.8, 1.3  # of the estimate, as a range
-
 Evaluate = Callable[[], dict[str, float]]
-Advise = Callable[[float], str]  # what to say of a run that takes so many seconds
 
 
 class Training:
@@ -110,8 +100,7 @@ class Training:
         Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the model is not finite.
         """
         keep_freed_memory()
-        history, steps, stop = self.history, self.plan.steps, False
-        first, is_estimated = history.steps, False
+        history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
         with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, Progress("training", steps) as progress:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
@@ -121,10 +110,8 @@ class Training:
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
-                is_estimated = is_estimated or self._estimate(step + 1 - first, progress, advise)
-                saves = saves or totals["saves"] > 0
-                if saves or evaluates or stop:
-                    self._check_weights(micro_batches)
+                progress.estimate(str(self.folder.path), advise)
+                saves = saves or stop or totals["saves"] > 0
                 if evaluates:
                     self._evaluate(evaluate)
                 is_over = stop or self.is_out_of_patience
@@ -133,25 +120,14 @@ class Training:
                 if is_over:
                     break
         if stop or interruption.asked:
-            command = self.folder.config["command"]
-            raise Interrupted(
-                f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept.",
-                f"Continue: bert {command} --resume --out {self.folder.path}",
-                interruption.asked,
-            )
-        if history.skipped:
-            say(f"{history.skipped:,} updates were skipped: their loss or gradient was not finite")
-        speed, share = history.tokens_per_second, 100 * self.share_of_peak
-        say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}")
+            what = f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept."
+            raise Interrupted(what, f"Continue: {self.folder.command_to_resume}", interruption.asked)
+        self._say_speed()
 
-    def _estimate(self, steps: int, progress: Progress, advise: Advise) -> bool:
-        """Say how long the run will take, once its first steps tell; return whether they do."""
-        elapsed, left = time.perf_counter() - progress.started, progress.seconds_left()
-        if steps < STEPS_OF_ESTIMATE or elapsed < SECONDS_OF_ESTIMATE or not left:
-            return False
-        words = f"{self.folder.path}: {duration(LEAST * left)} to {duration(MOST * left)} left, estimated from {steps} steps"
-        say("; ".join(filter(None, (words, advise(left)))))
-        return True
+    def _say_speed(self) -> None:
+        speed, share, skipped = self.history.tokens_per_second, 100 * self.share_of_peak, self.history.skipped
+        of_skipped = f"; {skipped:,} updates were not finite and skipped" if skipped else ""
+        say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}{of_skipped}")
 
     def _batches_from(self, first: int, ahead: Executor) -> Iterator[tuple[int, float, list[PackedBatch]]]:
         """The steps left: number, when its batches were needed, and these, made while the step before runs."""
@@ -226,6 +202,7 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         losses: dict[str, torch.Tensor] = {}
+        self._last_batch = micro_batches[-1]
         self.module.train()
         for index, batch in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
@@ -259,17 +236,16 @@ class Training:
             history.skipped, history.skipped_in_a_row = history.skipped + 1, history.skipped_in_a_row + 1
             say(f"step {step + 1:,}: the loss or its gradient is not finite; this update is skipped")
         if history.skipped_in_a_row >= SKIPPED_IN_A_ROW:
-            rows = ", ".join(map(str, micro_batches[0].rows[:5].tolist()))
-            what = f"{SKIPPED_IN_A_ROW} updates in a row were not finite, the last at step {step + 1:,}, whose batch has the rows {rows}, ..."
+            what = f"{SKIPPED_IN_A_ROW} updates in a row were not finite, {last_of(step, micro_batches)}."
             raise not_finite(what, self.plan.learning_rate, self.folder)
         if not history.skipped_in_a_row or self.accelerator.scaler is not None:  # which skips by itself, and adapts
             self.optimizer.step()
         self.optimizer.zero_grad()
 
-    def _check_weights(self, micro_batches: list[PackedBatch]) -> None:
+    def _check_weights(self) -> None:
         """Raise RunError if weights, or a loss with them, are not finite, before they are scored or saved."""
         with torch.no_grad():
-            losses = self.working_copy.module(micro_batches[-1].to(self.accelerator.device))
+            losses = self.working_copy.module(self._last_batch.to(self.accelerator.device))
         if not (has_finite_weights(self.model) and all(is_finite(loss) for loss in losses.values())):
             what = f"The model is not finite after step {self.history.steps:,}: it is not saved."
             raise not_finite(what, self.plan.learning_rate, self.folder)
@@ -347,6 +323,7 @@ class Training:
         return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{score}{history.tokens_per_second:,.0f} tokens/s  {memory}"
 
     def _evaluate(self, evaluate: Evaluate) -> None:
+        self._check_weights()
         self.module.eval()
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
@@ -359,6 +336,7 @@ class Training:
             self._log()
 
     def _save(self) -> None:
+        self._check_weights()
         if self.accelerator.is_main_process:
             more = {key: value for key, value in asdict(self.history).items() if key != "steps"}
             save_checkpoint(self.folder.checkpoints, self.model, self._own_optimizer, self.history.steps, more)

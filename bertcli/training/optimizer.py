@@ -52,11 +52,36 @@ class Adam(torch.optim.AdamW):
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
+        self._take_step()
+
+    def _take_step(self) -> None:
         adam_step(self)
 
     def given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:
         """The parameters that have a gradient, each with it and its group's options."""
         return ((p, p.grad, group) for group in self.param_groups for p in group["params"] if p.grad is not None)
+
+
+class Lamb(Adam):
+    """LAMB (You et al. 2020): Adam's step of each tensor, decay included, scaled to the norm of its weights.
+
+    r = m̂ / (√v̂ + 1e-6) + 0.01 p;  p -= lr (‖p‖ / ‖r‖) r, the ratio being 1 where a norm is 0.
+    """
+
+    def _take_step(self) -> None:
+        for parameter, gradient, group in self.given():
+            state, (beta1, beta2) = self.state[parameter], group["betas"]
+            state["step"] += 1
+            gradient = gradient.to(parameter.dtype) / self.grad_scale
+            state["exp_avg"].lerp_(gradient, 1 - beta1)
+            state["exp_avg_sq"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+            corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
+            step = state["exp_avg"] / corrections[0] / ((state["exp_avg_sq"] / corrections[1]).sqrt() + group["eps"])
+            step += group["weight_decay"] * parameter
+            norms = parameter.norm(), step.norm()
+            ratio = torch.where((norms[0] > 0) & (norms[1] > 0), norms[0] / norms[1], 1.0)
+            parameter.sub_(group["lr"] * ratio * step)
+        self.working_copy.refresh()
 
 
 @faster
@@ -77,13 +102,14 @@ def adam_step(optimizer: Adam) -> None:
 
 
 def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Adam:
-    """Make `bert` (the original's) or `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021)."""
+    """Make `bert` (the original's), `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021) or `lamb`."""
     named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     groups = [
         {"params": [p for n, p in named if not NOT_DECAYED.search(n)], "weight_decay": WEIGHT_DECAY},
         {"params": [p for n, p in named if NOT_DECAYED.search(n)], "weight_decay": 0.0},
     ]
-    return Adam(groups, UNCORRECTED_STEP if name == "bert" else 0.0, working_copy)
+    kind = Lamb if name == "lamb" else Adam
+    return kind(groups, UNCORRECTED_STEP if name == "bert" else 0.0, working_copy)
 
 
 def learning_rate_at(step: int, peak: float, steps: int, warmup_steps: int) -> float:

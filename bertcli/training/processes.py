@@ -71,13 +71,17 @@ def _wait(processes: list[subprocess.Popen[bytes]], interruption: Interruption) 
             code = code or _failure(processes)
             if (code or interruption.asked) and not terminated:
                 terminated, ends_at = True, math.inf if interruption.asked else time.monotonic() + 60
-                for process in processes:
-                    process.send_signal(interruption.asked or signal.SIGTERM)
+                _signal_all(processes, interruption.asked or signal.SIGTERM)
             time.sleep(0.1)
     finally:
         for process in processes:
             process.kill()  # does nothing to one that has ended
     return code or _failure(processes)
+
+
+def _signal_all(processes: list[subprocess.Popen[bytes]], number: int) -> None:
+    for process in processes:
+        process.send_signal(number)
 
 
 def _failure(processes: list[subprocess.Popen[bytes]]) -> int:

@@ -13,6 +13,9 @@ from bertcli import say
 logger = logging.getLogger("bertcli")
 SECONDS_BETWEEN_LINES, MOST_LINES = 10, 55  # more seconds where there would be more lines
 _is_live = False  # whether a live display has the terminal: it has room for one
+CALLS_OF_ESTIMATE, SECONDS_OF_ESTIMATE = 5, 8  # after which the time is estimated, whichever comes last
+LEAST, MOST = 0.8, 1.3  # of the estimate, as a range
+Advise = Callable[[float], str]  # what to say of work that takes so many seconds
 WARM_UP = 3  # the first calls of `advance`, which take longer: memory is allocated, kernels are chosen
 
 
@@ -48,7 +51,7 @@ class Progress:
         self.done = 0.0
         self.started = self.last_line = time.perf_counter()
         self._marks = deque([(self.started, 0.0)], maxlen=200)  # when, and what was done by then
-        self._calls = 0
+        self._calls, self._is_estimated = 0, False
         self._display = live_display(self._make_bar)
         self._bar: Any = None
 
@@ -100,6 +103,15 @@ class Progress:
         self._marks[0] = (self.started, done)
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=done)
+
+    def estimate(self, what: str, advise: Advise) -> None:
+        """Say, once, how long something will take, as soon as its first calls tell, and what is advised then."""
+        elapsed, left = time.perf_counter() - self.started, self.seconds_left()
+        if self._is_estimated or self._calls < CALLS_OF_ESTIMATE or elapsed < SECONDS_OF_ESTIMATE or not left:
+            return
+        self._is_estimated = True
+        words = f"{what}: {duration(LEAST * left)} to {duration(MOST * left)} left, estimated from {self._calls} steps"
+        say("; ".join(filter(None, (words, advise(left)))))
 
     def seconds_left(self) -> float:
         """The time left at the speed of late, without that of the first calls."""

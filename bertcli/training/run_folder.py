@@ -81,6 +81,11 @@ class RunFolder:
         return saved.get("seeds", 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
     @property
+    def command_to_resume(self) -> str:
+        """The command line that continues it."""
+        return f"bert {self.config['command']} --resume --out {self.path}"
+
+    @property
     def labels(self) -> list[str]:
         """The labels of its model; none where it has no names for its outputs."""
         saved = json.loads((self.model / "config.json").read_text(encoding="utf-8"))

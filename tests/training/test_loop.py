@@ -268,7 +268,7 @@ def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_p
         )
     assert caught.value.exit_code == 1
     assert not (tmp_path / "run" / "checkpoints").exists()
-    hint = shlex.split(caught.value.hint.partition(": ")[2].partition(";")[0])
+    hint = shlex.split(caught.value.hint.partition(": ")[2])
     options = {"resume": True, "out": hint[hint.index("--out") + 1]}
     assert pretrain(**options, learning_rate=1e-4, steps=2).steps == 2
 

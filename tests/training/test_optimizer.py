@@ -60,3 +60,24 @@ def test_clipping_leaves_small_gradients_and_scales_large_ones_exactly() -> None
         assert optimizer.clip_by_global_norm().item() == norm
         optimizer.step()
         assert optimizer.state[parameter]["exp_avg"][0].tolist() == pytest.approx([0.1 * part for part in used])
+
+
+def test_lamb_takes_a_step_of_each_tensor_as_long_as_its_weights_times_the_rate() -> None:
+    model = nn.Linear(4, 3)
+    before = {name: value.detach().clone() for name, value in model.named_parameters()}
+    optimizer = make_optimizer(model, "lamb", WorkingCopy(model, torch.float32))
+    gradients = {name: torch.randn_like(value) for name, value in before.items()}
+    for name, parameter in model.named_parameters():
+        parameter.grad = gradients[name].clone()
+    norm = optimizer.clip_by_global_norm()
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        gradient = gradients[name] / norm.clamp(min=1.0)
+        decay = 0.0 if name == "bias" else 0.01
+        step = (
+            gradient / (gradient.abs() + 1e-6) + decay * before[name]
+        )  # both moments are corrected to the first gradient
+        wanted = before[name] - 0.1 * before[name].norm() / step.norm() * step
+        torch.testing.assert_close(parameter.detach(), wanted, atol=1e-6, rtol=1e-5)

@@ -1,0 +1,59 @@
+"""The model and the tokenizer that a fine-tuning starts from, or is resumed with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+from bertcli import say
+from bertcli.config.recipes import SHIPPED
+from bertcli.config.training import FinetuneConfig
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.families.bert import BERT
+from bertcli.kinds.kind import Kind
+from bertcli.lifecycle.pretrained import pools_by_mean
+from bertcli.lifecycle.sources import Source
+from bertcli.lifecycle.sweep import FROZEN_LAYERS
+from bertcli.lifecycle.workspace import latest_vocabulary, resolve_model, tokenizer_source
+from bertcli.models.loading import build_model, check_vocabulary, open_config, without_weights
+from bertcli.training.checkpoint import latest_checkpoint, load_weights
+
+
+def tokenizer_of(start: str, config: FinetuneConfig, resumed: Path | None) -> WordPiece:
+    """The tokenizer that is named, or of the model. Raises UserError if there is neither it nor the model."""
+    if start != "scratch" and not resumed:
+        open_config(resolve_model(start))  # before its tokenizer, which is less to the point where there is neither
+    named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
+    return replace(load_tokenizer(resumed or tokenizer_source(named)), source=named)
+
+
+def _vocabulary() -> str:
+    """The vocabulary of new weights: the latest in this folder, else that of the model in the package."""
+    name = latest_vocabulary(SHIPPED)
+    why = "in the package, as none is in this folder" if name == SHIPPED else "latest in this folder"
+    say(f"vocabulary: {name} ({why})")
+    return name
+
+
+def resumed_model(folder: Path, kind: Kind) -> PreTrainedModel:
+    """The model of a run, from its folder of configuration and tokenizer, with the weights of the latest checkpoint."""
+    model = without_weights(folder, kind.model_class(open_config(str(folder)), None))
+    load_weights(latest_checkpoint(folder.parent), model)
+    return model
+
+
+def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
+    """The model to start from, with a head for the task. Raises UserError if the tokenizer is not its own."""
+    labels = source.kind.model_config(source.task)
+    if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
+        labels["classifier_pooling"] = "mean"
+    if config.frozen:
+        labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
+    if start == "scratch":
+        model_class = source.kind.model_class(None, labels)
+        return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
+    model = source.kind.load_model(resolve_model(start), labels, config.seed)
+    check_vocabulary(model, tokenizer, resolve_model(start))
+    return model

@@ -1,0 +1,95 @@
+"""A command that was killed anywhere goes on when it is given again, to the files of an undisturbed one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+
+TEXT = "\n\n".join(
+    "\n".join(f"the {word} of the {place} is {n} miles from the {word}." for n in range(4))
+    for word in ("river", "bank", "house", "tree")
+    for place in ("north", "south", "east")
+)
+ROWS = "text,label\n" + "".join(f"a good film number {n},yes\na bad film number {n},no\n" for n in range(20))
+DATA = [
+    "make-pretraining-data",
+    "a.txt",
+    "--max-seq-length",
+    "32",
+    "--dupe-factor",
+    "1",
+    "--shards",
+    "2",
+    "--workers",
+    "1",
+]
+OTHER_DATA = [*DATA, "--overwrite", "--seed", "7"]
+TRAINING = ["--size", "tiny", "--batch-size", "16", "--precision", "float32", "--resume", "--save-steps", "1"]
+COMMANDS = {
+    "build-vocab": ["build-vocab", "a.txt", "--vocab-size", "120"],
+    "make-pretraining-data": DATA,
+    "overwrite": OTHER_DATA,
+    "pretrain": ["pretrain", *TRAINING, "--steps", "3", "--eval-steps", "2", "--out", "runs/p"],
+    "finetune": [
+        "finetune",
+        "rows.csv",
+        *TRAINING,
+        "--from",
+        "scratch",
+        "--tokenizer",
+        "vocab",
+        "--epochs",
+        "2",
+        "--out",
+        "runs/f",
+    ],
+}
+ENVIRONMENT = {
+    **os.environ,
+    "OMP_NUM_THREADS": "1",
+    "BERT_KERNELS": "off",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONPATH": str(PROJECT),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with text, a vocabulary, pre-training data and labelled rows."""
+    folder = tmp_path_factory.mktemp("killed") / "start"
+    folder.mkdir()
+    (folder / "a.txt").write_text(TEXT)
+    (folder / "rows.csv").write_text(ROWS)
+    for command in (COMMANDS["build-vocab"], DATA):
+        subprocess.run(
+            [sys.executable, "-m", "bertcli", *command], cwd=folder, env=ENVIRONMENT, check=True, capture_output=True
+        )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [
+        ("build-vocab", 6),
+        ("make-pretraining-data", 20),
+        ("overwrite", 20),
+        pytest.param("pretrain", 30, marks=pytest.mark.slow),
+        pytest.param("finetune", 40, marks=pytest.mark.slow),
+        *(pytest.param(name, 1, marks=pytest.mark.torture) for name in COMMANDS),
+        *(pytest.param(name, -100, marks=pytest.mark.torture) for name in COMMANDS),
+    ],
+)
+def test_a_command_killed_at_any_place_ends_as_an_undisturbed_one(
+    folder: Path, name: str, every: int, tmp_path: Path
+) -> None:
+    start = tmp_path / "start"
+    start.symlink_to(folder)
+    command = [sys.executable, "-m", "tests.killing", str(start), str(every), *COMMANDS[name]]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=PROJECT, check=False)
+    *wrong, last = done.stdout.splitlines()
+    assert (done.returncode, wrong) == (0, []), done.stderr
+    assert last.endswith("places tried")
