@@ -63,15 +63,15 @@ def main() -> None:
         code, said = error.exit_code, True
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except CommandLineError as error:
+        code = _wrong_command_line(error)
+    except SystemExit:  # Typer's, which keeps the streams quiet: the reader of a pipe went away
+        code = 0
     except Exception as error:
         if not (what := _of_disk(error)):
             raise
         console.error(what, "Make room, or give a folder that can be written; what was there before is intact.")
         code = 1
-    except CommandLineError as error:
-        code = _wrong_command_line(error)
-    except SystemExit:  # Typer's, which keeps the streams quiet: the reader of a pipe went away
-        code = 0
     if code == INTERRUPTED and not said:
         console.error(
             "Interrupted.",

@@ -66,7 +66,7 @@ class Finetuning:
 
     @classmethod
     def prepare(
-        cls, config: FinetuneConfig, source: Source, start: str, splits: list[Split], resumed: Path | None
+        cls, config: FinetuneConfig, source: Source, start: str, splits: list[Split], resumed: Path | None = None
     ) -> Self:
         """Load the model and encode the splits, that to train on first. Raises UserError if they do not fit.
 

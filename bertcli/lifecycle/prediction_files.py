@@ -54,7 +54,8 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
     """
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
-    count, part, is_whole = 0, part_of(path), False
+    count, target, is_whole = 0, path.resolve(), False  # what a link leads to is replaced, not the link
+    part = part_of(target)
     try:
         file = part.open("w", encoding="utf-8", newline="", buffering=1)
     except OSError as error:
@@ -68,7 +69,7 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
         is_whole = True
     finally:
         if is_whole or not path.exists():
-            replace(part, path)
+            replace(part, target)
             say(f"wrote {path}: {count:,} predictions")
         else:
             remove(part)

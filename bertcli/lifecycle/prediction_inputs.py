@@ -178,7 +178,11 @@ def _rows_of_table(
 def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
     """The columns that are the input: those that a run was trained on, or by their names."""
     asked = {"question": "question", "context": "context"}
-    inputs = KINDS[saved["kind"]].inputs if saved else ("choices", *(["question"] if {*asked} <= {*names} else []))
+    inputs = (
+        KINDS[saved["kind"]].inputs
+        if saved.get("kind")
+        else ("choices", *(["question"] if {*asked} <= {*names} else []))
+    )
     if "question" in inputs:
         return asked
     if "choices" in inputs and (choices := choice_columns(names, saved.get("text"))):

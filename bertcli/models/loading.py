@@ -70,7 +70,7 @@ def load_model(
 
     `labels` go into its config.json. With `new_head` the saved head is not used. Raises UserError if it cannot be opened.
     """
-    check_files(Path(source))
+    check_files(Path(source), {path.name for path in Path(source).glob("*.safetensors")})
     torch.manual_seed(seed)
     saved = open_config(source)
     family = family_of(saved.model_type)
@@ -82,17 +82,21 @@ def load_model(
     if any(name.startswith(inner) for name in other_shape):
         what = f"The sizes of the weights of `{source}` are not those in its config.json: {_modules(other_shape)}."
         raise UserError(what, "Take both from the same model.")
-    if not has_finite_weights(model):
-        raise UserError(
-            f"The model `{source}` has weights that are not finite.", "Take another; its training diverged."
-        )
     replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
+    _check_finite(model, source)
     if not packs:
         _say_padded(source, saved)
     _say_new(source, missing - (_head(model) if labels else set()), replaced)
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
+
+
+def _check_finite(model: PreTrainedModel, source: str) -> None:
+    if not has_finite_weights(model):
+        raise UserError(
+            f"The model `{source}` has weights that are not finite.", "Take another; its training diverged."
+        )
 
 
 def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
@@ -119,7 +123,6 @@ def has_finite_weights(model: nn.Module) -> bool:
 
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
-    check_files(Path(source), ["config.json"])
     try:
         return AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above

@@ -70,7 +70,7 @@ class RunFolder:
             saved = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise UserError(f"`{path}` cannot be read: {str(error).splitlines()[0]}.", MEND) from None
-        if not isinstance(saved, dict) or not {"command", "task"} <= saved.keys():
+        if not isinstance(saved, dict) or "command" not in saved:
             raise UserError(f"`{path}` is not the configuration of a run.", MEND)
         return saved
 

@@ -84,7 +84,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("pretrain --recipe broken.yaml", "is not YAML", "recipes show"),
         ("pretrain --recipe pretrain/tny", "recipe `pretrain/tny`", "pretrain/tiny"),
         ("pretrain --recipe folder", "is a folder", "bert recipes"),
-        ("pretrain --resume", "no unfinished run", "bert pretrain"),
+        ("pretrain --resume", "no pre-training data", "bert make-pretraining-data"),
         ("pretrian", "No such command 'pretrian'", "'pretrain'"),
         ("finetune", "Which task?", "bert finetune glue/sst2"),
         ("finetune glue/mlni", "task `glue/mlni`", "`glue/mnli`"),

@@ -96,9 +96,8 @@ def test_patience_counts_on_after_a_resume(
     assert_same_bits(whole.run, resumed.run)
     assert logged(resumed.run) == logged(whole.run)
     assert max(line["step"] for line in RunFolder(tmp_path / "cut").metrics() if "loss" in line) == whole.steps
-    assert (tmp_path / "cut" / "last" / f"step-{whole.steps}.safetensors").read_bytes() == (
-        tmp_path / "whole" / "last" / f"step-{whole.steps}.safetensors"
-    ).read_bytes()
+    tensors = Path("checkpoints") / f"step-{whole.steps}" / "tensors.safetensors"
+    assert (tmp_path / "cut" / tensors).read_bytes() == (tmp_path / "whole" / tensors).read_bytes()
 
 
 def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume_from_the_same_data_alone(
@@ -155,7 +154,7 @@ def test_seeds_give_median_spread_and_the_best_model(three_seeds: TrainingResult
     )  # the held-out tenth
     for part in three_seeds.runs:
         assert (Path(part["run"]) / "model").exists()
-        assert not (Path(part["run"]) / "last").exists()
+        assert not (Path(part["run"]) / "checkpoints").exists()
 
 
 def test_seeds_differ_in_weights_but_see_the_same_examples(three_seeds: TrainingResult) -> None:
