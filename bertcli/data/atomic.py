@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertcli.data.checksums import write_checksums
+from bertcli.errors import UserError
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2 on Linux
 
@@ -18,6 +19,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A folder gets a file of checksums.
     """
+    path = _target(path)
     part = part_of(path)
     remove(part)
     try:
@@ -27,6 +29,15 @@ def replacing(path: Path) -> Iterator[Path]:
         replace(part, path)
     finally:
         remove(part)
+
+
+def _target(path: Path) -> Path:
+    """What a link leads to, which is replaced instead of the link. Raises UserError if it leads nowhere."""
+    if not path.is_symlink():
+        return path
+    if not path.exists():
+        raise UserError(f"`{path}` is a link that leads nowhere.", "Remove it, or give another name.")
+    return path.resolve()
 
 
 def part_of(path: Path) -> Path:

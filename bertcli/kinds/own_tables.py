@@ -11,7 +11,16 @@ from bertcli import say
 from bertcli.data.labelled.examples import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, infer_kind, missing_labels, spelled
 from bertcli.data.labelled.own_splits import sizes_of
-from bertcli.data.labelled.tables import NumberedRow, Table, TableStream, are_numbers, as_text, place_of, read_table
+from bertcli.data.labelled.tables import (
+    NumberedRow,
+    Table,
+    TableStream,
+    are_numbers,
+    as_text,
+    columns_shown,
+    place_of,
+    read_table,
+)
 from bertcli.errors import UserError, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
@@ -203,7 +212,7 @@ def _columns(
     """The kind, if the columns show it, and the column of each part of an example: as given, by name, or left over."""
     names = first.names
     choices = choice_columns(names, given.get("text")) if kind in (None, CHOICE) else {}
-    shown = f"The columns of `{first.path}` are {', '.join(names)}"
+    shown = f"The columns of `{first.path}` are {columns_shown(names)}"
     if choices:
         kind, given = CHOICE, {**given, "text": choices["text"]}
         names = [column for column in names if not CHOICE_NAME.fullmatch(column)]

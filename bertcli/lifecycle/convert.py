@@ -66,6 +66,8 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
 
 def _checkpoint(path: Path, scratch: Path) -> Path | None:
     """The path of a checkpoint without its endings, given one of its files, its folder or a zip of that."""
+    if path.exists() and not (path.is_dir() or path.is_file()):
+        raise UserError(f"`{path}` is neither a file nor a folder.", "Give a checkpoint: a folder or its zip.")
     if zipfile.is_zipfile(path):
         try:
             with zipfile.ZipFile(path) as archive:

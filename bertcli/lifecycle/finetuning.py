@@ -43,7 +43,7 @@ from bertcli.tasks.task import Task
 from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
-from bertcli.training.processes import is_launched, launch
+from bertcli.training.processes import launch, processes_to_launch
 from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -123,8 +123,8 @@ class Finetuning:
         if config.resume and folder.config.get("data_digests", self.data_digests) != self.data_digests:
             what = f"The data of the run in `{folder.path}` have changed since it was begun."
             raise UserError(what, "Put them back, or start a new run.")
-        if config.processes > 1 and not is_launched() and not config.dry_run:
-            return launch("finetune", config.values(), config.processes, folder.path)
+        if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
+            return launch("finetune", config.values(), count, folder.path)
         with folder:
             result = self._sweep(settings, folder) if settings else self._run_once(folder)
         device.disconnect()

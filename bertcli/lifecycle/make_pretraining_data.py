@@ -1,6 +1,5 @@
 """Turn text into pre-training instances, a shard at a time."""
 
-import json
 import os
 import shutil
 import time
@@ -12,6 +11,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.data import MakePretrainingDataConfig
 from bertcli.data.atomic import part_of, remove, replace, replacing
+from bertcli.data.json_files import read_json
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
@@ -88,7 +88,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    return read_json(path, f"Remove it and start again: rm -r {path.parent}")
 
 
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:

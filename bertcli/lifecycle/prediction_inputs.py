@@ -204,7 +204,7 @@ def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> Us
     pair = [learnt.get("text_pair") or "text_pair"] if takes_pairs(learnt) else []
     wanted = [learnt.get("text") or "text", *pair]
     lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
-    hint = f"Rename its columns, which are {', '.join(names)}; needed: {', '.join(wanted)}."
+    hint = f"Rename its columns, which are {tables.columns_shown(names)}; needed: {', '.join(wanted)}."
     if any(name.count(" ") >= MOST_SPACES for name in names):
         hint = f"Put a header line before it, {' and '.join(wanted)} among them."
     return UserError(f"`{path}` has no column {lacking}.", hint)

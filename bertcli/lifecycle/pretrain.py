@@ -19,7 +19,7 @@ from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective, ObjectiveExamples
-from bertcli.training.processes import is_launched, launch
+from bertcli.training.processes import launch, processes_to_launch
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -59,8 +59,8 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
     request = _check(config, folder)
     model = _make_model(request)
-    if config.processes > 1 and not is_launched() and not config.dry_run:
-        return launch("pretrain", config.values(), config.processes, folder.path)
+    if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
+        return launch("pretrain", config.values(), count, folder.path)
     from bertcli.training.device import make_accelerator
 
     unused = not request.objective.trains_every_weight

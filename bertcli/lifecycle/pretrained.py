@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.recipes import SHIPPED, shipped_model
 from bertcli.data.hub import POOLING, cached_model
+from bertcli.data.json_files import read_json
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def is_sentence_encoder(folder: str) -> bool:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    found = read_json(path, "Restore it, or remove it.") if path.is_file() else {}
     return found if isinstance(found, dict) else {}
 
 

@@ -26,7 +26,7 @@ HOW_TO_MAKE = {"text": "glue/sst2", "pair": "glue/mnli", "choices": "swag", "que
 def new_run(name: str) -> RunFolder:
     """A folder for a new run: runs/NAME, or runs/NAME-2, -3 ... where that is taken."""
     paths = (RUNS / (name if number == 1 else f"{name}-{number}") for number in count(1))
-    return RunFolder(next(path for path in paths if not path.exists()))
+    return RunFolder(next(path for path in paths if not path.exists()), is_numbered=True)
 
 
 def run_folders() -> list[RunFolder]:

@@ -29,6 +29,9 @@ LOADING = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatch
 # The outputs of a model, whatever its config.json asks for.
 LOADING |= {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
+# Beyond any model; a damaged number must not fill the memory.
+LARGEST = {"num_hidden_layers": 1_000, "num_attention_heads": 10_000, "hidden_size": 100_000}
+LARGEST |= {"intermediate_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
 OWN_CLASSES = {
     each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
 }
@@ -46,7 +49,7 @@ def build_model(
     config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
     is_own = issubclass(model_class, PreTrainedModel)
-    model: PreTrainedModel = model_class(config) if is_own else model_class.from_config(config, **attention)
+    model: PreTrainedModel = model_class(config) if is_own else model_class.from_config(config, **attention, **NO_CODE)
     initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
     return with_trained_padding(model)
 
@@ -124,9 +127,14 @@ def has_finite_weights(model: nn.Module) -> bool:
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
     try:
-        return AutoConfig.from_pretrained(source, **NO_CODE)
+        config = AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above
         raise _not_opened(source, error) from None
+    for name, largest in LARGEST.items():
+        if isinstance(value := getattr(config, name, 0), int) and value > largest:
+            what = f"The config.json of `{source}` is damaged: `{name}` is {value:,}."
+            raise UserError(what, "Take it from the same model again.")
+    return config
 
 
 def _not_opened(source: str, error: Exception) -> UserError:
@@ -184,7 +192,7 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     is_own = issubclass(model_class, PreTrainedModel)
     if is_own and attention:
         saved._attn_implementation = PACKED
-    model: PreTrainedModel = model_class(saved) if is_own else model_class.from_config(saved, **attention)
+    model: PreTrainedModel = model_class(saved) if is_own else model_class.from_config(saved, **attention, **NO_CODE)
     family.prepare(model, str(folder))
     return with_trained_padding(model) if attention else model
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bertcli import say
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.checksums import CHECKSUMS, damaged_files
+from bertcli.data.json_files import read_json
 from bertcli.errors import UserError
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def load_weights(checkpoint: Path, model: nn.Module) -> None:
 def _read(checkpoint: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors.torch import load_file
 
-    state = json.loads((checkpoint / STATE).read_text(encoding="utf-8"))
+    state = read_json(checkpoint / STATE, "Resume from another: remove this folder.", step=int, file=str)
     return state, load_file(checkpoint / state.pop("file"))
 
 

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from bertcli.errors import Interrupted, RunError
@@ -24,6 +26,18 @@ logger = logging.getLogger("bertcli")
 def is_launched() -> bool:
     """Whether this process is one of several that share a run (ours, torchrun's or Accelerate's)."""
     return "LOCAL_RANK" in os.environ
+
+
+def processes_to_launch(asked: int) -> int:
+    """How many processes are to be started: as asked, or as `accelerate launch --cpu --num_processes N` was asked, which starts one."""
+    if is_launched():
+        return 1
+    if asked > 1 or "ACCELERATE_USE_CPU" not in os.environ or "MASTER_PORT" not in os.environ:
+        return asked
+    launcher = psutil.Process().parent()
+    typed = " ".join(launcher.cmdline()) if launcher else ""
+    found = re.search(r"--num[_-]processes[ =](\d+)", typed)
+    return int(found.group(1)) if found else asked
 
 
 def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> TrainingResult:

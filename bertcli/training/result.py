@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from bertcli.data.json_files import read_json
 
 GUESS, BAG_OF_WORDS = "guess", "bag_of_words"  # what a fine-tuned model is compared with
 
@@ -39,4 +40,7 @@ class TrainingResult:
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:
         """Read the result of a finished run."""
-        return cls(**json.loads((folder / "result.json").read_text(encoding="utf-8")))
+        hint = f"Restore it, or finish the run again: rm {folder / 'result.json'}, then --resume --out {folder}"
+        values = read_json(folder / "result.json", hint, task=str, seed=int, metrics=dict)
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})

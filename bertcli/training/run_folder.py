@@ -14,6 +14,7 @@ import yaml
 
 from bertcli import __version__
 from bertcli.data.atomic import remove, replacing
+from bertcli.data.json_files import read_json
 from bertcli.errors import UserError
 from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint
 
@@ -25,8 +26,9 @@ MEND = "Restore it, or move the run out of the folder `runs`."
 class RunFolder:
     """A run on disk. The process that writes holds its lock, so that two runs cannot share a folder."""
 
-    def __init__(self, path: Path, starts_over: bool = False) -> None:
-        self.path, self.starts_over = path, starts_over  # where it holds a run of which nothing was saved yet
+    def __init__(self, path: Path, starts_over: bool = False, is_numbered: bool = False) -> None:
+        """`starts_over`: it holds a run of which nothing was saved yet; `is_numbered`: another number will do as well."""
+        self.path, self.starts_over, self.is_numbered = path, starts_over, is_numbered
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -88,22 +90,25 @@ class RunFolder:
     @property
     def labels(self) -> list[str]:
         """The labels of its model; none where it has no names for its outputs."""
-        saved = json.loads((self.model / "config.json").read_text(encoding="utf-8"))
+        saved = read_json(self.model / "config.json", MEND)
         return list(saved.get("id2label", {}).values())
 
     def create(self, command: str, config: dict[str, Any]) -> None:
         """Make and lock the folder; write the configuration and the environment. Raises UserError if it is not empty."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.lock()
-        if self.is_occupied and not self.starts_over:
-            hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
-            raise UserError(f"`{self.path}` is not empty.", hint)
+        try:
+            self._take(command)
+        except UserError:  # another run may have taken the name since
+            if not self.is_numbered:
+                raise
+            name, _, number = self.path.name.rpartition("-")
+            self.path = self.path.with_name(f"{name}-{int(number) + 1}" if number.isdigit() else f"{self.path.name}-2")
+            return self.create(command, config)
         for old in self.path.iterdir():  # what a killed process has left
             if old.name != LOCK:
                 remove(old)
-        self.save_config(command, config)
+        self.save_config(command, {**config, "out": str(self.path)})
         system = {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()}
         typed = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command_line": " ".join(["bert", *sys.argv[1:]])}
         packages = {package: version(package) for package in PACKAGES}
@@ -113,6 +118,14 @@ class RunFolder:
     def save_config(self, command: str, config: dict[str, Any]) -> None:
         """Write config.yaml: the command and its resolved options."""
         self.write("config.yaml", yaml.safe_dump({"command": command, **config}, sort_keys=False, allow_unicode=True))
+
+    def _take(self, command: str) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        if self.is_occupied and not self.starts_over:
+            self.unlock()
+            hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
+            raise UserError(f"`{self.path}` is not empty.", hint)
 
     @property
     def is_occupied(self) -> bool:
@@ -125,6 +138,8 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self._lock.close()
+            self._lock = None
             hint = "Wait for it to end, or give another --out."
             raise UserError(f"`{self.path}` is in use by another run.", hint) from None
 

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from shlex import quote
 from typing import Any, TypeVar
 
 from bertcli import say
-from bertcli.data.text.documents import COMPRESSED, count_lines, lines_of, read_text, reading
+from bertcli.data.text.documents import COMPRESSED, LONGEST_LINE, count_lines, lines_of, read_text, reading
 from bertcli.errors import UserError, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -24,7 +25,8 @@ ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
 Item = TypeVar("Item")
 NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
 TableStream = tuple[list[str], Iterator[NumberedRow]]
-csv.field_size_limit(2**31 - 1)  # a field may be a whole book
+csv.field_size_limit(LONGEST_LINE)  # a field may be a whole book
+SHOWN_COLUMNS = 20  # in a message
 
 
 @dataclass(frozen=True)
@@ -95,14 +97,20 @@ def stream_table(path: Path) -> TableStream:
     else:
         columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, lines_of(path))
     names = [name for name in columns if name]
-    if twice := [name for name in names if names.count(name) > 1]:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         what = f"`{path}`{' line 1' if ending in DELIMITERS else ''} has two columns `{twice[0]}`."
         raise UserError(what, "Give each column its own name, in a line before the examples.")
     first = next(rows, None)
     if first is None:
-        what = f"has the columns {', '.join(names)} but" if names else "is empty; it"
+        what = f"has the columns {columns_shown(names)} but" if names else "is empty; it"
         raise UserError(f"`{path}` {what} holds no examples.", "Put a header line and examples into it.")
     return names, chain([first], rows)
+
+
+def columns_shown(names: list[str]) -> str:
+    """The names of columns in a message, the first of very many."""
+    others = f" and {len(names) - SHOWN_COLUMNS:,} others" if len(names) > SHOWN_COLUMNS else ""
+    return ", ".join(names[:SHOWN_COLUMNS]) + others
 
 
 def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = lambda item: 1) -> Iterator[list[Item]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertcli.data.checksums import digest_of
+from bertcli.data.json_files import check_values, read_json
 from bertcli.data.packing.keyed import derive
 from bertcli.data.packing.ragged import Ragged
 from bertcli.data.pretraining.masking import MaskingRules
@@ -21,6 +21,9 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
 MANIFEST = "manifest.json"
+MAKE_AGAIN = "Make the data again: bert make-pretraining-data TEXT --overwrite"
+OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
+OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int}
 LISTS = ("_ids", "_positions")  # ends of the names of columns with a list a row
 MASK_STREAM = 1  # separates the draws of masks from those of dropout and order
 
@@ -123,15 +126,14 @@ def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamp
     if not (folder / MANIFEST).exists():
         hint = f"Make some: bert make-pretraining-data TEXT --out {folder}"
         raise UserError(f"`{folder}` holds no pre-training data.", hint)
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest = _read_manifest(folder / MANIFEST)
     missing = [name for name in _shard_files(folder, manifest) if not Path(name).exists()]
     if missing:
-        hint = "Make the data again: bert make-pretraining-data TEXT --overwrite"
-        raise UserError(f"`{missing[0]}` is missing.", hint)
+        raise UserError(f"`{missing[0]}` is missing.", MAKE_AGAIN)
     tokenizer = load_tokenizer(folder / "tokenizer")
     if tokenizer.digest != manifest.get("tokenizer_digest", tokenizer.digest):
         what = f"`{folder / 'tokenizer'}` is not the tokenizer that the data were made with."
-        raise UserError(what, "Make the data again: bert make-pretraining-data TEXT --overwrite")
+        raise UserError(what, MAKE_AGAIN)
     return PretrainingExamples(folder, manifest, tokenizer, seed)
 
 
@@ -141,8 +143,15 @@ def _check_shards(folder: Path, manifest: dict[str, Any]) -> None:
     with ThreadPoolExecutor() as threads:
         for (path, digest), found in zip(digests.items(), threads.map(digest_of, digests), strict=True):
             if found != digest:
-                hint = "Make the data again: bert make-pretraining-data TEXT --overwrite"
-                raise UserError(f"`{path}` is damaged: it differs from its checksum.", hint)
+                raise UserError(f"`{path}` is damaged: it differs from its checksum.", MAKE_AGAIN)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    manifest = read_json(path, MAKE_AGAIN, options=dict, shards=list, instances=int, tokens=int, vocab_size=int)
+    check_values(path, MAKE_AGAIN, manifest["options"], OPTION_TYPES)
+    for shard in manifest["shards"]:
+        check_values(path, MAKE_AGAIN, shard, {"file": str, "instances": int})
+    return manifest
 
 
 def _shard_files(folder: Path, manifest: dict[str, Any]) -> list[str]:

@@ -20,6 +20,7 @@ import zstandard
 
 from bertcli.errors import UserError
 
+LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a JSON file, which is one value
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
@@ -107,19 +108,22 @@ def read_lines(path: Path) -> Iterator[str]:
     return (line.strip() for line in lines_of(path))
 
 
-def lines_of(path: Path) -> Iterator[str]:
+def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
     r"""Yield the lines of a UTF-8 file unchanged, without a byte-order mark. Only `\n` ends a line, as in the original.
 
-    Raises UserError at the first line that is not UTF-8 text.
+    Raises UserError at the first line that is not UTF-8 text, or has more than `longest` bytes.
     """
     number = 0
     try:
         with reading(path) as file:
             _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
                 # The tokenizer drops single control characters, as the original's; half a line of them is no text.
                 if b"\0" in line and 2 * sum(byte < 32 for byte in line.rstrip()) >= len(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
+                if len(line) > longest:
+                    what = f"`{path}` line {number} has more than {longest / 1e6:.0f} MB."
+                    raise UserError(what, "Put line breaks into the text, such as after each sentence or paragraph.")
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, number, error) from None
@@ -133,7 +137,7 @@ def count_lines(path: Path) -> int:
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, without a byte-order mark. Raises UserError if it is not UTF-8 text."""
-    return "".join(lines_of(path))
+    return "".join(lines_of(path, longest=LONGEST_FILE))
 
 
 def _check_beginning(path: Path, data: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bertcli.data.checksums import check_files
+from bertcli.data.json_files import read_json
 from bertcli.errors import UserError
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -159,7 +160,9 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
         return WordPiece(_read_vocab(path), cased, str(source))
     if (path / "vocab.txt").exists():
         config = path / "tokenizer_config.json"
-        saved = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+        saved = (
+            read_json(config, "Restore it, or remove it: then the vocabulary is uncased.") if config.exists() else {}
+        )
         rules = saved.get("strip_accents"), saved.get("tokenize_chinese_chars", True)
         vocab, is_cased = _read_vocab(path / "vocab.txt"), not saved.get("do_lower_case", not cased)
         return WordPiece(vocab, is_cased, str(source), *rules)
@@ -196,8 +199,8 @@ def _load_from_transformers(source: str) -> WordPiece:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        what = f"There is no tokenizer `{source}` here or on the Hub ({str(error).splitlines()[0]})."
+    except Exception as error:  # the tokenizers library has no class of its own for what it cannot open
+        what = f"There is no tokenizer `{source}` here or on the Hub ({(str(error) or type(error).__name__).splitlines()[0]})."
         hint = "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one."
         raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())

@@ -1,0 +1,27 @@
+"""JSON files that the package has written, checked as they are read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bertcli.errors import UserError
+
+
+def read_json(path: Path, hint: str, **types: type) -> dict[str, Any]:
+    """Read an object. Raises UserError, which names the file, if it is damaged or a value is missing or of another type."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"`{path}` cannot be read: {str(error).splitlines()[0]}.", hint) from None
+    check_values(path, hint, values, types)
+    return dict(values)
+
+
+def check_values(path: Path, hint: str, values: Any, types: dict[str, type]) -> None:
+    """Raise UserError if an object of a file is none, or a value in it is missing or of another type."""
+    if not isinstance(values, dict):
+        raise UserError(f"`{path}` is damaged: it does not hold an object.", hint)
+    for name, wanted in types.items():
+        if not isinstance(values.get(name), wanted):
+            found = f"is {str(values[name])[:40]!r}" if name in values else "is missing"
+            raise UserError(f"`{path}` is damaged: `{name}` {found}.", hint)
