@@ -14,7 +14,7 @@ demo: .venv/installed  ## install, then run the whole life of a model on text th
 test: .venv/installed-dev  ## run the tests
 	@$(BIN)/python -m pytest -n 2 -q
 
-torture: .venv/installed-dev  ## kill each long command at every place where it writes, and at random moments (an hour)
+torture: .venv/installed-dev  ## the tests that take an hour: kills at every place, damaged files by the thousand, several processes
 	@$(BIN)/python -m pytest -q -m torture
 
 lint: .venv/installed-dev  ## check style and formatting

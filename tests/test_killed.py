@@ -74,11 +74,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("name", "every"),
     [
-        ("build-vocab", 6),
-        ("make-pretraining-data", 20),
-        ("overwrite", 20),
-        pytest.param("pretrain", 30, marks=pytest.mark.slow),
-        pytest.param("finetune", 40, marks=pytest.mark.slow),
+        ("build-vocab", 9),
+        ("make-pretraining-data", 30),
+        ("overwrite", 30),
+        pytest.param("pretrain", 60, marks=pytest.mark.slow),
+        pytest.param("finetune", 80, marks=pytest.mark.slow),
         *(pytest.param(name, 1, marks=pytest.mark.torture) for name in COMMANDS),
         *(pytest.param(name, -100, marks=pytest.mark.torture) for name in COMMANDS),
     ],

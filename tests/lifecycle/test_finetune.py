@@ -20,7 +20,6 @@ from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.sweep import name_of, settings_of
-from bertcli.models.loading import save_model
 from bertcli.tasks import TASKS, get_task
 from bertcli.training.loop import Training
 from bertcli.training.result import TrainingResult
@@ -316,17 +315,14 @@ def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> 
     assert FinetuneConfig().warmup_proportion == 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_two_processes_make_the_sweep_of_one(reviews: str, tmp_path: Path) -> None:
-    model = load(None, "runs/pretrain-tiny/model")
-    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0  # it is drawn a process
-    save_model(model, load_tokenizer("runs/pretrain-tiny/model"), tmp_path / "start")
     options = {"epochs": 8.0, "batch_size": 16, "learning_rate": 1e-3, "eval_steps": 4, "patience": 2, "seeds": 2}
     options |= {
         "class_weights": "balanced",
         "micro_batch_tokens": 100,
         "precision": "float32",
-        "from": str(tmp_path / "start"),
+        "from": "runs/pretrain-tiny",
     }
     one = finetune(reviews, **options, out=str(tmp_path / "one"))
     two = finetune(reviews, **options, processes=2, out=str(tmp_path / "two"))
@@ -336,6 +332,39 @@ def test_two_processes_make_the_sweep_of_one(reviews: str, tmp_path: Path) -> No
         first, second = weights(ours["run"]), weights(theirs["run"])
         for name in first:
             torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
+
+
+OWN = {
+    "classes.csv": "text,label\n" + "the cat sat,yes\na dog,no\n" * 12,
+    "values.csv": "text,score\n" + "the cat sat,0.5\na dog,1.5\na red cat,2.25\n" * 8,
+    "several.jsonl": '{"text": "the cat sat", "label": ["a", "b"]}\n{"text": "a dog", "label": ["b"]}\n' * 12,
+    "choices.csv": "text,choice_a,choice_b,label\n" + "the cat,sat down,ate,0\nthe dog ran,off,on the mat,1\n" * 12,
+    "tags.conll": "the O\ncat B-X\nsat O\n\na O\ndog B-X\n\n" * 12,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OWN)
+def test_of_each_kind_accumulation_gives_what_one_pass_gives_at_the_default_dropout(
+    name: str, at_home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(OWN[name])
+    options = {"from": "runs/pretrain-tiny", "epochs": 3.0, "batch_size": 12, "learning_rate": 1e-3, "baseline": False}
+    runs = [
+        finetune(
+            str(tmp_path / name),
+            **options,
+            precision="float32",
+            micro_batch_tokens=tokens,
+            out=str(tmp_path / f"{tokens}"),
+        )
+        for tokens in (10_000, 20)
+    ]
+    whole, cut = ([line["loss"] for line in RunFolder(Path(run.run)).metrics() if "loss" in line] for run in runs)
+    assert cut == pytest.approx(whole, abs=1e-5)
+    first, second = (weights(run.run) for run in runs)
+    for key in first:
+        torch.testing.assert_close(second[key], first[key], atol=1e-4, rtol=0, msg=lambda text, k=key: f"{k}: {text}")
 
 
 def test_weights_are_only_for_classes(at_home: Path, tmp_path: Path) -> None:

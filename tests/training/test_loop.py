@@ -88,7 +88,7 @@ def test_a_resumed_run_has_the_weights_and_the_losses_of_an_undisturbed_one_to_t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.torture), "bfloat16"])
 def test_the_first_training_on_a_machine_which_compiles_kernels_has_the_bits_of_later_ones_which_load_them(
     at_home: Path, tmp_path: Path, precision: str
 ) -> None:
@@ -196,10 +196,16 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [2, 4])
-@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
+@pytest.mark.parametrize(
+    ("objective", "processes"),
+    [
+        ("mlm+nsp", 4),
+        ("mlm", 2),
+        *(pytest.param(*each, marks=pytest.mark.torture) for each in (("mlm+nsp", 2), ("mlm", 4))),
+    ],
+)
 def test_processes_give_the_losses_and_weights_of_one_at_the_default_dropout(
-    at_home: Path, tmp_path: Path, processes: int, objective: str
+    at_home: Path, tmp_path: Path, objective: str, processes: int
 ) -> None:
     options = {**SHORT, "steps": 50, "learning_rate": 1e-3, "log_steps": 1, "precision": "float32"}
     options |= {"objective": objective, "micro_batch_tokens": 100}
@@ -224,7 +230,7 @@ def flags(options: dict) -> list[str]:
     return [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
 
 
-@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.torture)])
 def test_ctrl_c_ends_with_130_keeps_the_checkpoint_and_can_go_on(at_home: Path, tmp_path: Path, processes: str) -> None:
     run = tmp_path / "run"
     options = {**SHORT, "steps": 100_000, "log_steps": 1, "processes": processes, "out": str(run)}

@@ -244,7 +244,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _quoting(path: Path, delimiter: str) -> int:
     """How quotation marks are read: those of a TSV file as text, if that gives more records, of equal length."""
-    if delimiter != "\t" or not any('"' in line for line in _lines(path)):
+    is_header_quoted = next(_lines(path), "").startswith('"')
+    if delimiter != "\t" or is_header_quoted or not any('"' in line for line in _lines(path)):
         return csv.QUOTE_MINIMAL
     counts = {}
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
