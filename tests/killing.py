@@ -81,7 +81,7 @@ def run(command: list[str], folder: Path, place: int = 0, seconds: float = 0.0) 
         time.sleep(seconds)
         os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return code, int(count_file.read_text()) if count_file.exists() else 0
+    return code, int(count_file.read_text() or 0) if count_file.exists() else 0
 
 
 def results(folder: Path) -> list[Path]:
@@ -122,7 +122,11 @@ def main_of_killing() -> None:
             print(f"place {place}: other files: {set(results(again)) ^ set(results(whole))}")
         elif differ := filecmp.cmpfiles(whole, again, results(whole), shallow=False)[1]:
             print(f"place {place}: {differ} differ")
-    print(f"{len(tried)} of {places} places tried")
+    print(
+        f"{len(tried)} of {places} places tried"
+        if every > 0
+        else f"{len(tried)} chains of random kills: all places tried"
+    )
 
 
 if __name__ == "__main__":
