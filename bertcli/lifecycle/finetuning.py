@@ -12,7 +12,6 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.plan import Plan
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
@@ -43,6 +42,7 @@ from bertcli.tasks.task import Task
 from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
+from bertcli.training.plan import Plan
 from bertcli.training.processes import launch, processes_to_launch
 from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult

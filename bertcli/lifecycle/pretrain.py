@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
-    from bertcli.config.plan import Plan
+    from bertcli.training.plan import Plan
 
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
@@ -160,7 +160,7 @@ def _make_model(request: _Request) -> PreTrainedModel:
 
 def _plan(config: PretrainConfig) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
-    from bertcli.config.plan import Plan
+    from bertcli.training.plan import Plan
 
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
     return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)

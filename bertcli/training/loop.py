@@ -13,7 +13,6 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast
 
 from bertcli import say
-from bertcli.config.plan import Plan
 from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
 from bertcli.data.packing.keyed import derive
 from bertcli.errors import Interrupted
@@ -23,12 +22,19 @@ from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
-from bertcli.training.health import SKIPPED_IN_A_ROW, is_out_of_memory, last_of, not_finite, out_of_memory
-from bertcli.training.interruption import Interruption
 from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
+from bertcli.training.plan import Plan
 from bertcli.training.progress import Advise, Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+from bertcli.training.stopping import (
+    SKIPPED_IN_A_ROW,
+    Interruption,
+    is_out_of_memory,
+    last_of,
+    not_finite,
+    out_of_memory,
+)
 from bertcli.training.throughput import peak_flops, training_flops
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen

@@ -17,8 +17,8 @@ import psutil
 import yaml
 
 from bertcli.errors import Interrupted, RunError
-from bertcli.training.interruption import Interruption
 from bertcli.training.result import TrainingResult
+from bertcli.training.stopping import Interruption
 
 logger = logging.getLogger("bertcli")
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from bertcli.training.interruption import Interruption
+from bertcli.training.stopping import Interruption
 
 
 def test_interruption_is_asked_once_and_forced_twice() -> None:

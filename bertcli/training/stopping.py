@@ -1,13 +1,45 @@
-"""Losses, gradients and weights that are not finite, and memory that does not suffice."""
+"""What stops a training: signals, updates that are not finite, and memory that does not suffice."""
 
-from typing import Any
+from __future__ import annotations
 
-import torch
+import signal
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
-from bertcli.data.packing.batches import PackedBatch
 from bertcli.errors import RunError
 
+if TYPE_CHECKING:
+    from bertcli.data.packing.batches import PackedBatch
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SKIPPED_IN_A_ROW = 10  # updates, after which a run stops
+
+
+class Interruption:
+    """Inside the context, the first signal sets `asked` to its number; the second one raises KeyboardInterrupt."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        """Handle the signals; Python allows that in the main thread only. One that is ignored, as by nohup, stays so."""
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Restore the handlers."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = number
 
 
 def last_of(step: int, micro_batches: list[PackedBatch]) -> str:
@@ -24,6 +56,8 @@ def not_finite(what: str, learning_rate: float, folder: Any) -> RunError:
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether memory, of a GPU or a CPU, did not suffice."""
+    import torch
+
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
