@@ -9,7 +9,7 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 OPTIMIZERS = ("bert", "adamw", "lamb")
-OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for batches of thousands."
+OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -49,9 +49,11 @@ class TrainingConfig(Config):
     )
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
     save_minutes: float = option(
-        30.0, "Maximum number of minutes between checkpoints; the first is after one.", minimum=0
+        30.0, "Maximum number of minutes between checkpoints; the first is written after one.", minimum=0
     )
-    auto_batch_size: bool = option(False, "Out of memory: halve the micro-batches and go on, with the same result.")
+    auto_batch_size: bool = option(
+        False, "If memory runs out, halve the micro-batches and continue; the result is the same."
+    )
     eval_steps: int | None = option(
         None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
     )

@@ -19,7 +19,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A folder gets a file of checksums.
     """
-    path = _target(path)
+    if path.is_symlink() and not path.exists():
+        raise UserError(f"`{path}` is a link that leads nowhere.", "Remove it, or give another name.")
     part = part_of(path)
     remove(part)
     try:
@@ -31,23 +32,21 @@ def replacing(path: Path) -> Iterator[Path]:
         remove(part)
 
 
-def _target(path: Path) -> Path:
-    """What a link leads to, which is replaced instead of the link. Raises UserError if it leads nowhere."""
-    if not path.is_symlink():
-        return path
-    if not path.exists():
-        raise UserError(f"`{path}` is a link that leads nowhere.", "Remove it, or give another name.")
-    return path.resolve()
-
-
 def part_of(path: Path) -> Path:
-    """The temporary path beside `path`; one that a killed process has left is removed or used by the next."""
-    return path.with_name(f".{path.name}.part")
+    """The temporary path beside `path`, which the next process removes or continues after a kill."""
+    target = _target(path)
+    return target.with_name(f".{target.name}.part")
+
+
+def _target(path: Path) -> Path:
+    """What a link leads to, which is replaced instead of the link."""
+    return path.resolve() if path.is_symlink() else path
 
 
 def replace(part: Path, path: Path) -> None:
     """Sync `part` to the disk and put it in the place of `path` at one instant; an old folder is `part` afterwards."""
     sync(part)
+    path = _target(path)
     if part.is_dir() and path.is_dir():
         _exchange(part, path)
     else:

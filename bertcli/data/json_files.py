@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bertcli.data.atomic import replacing
 from bertcli.errors import UserError
 
 
@@ -25,3 +26,9 @@ def check_values(path: Path, hint: str, values: Any, types: dict[str, type]) -> 
         if not isinstance(values.get(name), wanted):
             found = f"is {str(values[name])[:40]!r}" if name in values else "is missing"
             raise UserError(f"`{path}` is damaged: `{name}` {found}.", hint)
+
+
+def write_json(path: Path, values: dict[str, Any], indent: int | None = None) -> None:
+    """Write a JSON file atomically."""
+    with replacing(path) as part:
+        part.write_text(json.dumps(values, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")

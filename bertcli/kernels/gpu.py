@@ -20,6 +20,7 @@ from bertcli.data.packing.sequences import Sequences
 # T tokens, H what a layer is wide, A heads, D size per head, M masked tokens, V vocabulary
 
 BACKEND: Any = "inductor"  # of torch.compile
+CHANCES = 1 << 16  # of which a mask drops so many, as in models/dropout.py
 HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -100,7 +101,7 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
     ends, longest = sequences.boundaries, sequences.longest
     query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
     return torch.ops.aten._flash_attention_forward(
-        query, key, value, ends, ends, longest, longest, mask[1] / 65536, False, False, scale=scaling
+        query, key, value, ends, ends, longest, longest, mask[1] / CHANCES, False, False, scale=scaling
     )[0]
 
 

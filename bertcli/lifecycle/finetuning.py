@@ -77,7 +77,9 @@ class Finetuning:
         longest = config.max_seq_length or task.max_seq_length
         rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
         with doing("loading the model"):
-            model = resumed_model(resumed, kind) if resumed else model_of(start, config, source, tokenizer)
+            model = (
+                resumed_model(resumed, kind, config.frozen) if resumed else model_of(start, config, source, tokenizer)
+            )
         check_length(model, rules.max_seq_length)
         train, *dev = splits
         with doing("encoding the examples"):

@@ -11,7 +11,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.data import MakePretrainingDataConfig
 from bertcli.data.atomic import part_of, remove, replace, replacing
-from bertcli.data.json_files import read_json
+from bertcli.data.json_files import read_json, write_json
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
@@ -77,7 +77,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         manifest = writing.make_manifest(request, counts, documents, tokenizer)
         with replacing(part / "tokenizer") as tokenizer_folder:
             tokenizer.save(tokenizer_folder, config.max_seq_length)
-        writing.write_json(part / MANIFEST, manifest, indent=2)
+        write_json(part / MANIFEST, manifest, indent=2)
     for needless in part.iterdir():
         if needless.name not in (MANIFEST, "tokenizer") and needless.suffix != ".parquet":
             remove(needless)
@@ -149,7 +149,7 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         raise
     if documents == 1:
         say("one document: no blank line in the text, so a random next sentence comes from the same document")
-    writing.write_json(part / "request.json", {**request, "documents": documents})
+    write_json(part / "request.json", {**request, "documents": documents})
     return documents
 
 

@@ -54,8 +54,7 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
     """
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
-    count, target, is_whole = 0, path.resolve(), False  # what a link leads to is replaced, not the link
-    part = part_of(target)
+    count, part, is_whole = 0, part_of(path), False
     try:
         file = part.open("w", encoding="utf-8", newline="", buffering=1)
     except OSError as error:
@@ -69,7 +68,7 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
         is_whole = True
     finally:
         if is_whole or not path.exists():
-            replace(part, target)
+            replace(part, path)
             say(f"wrote {path}: {count:,} predictions")
         else:
             remove(part)

@@ -24,13 +24,8 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # The options that may change when a run is resumed; any other would make it another run.
 IDENTITY = ("task", "size")  # of the run that `--resume` looks for, where they are given
-LENGTHS = {
-    "steps",
-    "epochs",
-    "patience",
-    "eval_steps",
-    "learning_rate",
-}  # fixed in a sweep, of which some runs may be finished
+# Fixed in a sweep, of which some runs may be finished.
+LENGTHS = {"steps", "epochs", "patience", "eval_steps", "learning_rate"}
 STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size"}
 CHANGEABLE = LENGTHS | STEPS | {"resume", "out", "dry_run", "processes", "track", "data", "eval_data", "data_dir"}
 
@@ -57,7 +52,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     saved = {key: value for key, value in folder.config.items() if key in config.values()}
     whole = RunFolder(folder.path.parent)
     if (whole.path / "environment.json").exists() and whole.has_parts:
-        hint = f"Resume all: bert {command} --resume --out {whole.path}"
+        hint = f"Resume all: {whole.command_to_resume}"
         raise UserError(f"`{folder.path}` is a part of the run `{whole.path}`.", hint)
     resumed = _with_changes(config, config.from_values({**saved, "resume": True, "out": str(folder.path)}), folder)
     _check_unfinished(command, resumed, folder)

@@ -37,10 +37,14 @@ def _vocabulary() -> str:
     return name
 
 
-def resumed_model(folder: Path, kind: Kind) -> PreTrainedModel:
-    """The model of a run, from its folder of configuration and tokenizer, with the weights of the latest checkpoint."""
+def resumed_model(folder: Path, kind: Kind, is_frozen: bool) -> PreTrainedModel:
+    """The model of a run, from its folder of configuration and tokenizer; the training loads its weights.
+
+    Those of a frozen model are loaded here, as its hidden states are computed before the training.
+    """
     model = without_weights(folder, kind.model_class(open_config(str(folder)), None))
-    load_weights(latest_checkpoint(folder.parent), model)
+    if is_frozen:
+        load_weights(latest_checkpoint(folder.parent), model)
     return model
 
 

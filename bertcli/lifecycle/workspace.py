@@ -179,7 +179,7 @@ def _model_in(path: Path) -> str:
     if (path / "config.json").exists():
         return str(path)
     if (path / "config.yaml").exists():
-        hint = f"Continue it: bert {RunFolder(path).config['command']} --resume --out {path}"
+        hint = f"Continue it: {RunFolder(path).command_to_resume}"
         raise UserError(f"The run `{path}` has no model yet.", hint)
     raise UserError(f"`{path}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
 

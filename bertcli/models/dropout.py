@@ -32,7 +32,7 @@ def seed_dropout(key: int, torch_key: int | None = None) -> None:
 def name_rows(batch: PackedBatch, is_token: Tensor | None = None) -> None:
     """Name the tokens of a batch, [T], by their row of the data and their position in it.
 
-    `is_token`, [..., T or more], is of a layout with other elements between or after them, which all have one name.
+    `is_token` says which elements of the layout that the layers see are tokens; all padding gets the name 0.
     """
     global _names
     if batch.input_ids.device.type != "cpu":

@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -48,10 +48,17 @@ def build_model(
     attention = {"attn_implementation": PACKED} if family.is_packed else {}
     config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
-    is_own = issubclass(model_class, PreTrainedModel)
-    model: PreTrainedModel = model_class(config) if is_own else model_class.from_config(config, **attention, **NO_CODE)
+    model = _new_model(model_class, config, attention)
     initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
     return with_trained_padding(model)
+
+
+def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, str]) -> PreTrainedModel:
+    """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
+    if issubclass(model_class, PreTrainedModel):
+        config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
+        return cast(PreTrainedModel, model_class(config))
+    return cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE))
 
 
 @torch.no_grad()
@@ -189,10 +196,7 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     saved = open_config(str(folder))
     family = family_of(saved.model_type)
     attention = {"attn_implementation": PACKED} if family.runs_packed(saved) else {}
-    is_own = issubclass(model_class, PreTrainedModel)
-    if is_own and attention:
-        saved._attn_implementation = PACKED
-    model: PreTrainedModel = model_class(saved) if is_own else model_class.from_config(saved, **attention, **NO_CODE)
+    model = _new_model(model_class, saved, attention)
     family.prepare(model, str(folder))
     return with_trained_padding(model) if attention else model
 

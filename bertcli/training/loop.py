@@ -112,12 +112,11 @@ class Training:
             for step, started, micro_batches in self._batches_from(first, ahead):
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
                 history.steps, stop = step + 1, totals["stop"] > 0
-                saves, evaluates = self._log_if_due(stop)
+                saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
                 progress.advance(1, self._describe_progress())
                 progress.estimate(str(self.folder.path), advise)
-                saves = saves or stop or totals["saves"] > 0
                 if evaluates:
                     self._evaluate(evaluate)
                 is_over = stop or self.is_out_of_patience
@@ -277,13 +276,16 @@ class Training:
         """Processes exchange gradients once a step, with the last micro-batch."""
         return nullcontext() if last else self.accelerator.no_sync(self.module)
 
-    def _log_if_due(self, stop: bool) -> tuple[bool, bool]:
-        """Read the losses if they are needed, and log them if that is due; return whether to save, and to evaluate."""
+    def _log_if_due(self, saves_now: bool) -> tuple[bool, bool]:
+        """Read the losses, log them and check the weights if that is due; return whether to save, and to evaluate."""
         plan = self.plan
         intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
         logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
-        if logs or saves or evaluates or stop:
+        saves |= saves_now
+        if logs or saves or evaluates:
             self._read_losses()
+        if saves or evaluates:
+            self._check_weights()
         if logs:
             self._log()
         return saves, evaluates
@@ -329,7 +331,6 @@ class Training:
         return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{score}{history.tokens_per_second:,.0f} tokens/s  {memory}"
 
     def _evaluate(self, evaluate: Evaluate) -> None:
-        self._check_weights()
         self.module.eval()
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
@@ -342,7 +343,6 @@ class Training:
             self._log()
 
     def _save(self) -> None:
-        self._check_weights()
         if self.accelerator.is_main_process:
             more = {key: value for key, value in asdict(self.history).items() if key != "steps"}
             save_checkpoint(self.folder.checkpoints, self.model, self._own_optimizer, self.history.steps, more)

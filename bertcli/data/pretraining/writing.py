@@ -1,6 +1,5 @@
 """Pre-training data written: documents dealt to shards, shards as Parquet files, the manifest."""
 
-import json
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -9,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.data.atomic import part_of, replace, replacing
+from bertcli.data.atomic import part_of, replace
 from bertcli.data.checksums import digest_of
+from bertcli.data.json_files import write_json
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.instances import InstanceColumns, InstanceRules, Instances, make_instances
 from bertcli.data.text.corpus import tokenize
@@ -31,12 +31,6 @@ def text_of(folder: Path, shard: int) -> Path:
 def counts_of(folder: Path, shard: int) -> Path:
     """The file with the counts of a finished shard."""
     return folder / f"shard-{shard:05}.json"
-
-
-def write_json(path: Path, values: dict[str, Any], indent: int | None = None) -> None:
-    """Write a JSON file atomically."""
-    with replacing(path) as part:
-        part.write_text(json.dumps(values, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def deal_documents(documents: Iterable[list[str]], folder: Path, shards: int) -> int:
