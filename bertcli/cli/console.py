@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -64,6 +65,15 @@ def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
     if _is_first():
         print(f"error: {message}\nhint: {hint}", file=sys.stderr)
+
+
+def is_piped() -> bool:
+    """Whether standard input is a pipe or a file."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return any(is_kind(mode) for is_kind in (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK))
 
 
 def _is_first() -> bool:

@@ -1,12 +1,10 @@
 """`bert predict`: use a model on a text, a pair, choices, a question, a file or a split of a task."""
 
-import os
-import stat
 import sys
 from dataclasses import replace
 from typing import Any
 
-from bertcli.cli.console import Output
+from bertcli.cli.console import Output, is_piped
 from bertcli.cli.options import command
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
@@ -50,12 +48,7 @@ def _with_piped_input(config: PredictConfig) -> PredictConfig:
     """The request; where it has no input, with that of a pipe or a file on standard input."""
     if any(getattr(config, name) not in ("", None, []) for name in INPUTS):
         return config
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return config
-    is_piped = any(is_kind(mode) for is_kind in (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK))
-    return replace(config, file="-") if is_piped else config
+    return replace(config, file="-") if is_piped() else config
 
 
 def _show(records: list[dict[str, Any]], output: Output) -> None:

@@ -49,6 +49,21 @@ class PredictConfig(Config):
 
 
 @dataclass(kw_only=True)
+class SimilarConfig(Config):
+    """Options of `bert similar`."""
+
+    file: str | None = option(None, "File to search: CSV, TSV, JSONL, Parquet, or one text per line.")
+    text: list[str] = option([], "A text to find the nearest rows of; repeat it for several.")
+    texts: str | None = option(None, "File of such texts, one per line; - is standard input.")
+    pairs: bool = option(False, "Find near duplicates: pairs of rows with a cosine of at least --threshold.")
+    threshold: float = option(0.9, "With --pairs: the minimum cosine.", minimum=-1, maximum=1)
+    top_k: int = option(10, "Number of rows shown per text, or of pairs.", minimum=1)
+    text_column: str | None = option(None, "Column of the texts in a table; default: by its name.")
+    model: str | None = option(None, "Run, folder or Hub name; default: minilm, else a pre-trained run or model.")
+    precision: str = option("float32", "{choices}; auto: bfloat16 on a GPU that supports it.", choices=PRECISIONS)
+
+
+@dataclass(kw_only=True)
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 
