@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 logger = logging.getLogger("bertcli")
+GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
 NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
@@ -59,6 +60,19 @@ class Output:
             table.add_row(*row)
         whole = Panel(Group(table, *below), expand=False) if below else table
         Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(whole)
+
+    def shaded(self, pieces: Iterable[tuple[str, float | None]]) -> None:
+        """Print a text whose pieces are shaded by their shares, -1 to 1: green for above 0, red for below; nothing with --json."""
+        if self.json:
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        text = Text()
+        for piece, share in pieces:
+            faded = [round(255 + (tint - 255) * abs(share or 0)) for tint in (GREEN if (share or 0) > 0 else RED)]
+            text.append(piece, f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else "")
+        Console(highlight=False).print(text)
 
 
 def error(message: str, hint: str) -> None:

@@ -46,30 +46,13 @@ class Inputs:
 
 
 def read_inputs(config: PredictConfig) -> Inputs:
-    """The rows that options or a file give. Raises UserError if the options do not go together, or a file has no texts."""
-    _check_options(config)
+    """The rows that options or a file give. Raises UserError if a file has no texts."""
     if config.file is not None:
         return _of_file(config.file, partial(_of_table, model=config.model))
     parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
     row: InputRow = {key: part for key, part in parts.items() if part is not None}
     row |= {"choices": config.choice} if config.choice else {}
     return Inputs(iter([row]), _form(row))
-
-
-def _check_options(config: PredictConfig) -> None:
-    given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
-    if len(given) != 1:
-        what = f"--{given[0]} and --{given[1]} do not go together." if given else "There is no input."
-        raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
-    has_text, has_pair = config.text is not None, config.text_pair is not None
-    if has_pair and not has_text:
-        raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
-    if config.choice and (not has_text or has_pair or len(config.choice) < 2):
-        what = "--choice needs --text alone, and at least two choices."
-        raise UserError(what, 'Give all: --text "..." --choice "..." --choice "..."')
-    if (config.question is None) != (config.context is None):
-        what = "A question needs its context, and a context a question."
-        raise UserError(what, 'Give both: --question "..." --context "..."')
 
 
 def _form(row: InputRow) -> str:
