@@ -62,20 +62,23 @@ def _form(row: InputRow) -> str:
     return "mask" if MASK_TOKEN in row["text"] else "text"
 
 
-def read_texts(name: str, column: str | None) -> Iterator[InputRow]:
-    """The rows of a file with one text each, in the column that is named or that its name tells.
+def read_texts(name: str, column: str | None, model: str) -> Iterator[InputRow]:
+    """The rows of a file with one text each, in the column that is named, that the model's run learnt from, or by its name.
 
     Raises UserError if there is no such column.
     """
-    rows = _of_file(name, partial(_texts_of_table, column=column)).rows
+    learnt = saved_config(model).get("text")
+    rows = _of_file(name, partial(_texts_of_table, column=column, learnt=learnt)).rows
     first = next(rows)
     if column and column not in first["columns"]:
         raise unknown(f"column of {name}:", column, first["columns"])
     return chain([first], rows)
 
 
-def _texts_of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], column: str | None) -> Inputs:
-    found = column or _columns_by_name(names).get("text")
+def _texts_of_table(
+    path: Path, names: list[str], cells: Iterator[NumberedRow], column: str | None, learnt: str | None
+) -> Inputs:
+    found = column or (learnt if learnt in names else None) or _columns_by_name(names).get("text")
     if found is None:
         what = f"The columns of `{path}` are {tables.columns_shown(names)}: which is the text?"
         raise UserError(what, f"Name it: --text-column {shlex.quote(names[0])}")

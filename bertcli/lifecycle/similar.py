@@ -56,7 +56,7 @@ def similar(config: SimilarConfig | str | None = None, **options: Any) -> Simila
     if not is_sentence_encoder(model):
         what = f"{model} was not trained to compare meanings: its cosines tell less than those of {MINILM.name}"
         say(what if MINILM.folder else f"{what} ({MINILM.how_to_get})")
-    texts = _texts(config)
+    texts = _texts(config, model)
     result = Similar(model, str(config.file), len(texts))
     if config.dry_run:
         return result
@@ -82,9 +82,9 @@ def _asked_for(config: SimilarConfig) -> list[str]:
     return asked
 
 
-def _texts(config: SimilarConfig) -> Texts:
+def _texts(config: SimilarConfig, model: str) -> Texts:
     """The texts of the file; rows without one are left out."""
-    rows = enumerate(read_texts(str(config.file), config.text_column))
+    rows = enumerate(read_texts(str(config.file), config.text_column, model))
     texts = {number: row["text"] for number, row in rows if row["text"].strip()}
     if not texts:
         raise UserError(f"`{config.file}` holds no texts.", "Put one text on each line, or name a --text-column.")
@@ -99,7 +99,7 @@ def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Simi
     queries = encoder().encode(asked)
     cosines, places = _search(partial(nearest, queries=queries, count=config.top_k), texts, result, config, encoder)
     numbers = [*texts]
-    rows = _rows(config, {numbers[place] for place in places.flat})
+    rows = _rows(config, result.model, {numbers[place] for place in places.flat})
     found = [
         {
             "text": text,
@@ -121,7 +121,7 @@ def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
         find = partial(near_pairs, threshold=config.threshold, count=config.top_k, advance=progress.advance)
         cosines, places, count = _search(find, texts, result, config, _encoder(result.model, config))
     numbers = [*texts]
-    rows = _rows(config, {numbers[place] for place in places.flat})
+    rows = _rows(config, result.model, {numbers[place] for place in places.flat})
     pairs = [
         {"cosine": round(cosine, 6), "rows": [rows[numbers[place]] for place in pair]}
         for cosine, pair in zip(cosines.tolist(), places.tolist(), strict=True)
@@ -163,10 +163,10 @@ def _search(
     return text_vectors.search(text_vectors.place_of(result.file), identity, make, find)
 
 
-def _rows(config: SimilarConfig, numbers: set[int]) -> dict[int, Row]:
+def _rows(config: SimilarConfig, model: str, numbers: set[int]) -> dict[int, Row]:
     """The rows of the file with these numbers: line, text and all columns."""
     with quietly():
-        rows = enumerate(read_texts(str(config.file), config.text_column))
+        rows = enumerate(read_texts(str(config.file), config.text_column, model))
         return {
             number: {name: row[name] for name in ("line", "text", "columns")}
             for number, row in rows

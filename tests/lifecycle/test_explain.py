@@ -18,6 +18,8 @@ from bertcli.lifecycle import explain
 from bertcli.lifecycle.predict import _load, predict
 from bertcli.models.loading import save_model
 from tests.cli.test_main import run
+from tests.data.text.tokenizers import SAVERS
+from tests.families.checks import SIZES, save
 from tests.support import build
 
 TEXT, PAIR = "the happily green cat, sat slowly", "a dog ran"
@@ -108,6 +110,21 @@ def test_words_that_the_model_does_not_read_are_not_explained(models: dict[str, 
     explainer = explain.Explainer(loaded, {"text": "cat " * 600, "text_pair": "dog " * 5})
     assert [word.text for word in explainer.words] == ["cat"] * (512 - 8) + ["dog"] * 5
     assert max(itertools.chain(*explainer.places)) == 510
+
+
+@pytest.mark.parametrize("name", SAVERS)
+@pytest.mark.parametrize("pair", [None, "the ship sank"])
+def test_the_words_of_other_tokenizers_are_explained(workspace: Path, name: str, pair: str | None) -> None:
+    SAVERS[name](Path("model"))
+    sizes = {**SIZES, "type_vocab_size": 2 if name == "Albert" else 1, "vocab_size": 300, "initializer_range": 0.3}
+    save(name, {**sizes, "embedding_size": 16, "pad_token_id": 1}, "SequenceClassification", Path("model"))
+    row = {"text": "the king, out", **({"text_pair": pair} if pair else {})}
+    found = explained("model", **row)["explanation"]
+    difference = found["output"] - found["baseline"]
+    assert abs(sum_of(found) - difference) <= 0.05 * abs(difference) + 1e-3
+    assert all(row[word["part"]][word["start"] : word["end"]] == word["text"] for word in found["words"])
+    words = ["the", "king,", "out"] if name == "Albert" else ["the", "king", ",", "out"]
+    assert [word["text"] for word in found["words"]] == words + (["the", "ship", "sank"] if pair else [])
 
 
 @pytest.mark.usefixtures("without_captum")

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,14 @@ def test_every_table_gives_the_same_rows(model: str) -> None:
     ]
     first, *others = ([(row["text"], row["cosine"]) for row in rows] for rows in found)
     assert others == [first] * 3
+
+
+def test_the_column_is_that_which_the_models_run_learnt_from(model: str, said: LogCapture) -> None:
+    shutil.copytree(Path(model, "model"), "runs/mine/model")
+    Path("runs/mine/config.yaml").write_text("command: finetune\ntext: query\n")
+    Path("two.csv").write_text("text,query\na,the cat\n")
+    assert similar("two.csv", text=["a"], model="runs/mine").texts[0]["nearest"][0]["text"] == "the cat"
+    assert similar("two.csv", text=["a"], model=model).texts[0]["nearest"][0]["text"] == "a"
 
 
 def test_vectors_are_kept_and_reused_until_a_text_or_the_model_changes(
