@@ -87,7 +87,7 @@ def _show_explanations(records: list[dict[str, Any]], config: PredictConfig, out
         words = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
         for part in ("text", "text_pair"):
             if text := getattr(config, part):
-                output.shaded(marked(text, part, found["words"], abs(words[0]["attribution"]) or 1))
+                output.shaded(marked(text, part, found["words"]))
         title = f"{found['unit']}{' of ' + found['label'] if found['label'] else ''}, by {found['method']}"
         rows: list[list[object]] = [[word["text"], f"{word['attribution']:+.4f}"] for word in words[:MOST_WORDS]]
         if others := words[MOST_WORDS:]:

@@ -41,10 +41,10 @@ def attention(source: str, row: dict[str, Any]) -> tuple[list[str], NDArray[np.f
     return [tokenizer.tokens[id_] for id_ in batch.input_ids.tolist()], weights.numpy()
 
 
-def write_attention(source: str, row: dict[str, Any], path: Path) -> Prediction:
-    """Write the page of a text or a pair; return what it shows."""
+def write_attention(source: str, row: dict[str, Any], path: Path, name: str) -> Prediction:
+    """Write the page of a text or a pair, under the name of the model; return what it shows."""
     tokens, weights = attention(source, row)
-    write_page(path, attention_page(tokens, weights, source))
+    write_page(path, attention_page(tokens, weights, name))
     say(f"wrote {path}")
     layers, heads = weights.shape[:2]
     return {"page": str(path), "layers": layers, "heads": heads, "tokens": tokens}

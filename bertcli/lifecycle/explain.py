@@ -30,8 +30,9 @@ from bertcli.training.device import inference_tokens
 Row = dict[str, Any]
 MOST_WORDS = 10  # of a text whose subsets of words, 2^W, are all run
 STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
+SHARE_OF_TOKENS = 4  # of those that a pass takes which has no gradients
 TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
-NEGLIGIBLE = 1e-3  # an error of the sum that is none
+NEGLIGIBLE = 1e-4  # an error of the sum that is none
 GRADIENTS, SHAPLEY = "integrated gradients", "Shapley values"
 
 
@@ -47,14 +48,14 @@ class Word:
 
 
 def explained(
-    model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, source: str
+    model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, name: str
 ) -> Iterator[tuple[Row, Prediction]]:
-    """Each prediction with its explanation, which is also written as a page if one is asked for."""
+    """Each prediction with its explanation, which is also written as a page, under the name of the model, if one is asked for."""
     for row, prediction in found:
         prediction |= {"explanation": Explainer(model, row).explain()}
         if page:
             texts = {part: row[part] for part in PARTS if part in row}
-            write_page(Path(page), explanation_page(texts, prediction, source))
+            write_page(Path(page), explanation_page(texts, prediction, name))
             say(f"wrote {page}")
         yield row, prediction
 
@@ -72,8 +73,6 @@ class Explainer:
         masked = self.ids.copy()
         masked[list(chain.from_iterable(self.places))] = model.tokenizer.special("mask")
         self.masked = masked
-        if not self.words:
-            raise UserError("There are no words to explain.", 'Give a text: --text "..."')
         with torch.no_grad():
             ends = self._logits(torch.from_numpy(np.stack([self.masked, self.ids])))
             self.output = int(ends[1].argmax())
@@ -159,7 +158,8 @@ class Explainer:
         def score(embeddings: Tensor) -> Tensor:
             return self._evidence(self._logits(ids.expand(len(embeddings), -1), embeddings))
 
-        method, at_once = IntegratedGradients(score), max(1, inference_tokens() // len(self.ids))
+        method = IntegratedGradients(score)
+        at_once = max(1, inference_tokens() // SHARE_OF_TOKENS // len(self.ids))
         steps, wanted = STEPS, self.after - self.before
         while True:
             found = method.attribute(text, baseline, n_steps=steps, internal_batch_size=at_once)

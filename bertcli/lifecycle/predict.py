@@ -97,7 +97,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
     if config.explain:
         from bertcli.lifecycle.explain import explained
 
-        found = explained(loaded, found, config.explain_page, model)
+        found = explained(loaded, found, config.explain_page, config.model or model)
     if output:
         beside = ((_columns(row, config), prediction) for row, prediction in found)
         return Predictions(model, kind.name, write_predictions(beside, output), config.output)
@@ -227,7 +227,8 @@ def _attention(config: PredictConfig, inputs: Inputs) -> Predictions:
 
     from bertcli.lifecycle.attention import write_attention
 
-    found = write_attention(model, next(inputs.rows), Path(config.explain_page or ATTENTION_PAGE))
+    path = Path(config.explain_page or ATTENTION_PAGE)
+    found = write_attention(model, next(inputs.rows), path, config.model or model)
     return Predictions(model, "attention", 1, None, [found])
 
 

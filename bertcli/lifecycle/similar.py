@@ -59,6 +59,7 @@ def similar(config: SimilarConfig | str | None = None, **options: Any) -> Simila
     texts = _texts(config, model)
     result = Similar(model, str(config.file), len(texts))
     if config.dry_run:
+        say(f"would compare {len(texts):,} rows of {config.file} by {model}")
         return result
     return _pairs(config, texts, result) if config.pairs else _nearest(config, texts, asked, result)
 

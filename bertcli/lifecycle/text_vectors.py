@@ -92,7 +92,8 @@ def _kept_vectors(folder: Path, identity: dict[str, Any]) -> TextVectors | None:
         return None
     values = np.load(folder / ARRAY, mmap_mode="r", allow_pickle=False)
     count, blocks = identity["rows"], -(-identity["rows"] // BLOCK_ROWS)
-    if values.ndim != 2 or values.dtype != np.float32 or (len(values), len(manifest["checksums"])) != (count, blocks):
+    is_array = values.ndim == 2 and values.dtype == np.float32 and values.flags.c_contiguous
+    if not is_array or (len(values), len(manifest["checksums"])) != (count, blocks):
         raise ValueError("its files do not belong together")
     say(f"vectors: {folder} (kept; texts and model are unchanged)")
     return TextVectors(values, manifest["checksums"])

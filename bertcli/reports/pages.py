@@ -37,23 +37,27 @@ def render(template: str, **values: Any) -> str:
 def explanation_page(texts: dict[str, str], prediction: dict[str, Any], model: str) -> str:
     """The page of an explained prediction; `texts` are the parts of its input."""
     found = prediction["explanation"]
-    largest = max((abs(word["attribution"]) for word in found["words"]), default=0) or 1
-    parts = {PARTS[name]: list(marked(text, name, found["words"], largest)) for name, text in texts.items()}
+    parts = {PARTS[name]: list(marked(text, name, found["words"])) for name, text in texts.items()}
     ranked = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
     return render(
         "explanation.html.j2",
         found=found,
         parts=parts,
         ranked=ranked,
-        largest=largest,
+        largest=largest_of(found["words"]),
         model=model,
         score=prediction.get("scores", {}).get(found["label"]),
     )
 
 
-def marked(text: str, part: str, words: list[dict[str, Any]], largest: float) -> Iterator[tuple[str, float | None]]:
+def largest_of(words: list[dict[str, Any]]) -> float:
+    """The largest attribution, to which shares are; 1 where all are 0."""
+    return max((abs(word["attribution"]) for word in words), default=0) or 1
+
+
+def marked(text: str, part: str, words: list[dict[str, Any]]) -> Iterator[tuple[str, float | None]]:
     """The pieces of a text, each with its share of the largest attribution, -1 to 1; None between the words."""
-    end = 0
+    end, largest = 0, largest_of(words)
     for word in words:
         if word["part"] == part:
             yield text[end : word["start"]], None
