@@ -38,9 +38,13 @@ def _models(ctx: Any) -> Iterator[str]:
 
 def _columns(ctx: Any) -> list[str]:
     """The columns of the table that stands before."""
+    return _columns_of([*(ctx.params.get("task") or ()), *ctx.args])
+
+
+def _columns_of(files: list[str]) -> list[str]:
     from bertcli.data.labelled.tables import TABLE_ENDINGS, ending_of, stream_table
 
-    for path in map(Path, [*(ctx.params.get("task") or ()), *ctx.args]):
+    for path in map(Path, files):
         if ending_of(path) in TABLE_ENDINGS and path.is_file():
             with quietly(), suppress(UserError):
                 return stream_table(path)[0]
@@ -52,4 +56,5 @@ _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "task": lambda ctx: TASKS,
     **dict.fromkeys(("from", "model", "runs"), _models),
     **dict.fromkeys(("text", "text_pair", "label"), _columns),
+    "text_column": lambda ctx: _columns_of([ctx.params.get("file") or ""]),
 }

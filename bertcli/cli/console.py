@@ -4,12 +4,14 @@ import json
 import logging
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 logger = logging.getLogger("bertcli")
+GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
 NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
@@ -59,11 +61,33 @@ class Output:
         whole = Panel(Group(table, *below), expand=False) if below else table
         Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(whole)
 
+    def shaded(self, pieces: Iterable[tuple[str, float | None]]) -> None:
+        """Print a text whose pieces are shaded by their shares, -1 to 1: green for above 0, red for below; nothing with --json."""
+        if self.json:
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        text = Text()
+        for piece, share in pieces:
+            faded = [round(255 + (tint - 255) * abs(share or 0)) for tint in (GREEN if (share or 0) > 0 else RED)]
+            text.append(piece, f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else "")
+        Console(highlight=False).print(text)
+
 
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
     if _is_first():
         print(f"error: {message}\nhint: {hint}", file=sys.stderr)
+
+
+def is_piped() -> bool:
+    """Whether standard input is a pipe or a file."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return any(is_kind(mode) for is_kind in (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK))
 
 
 def _is_first() -> bool:

@@ -1,15 +1,17 @@
 """A command: a function, its examples, and the fields of its configuration as flags."""
 
 import inspect
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import Field, dataclass, fields
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from bertcli.cli.completion import complete_recipes, completion_of
 from bertcli.cli.console import Output
-from bertcli.config.options import Config, ConfigType, default_of, flag, help_of
+from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of
 from bertcli.config.recipes import read_recipe
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
@@ -36,10 +38,11 @@ class Command:
     name: str
     run: Callable[..., None]
     epilog: str
+    parser: type[TyperCommand]
 
     def register(self, app: typer.Typer) -> None:
         """Add the command to the application."""
-        app.command(self.name, epilog=self.epilog)(self.run)
+        app.command(self.name, cls=self.parser, epilog=self.epilog)(self.run)
 
 
 def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, Output], object]], Command]:
@@ -66,9 +69,37 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
 
         run.__signature__ = _signature(config_class)  # type: ignore[attr-defined]
         run.__doc__, _, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:\n")
-        return Command(function.__name__.replace("_", "-"), run, "\n\n".join(("Examples:", *examples.splitlines())))
+        epilog = "\n\n".join(("Examples:", *examples.splitlines()))
+        return Command(function.__name__.replace("_", "-"), run, epilog, _parser(config_class))
 
     return make
+
+
+def _parser(config_class: type[Config]) -> type[TyperCommand]:
+    """What parses a command line on which an option may have no value, or several, which Typer does not."""
+    declared = {flag(each): each for each in fields(config_class) if each.metadata["nargs"]}
+
+    class Parser(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            return super().parse_args(ctx, [*_with_one_value_each(args, declared)])
+
+    return Parser
+
+
+def _with_one_value_each(arguments: list[str], declared: dict[str, Field[Any]]) -> Iterator[str]:
+    """The arguments with one value after each option: the first choice where it has none, the option again before others."""
+    rest = deque(arguments)
+    while rest:
+        yield (name := rest.popleft())
+        if name not in declared:
+            continue
+        has_value = bool(rest) and not rest[0].startswith("--")
+        if declared[name].metadata["nargs"] == "?":
+            yield rest.popleft() if has_value else choices_of(declared[name])[0]
+        elif has_value:
+            yield rest.popleft()
+            while rest and not rest[0].startswith("--"):
+                yield from (name, rest.popleft())
 
 
 def _chosen(config_class: type[Config], given: dict[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,19 @@
 """`bert predict`: use a model on a text, a pair, choices, a question, a file or a split of a task."""
 
-import os
-import stat
 import sys
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
-from bertcli.cli.console import Output
+from bertcli.cli.console import Output, is_piped
 from bertcli.cli.options import command
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
 from bertcli.kinds import KINDS
+from bertcli.reports.pages import marked
 
-INPUTS = ("task", "text", "text_pair", "choice", "question", "context", "file")
+INPUTS = ("task", "text", "text_pair", "choice", "question", "context", "file", "compare")
+MOST_WORDS = 10  # of an explanation
 ROWS_PER_TABLE = 1000  # of a long file, shown as it is predicted
 
 
@@ -28,6 +29,9 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
         bert predict --file reviews.csv --output predictions.csv
         echo "a gripping, beautiful film" | bert predict
         bert predict --file reviews.txt --features states.parquet --layers concat-last-four
+        bert predict --text "a gripping, beautiful film" --explain
+        bert predict --text "a gripping, beautiful film" --explain attention
+        bert predict --compare "river bank" "bank account" --word bank
         bert predict squad --data-dir data --split dev --output predictions.json
     """
     from bertcli.lifecycle.predict import stream
@@ -42,7 +46,8 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
             output.emit(record)
     else:
         for records in chunks_of(result.records, ROWS_PER_TABLE):
-            _show(records, output)
+            SHOWN.get(result.kind, _show)(records, output)
+            _show_explanations(records, config, output)
     return None
 
 
@@ -50,12 +55,7 @@ def _with_piped_input(config: PredictConfig) -> PredictConfig:
     """The request; where it has no input, with that of a pipe or a file on standard input."""
     if any(getattr(config, name) not in ("", None, []) for name in INPUTS):
         return config
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-    except (OSError, ValueError):
-        return config
-    is_piped = any(is_kind(mode) for is_kind in (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK))
-    return replace(config, file="-") if is_piped else config
+    return replace(config, file="-") if is_piped() else config
 
 
 def _show(records: list[dict[str, Any]], output: Output) -> None:
@@ -70,9 +70,35 @@ def _show(records: list[dict[str, Any]], output: Output) -> None:
         output.table(parts[0], (part.values() for part in parts))
 
 
+def _show_comparison(records: list[dict[str, Any]], output: Output) -> None:
+    """Show the cosines of a word's vectors, a row a layer and a column a pair of texts."""
+    for record in records:
+        output.table(["", "text"], enumerate(record["texts"], start=1))
+        pairs = combinations(range(1, len(record["texts"]) + 1), 2)
+        rows = ([layer["layer"], *layer["cosines"]] for layer in record["layers"])
+        output.table(
+            ["layer", *(f"{first} and {second}" for first, second in pairs)], rows, f"cosines of `{record['word']}`"
+        )
+
+
+def _show_explanations(records: list[dict[str, Any]], config: PredictConfig, output: Output) -> None:
+    """Show a text with its words shaded by what they add, and those that add most."""
+    for found in (record["explanation"] for record in records if "explanation" in record):
+        words = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
+        for part in ("text", "text_pair"):
+            if text := getattr(config, part):
+                output.shaded(marked(text, part, found["words"]))
+        title = f"{found['unit']}{' of ' + found['label'] if found['label'] else ''}, by {found['method']}"
+        rows: list[list[object]] = [[word["text"], f"{word['attribution']:+.4f}"] for word in words[:MOST_WORDS]]
+        if others := words[MOST_WORDS:]:
+            rows.append([f"{len(others)} other words", f"{sum(word['attribution'] for word in others):+.4f}"])
+        rows += [["without words", f"{found['baseline']:+.4f}"], ["all", f"{found['output']:+.4f}"]]
+        output.table(["word", "adds"], rows, title)
+
+
 def _plain(record: dict[str, Any]) -> dict[str, Any]:
     """A prediction on one line: without the probabilities of all labels, lists as words."""
-    shown = {key: value for key, value in record.items() if key != "scores"}
+    shown = {key: value for key, value in record.items() if key not in ("scores", "explanation")}
     return {key: ", ".join(map(_word, value)) if isinstance(value, list) else value for key, value in shown.items()}
 
 
@@ -81,3 +107,6 @@ def _word(part: str | dict[str, Any]) -> str:
     if isinstance(part, str):
         return part
     return f"{part['token'] if 'token' in part else part['text'] + '/' + part['label']} {part['score']:.2f}"
+
+
+SHOWN = {"comparison": _show_comparison}  # by what was asked for; others are predictions

@@ -4,7 +4,7 @@ import types
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypedDict, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
 from bertcli.errors import UserError, unknown
 
@@ -12,21 +12,24 @@ Choices = Iterable[str] | Callable[[], Iterable[str]]
 TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
-def option(
-    default: Any,
-    text: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: Choices | None = None,
-    metavar: str = "",
-) -> Any:
-    """Declare an option; its field name is the flag, the recipe key and the saved key.
+class Declared(TypedDict, total=False):
+    """What an option takes. One with a metavar is a positional argument of the command."""
 
-    Choices are the names of a table, or a function that returns them; `{choices}` in the help stands for them. An option
-    with a metavar is a positional argument of the command.
-    """
-    metadata = {"help": text, "minimum": minimum, "maximum": maximum, "choices": choices, "metavar": metavar}
+    minimum: float | None
+    maximum: float | None
+    choices: Choices | None  # the names of a table, or a function that returns them
+    metavar: str
+    nargs: (
+        str  # as in argparse: "?", it may stand without a value, which is then the first choice; "+", several follow it
+    )
+
+
+NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", nargs="")
+
+
+def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
+    """Declare an option; its field name is the flag, the recipe key and the saved key; `{choices}` in the help are its choices."""
+    metadata = {"help": text, **NOTHING, **declared}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -9,6 +9,7 @@ from bertcli.families.bert import BERT
 LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
 FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
+EXPLAIN = "Show the words that moved the decision, or where each head of each layer attends: {choices}."
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
@@ -44,8 +45,27 @@ class PredictConfig(Config):
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS)
     pooling: str = option("tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING)
+    explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
+    explain_page: str | None = option(None, "With --explain: .html file to write; attention: default attention.html.")
+    compare: list[str] = option([], "Texts with --word in them: the cosines of its vectors, layer by layer.", nargs="+")
+    word: str | None = option(None, "With --compare: the word.")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
     precision: str = option("auto", f"{AUTO} (also for tiny models and --features on a CPU).", choices=PRECISIONS)
+
+
+@dataclass(kw_only=True)
+class SimilarConfig(Config):
+    """Options of `bert similar`."""
+
+    file: str | None = option(None, "File to search: CSV, TSV, JSONL, Parquet, or one text per line.")
+    text: list[str] = option([], "A text to find the nearest rows of; repeat it for several.")
+    texts: str | None = option(None, "File of such texts, one per line; - is standard input.")
+    pairs: bool = option(False, "Find near duplicates: pairs of rows with a cosine of at least --threshold.")
+    threshold: float = option(0.9, "With --pairs: the minimum cosine.", minimum=-1, maximum=1)
+    top_k: int = option(10, "Number of rows shown per text, or of pairs.", minimum=1)
+    text_column: str | None = option(None, "Column of the texts in a table; default: by its name.")
+    model: str | None = option(None, "Run, folder or Hub name; default: minilm, else a pre-trained run or model.")
+    precision: str = option("float32", "{choices}; auto: bfloat16 on a GPU that supports it.", choices=PRECISIONS)
 
 
 @dataclass(kw_only=True)

@@ -27,6 +27,7 @@ class Classification(TextKind):
     options = ("class_weights",)
     purpose = "classification"
     names_outputs = True
+    evidence_unit = "log-odds"
 
     def strata(self, examples: Examples) -> list[str] | None:
         return cast(TextExamples, examples).labels
@@ -53,6 +54,10 @@ class Classification(TextKind):
 
     def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
         return fit_logistic(states, targets, outputs, strength)
+
+    def evidence(self, logits: t.Logits, output: int) -> t.Logits:
+        others = [index for index in range(logits.shape[1]) if index != output]
+        return logits[:, output] - logits[:, others].logsumexp(1)
 
     def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         from scipy.special import softmax

@@ -68,6 +68,7 @@ class Kind:
     scores_all: ClassVar[bool] = False  # whether all that the metric gives is shown, not what the task names alone
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known
     max_query_length: ClassVar[int] = 0  # where a question stands before a context
+    evidence_unit: ClassVar[str] = ""  # of what `bert predict --explain` spreads over the words, where it can
     tokens_at_once: ClassVar[int | None] = None  # in a pass of prediction, where fewer than the device takes
 
     # Reading
@@ -173,6 +174,10 @@ class Kind:
         from bertcli.models.heads import summed_cross_entropy
 
         return summed_cross_entropy(outputs, batch)
+
+    def evidence(self, logits: t.Logits, output: int) -> t.Logits:
+        """How far a model leans to an output, [N], by the logits, [N, C]."""
+        raise NotImplementedError
 
     # Predictions
 

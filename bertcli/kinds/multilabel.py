@@ -27,6 +27,7 @@ class Multilabel(TextKind):
     metrics = ("micro_f1", "macro_f1", "subset_accuracy")
     metric_class = "classification.MultiLabel"
     has_linear_head = True
+    evidence_unit = "log-odds"
     says = "labels"
     names_outputs = True
 
@@ -83,6 +84,9 @@ class Multilabel(TextKind):
         logits = outputs["logits"].float()
         total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
         return {"loss": total / logits.shape[1]}
+
+    def evidence(self, logits: t.Logits, output: int) -> t.Logits:
+        return logits[:, output]
 
     def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         from scipy.special import expit

@@ -24,6 +24,7 @@ class Regression(TextKind):
     metrics = ("spearmanr", "pearson")
     metric_class = "regression.Regression"
     has_linear_head = True
+    evidence_unit = "value"
     says = "value"
     has_probabilities = False
 
@@ -60,6 +61,9 @@ class Regression(TextKind):
         from torch.nn.functional import mse_loss
 
         return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
+
+    def evidence(self, logits: t.Logits, output: int) -> t.Logits:
+        return logits[:, output]
 
     def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         return {"value": float(logits[0])}

@@ -11,6 +11,7 @@ from bertcli.tasks.task import Task
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from torch import Tensor
     from transformers import PretrainedConfig, PreTrainedModel
 
     from bertcli.data.packing.batches import Packable, PackedBatch
@@ -32,6 +33,7 @@ Batch: TypeAlias = "PackedBatch"
 Rules: TypeAlias = "WindowRules"
 Tokenizer: TypeAlias = "WordPiece"
 Outputs: TypeAlias = "OutputsOfModel"
+Logits: TypeAlias = "Tensor"
 Labels: TypeAlias = "NDArray[Any]"  # as numbers
 Floats: TypeAlias = "NDArray[np.float64]"
 LinearHead: TypeAlias = "tuple[Floats, Floats]"  # weights, [C, H], and biases, [C]

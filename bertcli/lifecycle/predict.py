@@ -21,6 +21,7 @@ from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.prediction_files import check_output, write_official, write_predictions
 from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, read_inputs
+from bertcli.lifecycle.prediction_options import INPUTS, check_options
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 # Predicted at once, sorted by length: 2,048 rows, or fewer long ones.
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
-OWN_INPUTS = ("text", "text_pair", "choice", "question", "context", "file", "features")
+OWN_INPUTS = (*INPUTS, "features", "explain", "compare")
+ATTENTION_PAGE = "attention.html"
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,14 @@ def predict(config: PredictConfig | str | None = None, **options: Any) -> Predic
 def stream(config: PredictConfig) -> Predictions:
     """As `predict`, but lazily: a wrong line of a file raises UserError after the predictions of the lines before it."""
     output = Path(config.output) if config.output not in (None, "-") else None
-    for option, path in (("--output", output), ("--features", config.features)):
+    files = {"--output": output, "--features": config.features, "--explain-page": config.explain_page}
+    for option, path in files.items():
         if path:
             check_output(option, Path(path), config.file)
-    _check_in_use(config)
+    if not (config.task and any(getattr(config, name) for name in OWN_INPUTS)):
+        check_options(config)
+    if config.compare:
+        return _comparison(config)
     if config.task:
         return _predict_split(config, output)
     return _predict_inputs(config, read_inputs(config), output)
@@ -78,13 +84,20 @@ def stream(config: PredictConfig) -> Predictions:
 def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) -> Predictions:
     if config.features:
         return _features(config, inputs)
+    if config.explain == "attention":
+        return _attention(config, inputs)
     model = resolve_model(config.model) if config.model else model_for(inputs.form, inputs.misfit)
-    kind = _kind(model, inputs.form)
+    kind = _kind(model, inputs.form, bool(config.explain))
     if config.dry_run:
         return Predictions(model, kind.name, 0)
     is_watched = bool(config.file and (output or not sys.stdout.isatty()))  # on a terminal, results show the progress
     rows = _with_remarks(inputs, model, config)
-    found = _predictions(_load(model, kind, config), rows, config.file, is_watched)
+    loaded = _load(model, kind, config)
+    found = _predictions(loaded, rows, config.file, is_watched)
+    if config.explain:
+        from bertcli.lifecycle.explain import explained
+
+        found = explained(loaded, found, config.explain_page, config.model or model)
     if output:
         beside = ((_columns(row, config), prediction) for row, prediction in found)
         return Predictions(model, kind.name, write_predictions(beside, output), config.output)
@@ -96,17 +109,8 @@ def _columns(row: InputRow, config: PredictConfig) -> dict[str, Any]:
     return {} if config.only_predictions else row.get("columns", {})
 
 
-def _check_in_use(config: PredictConfig) -> None:
-    """Refuse options of another use than the one asked for."""
-    uses = ((config.features, "--features", ("layers", "pooling")), (config.task, "a TASK", ("data_dir", "split")))
-    for given, use, names in uses:
-        for name in names:
-            if not given and getattr(config, name) != getattr(PredictConfig, name):
-                raise UserError(f"--{name.replace('_', '-')} needs {use}.", "Leave it out, or give both.")
-
-
-def _kind(model: str, form: str) -> Kind:
-    """The kind of a model. Raises UserError if it does not take the form of input."""
+def _kind(model: str, form: str, is_explained: bool) -> Kind:
+    """The kind of a model. Raises UserError if it does not take the form of input, or cannot be explained."""
     from bertcli.models.loading import open_config
 
     saved = open_config(model)
@@ -115,6 +119,9 @@ def _kind(model: str, form: str) -> Kind:
         needs = kind.needs if kind else "fine-tuning first"
         what = f"The model `{model}` ({', '.join(saved.architectures or [])}) needs {needs}."
         raise UserError(what, "Give such an input, or another --model.")
+    if is_explained and not kind.evidence_unit:
+        what = f"The model `{model}` gives neither a label nor a value, which --explain could spread over the words."
+        raise UserError(what, "Give --explain attention, or another --model.")
     return kind
 
 
@@ -124,6 +131,8 @@ def _load(source: str, kind: Kind, config: PredictConfig) -> TaskModel:
     with_impossible = saved_config(source).get("with_impossible", False)
     task = Task("input", kind.name, Files({}, {}), ("", None), (), with_impossible=with_impossible)
     task = replace(task, max_seq_length=kind.max_seq_length)
+    if config.explain:  # prepacked weights have no gradients
+        return load_task_model(task, source, "float32")
     return load_task_model(task, source, config.precision, fast=kind.is_task, top_k=config.top_k)
 
 
@@ -201,13 +210,42 @@ def _features(config: PredictConfig, inputs: Inputs) -> Predictions:
     if inputs.form in ("choices", "question") or config.output:
         hint = "Give --text or --file, and no --output."
         raise UserError("--features takes texts or pairs, and is itself the file to write.", hint)
-    model = resolve_model(config.model) if config.model else model_for("features")
+    model = _any_model(config)
     if config.dry_run:
         return Predictions(model, "features", 0, config.features)
 
     from bertcli.lifecycle.features import write_hidden_states
 
     return Predictions(model, "features", write_hidden_states(model, inputs.rows, config), config.features)
+
+
+def _attention(config: PredictConfig, inputs: Inputs) -> Predictions:
+    """Where each head of each layer attends in a text or a pair, as a page."""
+    model = _any_model(config)
+    if config.dry_run:
+        return Predictions(model, "attention", 0)
+
+    from bertcli.lifecycle.attention import write_attention
+
+    path = Path(config.explain_page or ATTENTION_PAGE)
+    found = write_attention(model, next(inputs.rows), path, config.model or model)
+    return Predictions(model, "attention", 1, None, [found])
+
+
+def _comparison(config: PredictConfig) -> Predictions:
+    """The vectors of a word in several texts, layer by layer."""
+    model = _any_model(config)
+    if config.dry_run:
+        return Predictions(model, "comparison", 0)
+
+    from bertcli.lifecycle.compare import compare
+
+    return Predictions(model, "comparison", 1, None, [compare(model, config.compare, str(config.word))])
+
+
+def _any_model(config: PredictConfig) -> str:
+    """A model that is looked into, whatever it was trained for."""
+    return resolve_model(config.model) if config.model else model_for("features")
 
 
 def _with_remarks(inputs: Inputs, model: str, config: PredictConfig) -> Iterator[InputRow]:

@@ -20,6 +20,7 @@ ANSWERS = {
 }  # keys of predictions that become a column `prediction`
 FORMS = {
     "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),
+    "--explain-page": ("HTML", (".html",)),
     "--features": ("Parquet, .npz or JSONL", (".parquet", ".npz", ".jsonl")),
 }
 

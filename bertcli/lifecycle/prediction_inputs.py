@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import text_examples
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
-from bertcli.errors import UserError
+from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.mask import MASK_TOKEN
@@ -45,30 +46,13 @@ class Inputs:
 
 
 def read_inputs(config: PredictConfig) -> Inputs:
-    """The rows that options or a file give. Raises UserError if the options do not go together, or a file has no texts."""
-    _check_options(config)
+    """The rows that options or a file give. Raises UserError if a file has no texts."""
     if config.file is not None:
-        return _of_file(config.file, config.model)
+        return _of_file(config.file, partial(_of_table, model=config.model))
     parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
     row: InputRow = {key: part for key, part in parts.items() if part is not None}
     row |= {"choices": config.choice} if config.choice else {}
     return Inputs(iter([row]), _form(row))
-
-
-def _check_options(config: PredictConfig) -> None:
-    given = [name for name in ("text", "question", "file") if getattr(config, name) is not None]
-    if len(given) != 1:
-        what = f"--{given[0]} and --{given[1]} do not go together." if given else "There is no input."
-        raise UserError(what, 'Give one: --text "..." or --question "..." --context "..." or --file FILE')
-    has_text, has_pair = config.text is not None, config.text_pair is not None
-    if has_pair and not has_text:
-        raise UserError(f"--text-pair does not go with --{given[0]}.", 'Give both: --text "..." --text-pair "..."')
-    if config.choice and (not has_text or has_pair or len(config.choice) < 2):
-        what = "--choice needs --text alone, and at least two choices."
-        raise UserError(what, 'Give all: --text "..." --choice "..." --choice "..."')
-    if (config.question is None) != (config.context is None):
-        what = "A question needs its context, and a context a question."
-        raise UserError(what, 'Give both: --question "..." --context "..."')
 
 
 def _form(row: InputRow) -> str:
@@ -78,7 +62,32 @@ def _form(row: InputRow) -> str:
     return "mask" if MASK_TOKEN in row["text"] else "text"
 
 
-def _of_file(name: str, model: str | None) -> Inputs:
+def read_texts(name: str, column: str | None, model: str) -> Iterator[InputRow]:
+    """The rows of a file with one text each, in the column that is named, that the model's run learnt from, or by its name.
+
+    Raises UserError if there is no such column.
+    """
+    learnt = saved_config(model).get("text")
+    rows = _of_file(name, partial(_texts_of_table, column=column, learnt=learnt)).rows
+    first = next(rows)
+    if column and column not in first["columns"]:
+        raise unknown(f"column of {name}:", column, first["columns"])
+    return chain([first], rows)
+
+
+def _texts_of_table(
+    path: Path, names: list[str], cells: Iterator[NumberedRow], column: str | None, learnt: str | None
+) -> Inputs:
+    found = column or (learnt if learnt in names else None) or _columns_by_name(names).get("text")
+    if found is None:
+        what = f"The columns of `{path}` are {tables.columns_shown(names)}: which is the text?"
+        raise UserError(what, f"Name it: --text-column {shlex.quote(names[0])}")
+    say(f"{path}: text = `{found}`")
+    rows = ({"text": tables.as_text(row.get(found)), "line": number, "columns": row} for number, row in cells)
+    return Inputs(counted(rows, _is_empty, "have no text", str(path)), "text")
+
+
+def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRow]], Inputs]) -> Inputs:
     """The rows of a table, of JSON lines, or of a text file with one text per line."""
     path = Path(name)
     if ending_of(path) in TAG_ENDINGS:
@@ -101,7 +110,7 @@ def _of_file(name: str, model: str | None) -> Inputs:
             texts = (_of_line(line.rstrip("\r\n"), number) for number, line in enumerate(lines, start=1))
             return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
-    return _of_table(path, names, cells, model)
+    return of_table(path, names, cells)
 
 
 def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model: str | None) -> Inputs:

@@ -94,6 +94,12 @@ def is_sentence_encoder(folder: str) -> bool:
     return _read_json(Path(folder, POOLING)).get("pooling_mode_mean_tokens") is True
 
 
+def longest_sentence(folder: str) -> int | None:
+    """Maximum number of tokens of a text in a model of sentence-transformers; None for another model."""
+    longest = _read_json(Path(folder, "sentence_bert_config.json")).get("max_seq_length")
+    return longest if isinstance(longest, int) else None
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     found = read_json(path, "Restore it, or remove it.") if path.is_file() else {}
     return found if isinstance(found, dict) else {}

@@ -14,7 +14,7 @@ from bertcli.kinds.types import Floats, Predictions
 from bertcli.lifecycle.cross_validation import FOLDS, cross_validate
 from bertcli.lifecycle.scoring import measure
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.models.heads import pooled_states
+from bertcli.models.heads import mean_states
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.training.device import inference_tokens
 
@@ -52,7 +52,7 @@ def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:MOST])
     examples = cast(TextExamples, split.examples).take(rows.tolist())
     features: Any = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
-    reader = ModelWithLoss(inner, pooled_states, lambda outputs, batch: outputs)
+    reader = ModelWithLoss(inner, mean_states, lambda outputs, batch: outputs)
     read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)

@@ -98,6 +98,14 @@ def model_for(form: str, misfit: Misfit | None = None) -> str:
     return str(runs[0].model)
 
 
+def model_for_meaning() -> str:
+    """The model whose vectors compare texts by what they mean: the one trained for it where it is here, else as for features."""
+    if MINILM.folder is None:
+        return model_for("features")
+    say(f"model: {MINILM.name} (--model names another)")
+    return str(MINILM.folder)
+
+
 def misfit_of_form(form: str, run: RunFolder) -> str:
     """Why a run does not take a form of input; "" if it does."""
     kind, has_pairs = KINDS[run.config["kind"]], takes_pairs(run.config)

@@ -66,6 +66,19 @@ def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
     return [state[is_token] for state in states]
 
 
+def attention_weights(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
+    """Where each token of one sequence attends, by layer and head, [L, A, T, T]; the model computes in transformers' plain way.
+
+    Raises UserError if a model has no such weights.
+    """
+    model.set_attn_implementation("eager")
+    found = model.base_model(**_padded(model, batch)[0], output_attentions=True).get("attentions")
+    if not found or any(weights.shape[-1] != len(batch.input_ids) for weights in found):
+        what = f"A {model.config.model_type} has no attention of every token to every other."
+        raise UserError(what, "Give another --model, such as a BERT.")
+    return torch.cat(list(found))
+
+
 def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None, pooled: bool = False) -> Any:
     """Run a model with its own head over the tokens in `rows`, or over all; return the outputs, such as `logits`.
 

@@ -35,16 +35,16 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
 
     def pooled(self, batch: PackedBatch) -> Tensor:
         """The mean of the hidden states of each sequence, [N, H], in float32."""
-        hidden = encode(self, batch).float()  # [T, H]
-        lengths = torch.tensor(batch.lengths)
-        rows = send(torch.repeat_interleave(lengths), hidden.device)  # [T] sequence of each token
-        sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, rows, hidden)
-        return sums / send(lengths, hidden.device)[:, None]
+        return mean_states(self, batch)["states"]
 
 
-def pooled_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """The mean of the hidden states of each sequence, [N, H]."""
-    return {"states": model.pooled(batch)}
+def mean_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """The mean of the last hidden states of each sequence, [N, H], in float32."""
+    hidden = encode(model, batch).float()  # [T, H]
+    lengths = torch.tensor(batch.lengths)
+    rows = send(torch.repeat_interleave(lengths), hidden.device)  # [T] sequence of each token
+    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, rows, hidden)
+    return {"states": sums / send(lengths, hidden.device)[:, None]}
 
 
 def _reads_batches(model: PreTrainedModel) -> bool:

@@ -236,6 +236,7 @@ COMMANDS = (
     "finetune",
     "evaluate",
     "predict",
+    "similar",
     "submit",
     "convert",
     "demo",
@@ -297,6 +298,15 @@ REJECTED = [
     "predict --file nofile.csv",
     "predict --text a --file b",
     "predict glue/rte",
+    "predict --text a --explain",
+    "predict --text a --explain wrods",
+    "predict --text a --explain attention --explain-page a.csv",
+    "predict --compare a b",
+    "similar",
+    "similar --file nofile.csv --text a",
+    "similar --file good.csv",
+    "similar --file good.csv --text a --model runs/none",
+    "similar --file good.csv --text a --text-column nocolumn --model bert-books",
     "submit glue",
     "submit glue runs/none",
     "convert",
@@ -340,7 +350,7 @@ def test_requests_that_a_core_rejects_import_no_heavy_package(workspace: Path) -
 def test_every_commands_help_shows_examples(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "evaluate", "predict"):
+    for name in ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "evaluate", "predict", "similar"):
         code, out, _ = run([name, "--help"], capsys, monkeypatch)
         assert code == 0
         assert f"bert {name} " in out

@@ -1,0 +1,199 @@
+"""The words that moved a prediction: integrated gradients on the embeddings, or exact Shapley values of a short text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from importlib.util import find_spec
+from itertools import chain, pairwise
+from math import comb
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertcli import say
+from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.text_features import TextFeatures
+from bertcli.errors import UserError
+from bertcli.kinds.kind import Encoder
+from bertcli.kinds.types import Prediction
+from bertcli.lifecycle.task_model import TaskModel
+from bertcli.reports.pages import PARTS, explanation_page, write_page
+from bertcli.training.device import inference_tokens
+
+# n copies of a text of T tokens, W words, H hidden, C outputs
+
+Row = dict[str, Any]
+MOST_WORDS = 10  # of a text whose subsets of words, 2^W, are all run
+STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
+SHARE_OF_TOKENS = 4  # of those that a pass takes which has no gradients
+TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
+NEGLIGIBLE = 1e-4  # an error of the sum that is none
+GRADIENTS, SHAPLEY = "integrated gradients", "Shapley values"
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a text, its place in the characters, and what it adds to the output."""
+
+    text: str
+    part: str  # of the input: text or text_pair
+    start: int
+    end: int
+    attribution: float = 0.0
+
+
+def explained(
+    model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, name: str
+) -> Iterator[tuple[Row, Prediction]]:
+    """Each prediction with its explanation, which is also written as a page, under the name of the model, if one is asked for."""
+    for row, prediction in found:
+        prediction |= {"explanation": Explainer(model, row).explain()}
+        if page:
+            texts = {part: row[part] for part in PARTS if part in row}
+            write_page(Path(page), explanation_page(texts, prediction, name))
+            say(f"wrote {page}")
+        yield row, prediction
+
+
+class Explainer:
+    """Explains the prediction for one input: how far each word moves an output from that of a text of [MASK] alone."""
+
+    def __init__(self, model: TaskModel, row: Row) -> None:
+        examples = model.kind.input_examples([row], model.tokenizer)
+        self.model, self.row = model, row
+        encoder = Encoder(model.tokenizer, model.rules)
+        self.features = cast(TextFeatures, model.kind.encode(model.task, examples, encoder))
+        self.ids = self.features.input_ids.take(np.array([0]))[0]  # [T]
+        self.words, self.places = self._words()
+        masked = self.ids.copy()
+        masked[list(chain.from_iterable(self.places))] = model.tokenizer.special("mask")
+        self.masked = masked
+        with torch.no_grad():
+            ends = self._logits(torch.from_numpy(np.stack([self.masked, self.ids])))
+            self.output = int(ends[1].argmax())
+            self.before, self.after = self._evidence(ends).tolist()
+
+    def explain(self) -> Prediction:
+        """The explanation as plain values. Raises UserError if captum is missing and the text is not short."""
+        if find_spec("captum"):
+            method, steps, of_words = GRADIENTS, *self._integrated_gradients()
+        elif len(self.words) <= MOST_WORDS:
+            method, steps, of_words = SHAPLEY, 2 ** len(self.words), self._shapley_values()
+        else:
+            what = f"Explaining {len(self.words):,} words needs captum."
+            raise UserError(what, f"pip install 'bertcli[explain]'; or give at most {MOST_WORDS} words.")
+        labels = self.model.task.labels
+        return {
+            "label": labels[self.output] if labels else None,
+            "unit": self.model.kind.evidence_unit,
+            "method": method,
+            "steps": steps,
+            "baseline": round(self.before, 6),
+            "output": round(self.after, 6),
+            "words": [
+                asdict(replace(word, attribution=round(float(share), 6)))
+                for word, share in zip(self.words, of_words, strict=True)
+            ],
+        }
+
+    def _words(self) -> tuple[list[Word], list[list[int]]]:
+        """The words that the model reads, and the tokens of each."""
+        types = self.features.token_type_ids.take(np.array([0]))[0]  # [T]
+        words: list[Word] = []
+        places: list[list[int]] = []
+        parts = ("text", "text_pair") if types.any() else ("text",)
+        for number, part in enumerate(parts):
+            (encoding,) = self.model.tokenizer.encode([self.row[part]])
+            first = int((types < number).sum()) + (number == 0)  # after [CLS], or the first text with its separators
+            separators = self.model.tokenizer.pair_separators if number == 0 and len(parts) > 1 else 1
+            kept = int((types == number).sum()) - separators - (number == 0)
+            for tokens in _runs(encoding.word_ids[:kept]):
+                start, end = encoding.offsets[tokens[0]][0], encoding.offsets[tokens[-1]][1]
+                text = self.row[part][start:end]
+                start += len(text) - len(text.lstrip())
+                words.append(Word(text.strip(), part, start, end))
+                places.append([first + token for token in tokens])
+        return words, places
+
+    def _batch(self, ids: Tensor) -> PackedBatch:
+        """Copies of the input with other token ids, [n, T]."""
+        packed: PackedBatch = self.features.pack(np.zeros(len(ids), dtype=np.int64), 0)
+        return replace(packed, input_ids=ids.flatten()).to(self.model.device)
+
+    def _logits(self, ids: Tensor, embeddings: Tensor | None = None) -> Tensor:
+        """The logits of copies of the input, [n, C], with other token ids, [n, T], or other embeddings of them, [n, T, H]."""
+        inner = self.model.model.model
+
+        def replaced(_: Any, __: Any, output: Tensor) -> Tensor:
+            assert embeddings is not None
+            rows = output.flatten(0, -2)
+            mine = embeddings.flatten(0, 1).to(rows.dtype)
+            return torch.cat([mine, rows[len(mine) :]]).view_as(output)
+
+        hook = inner.get_input_embeddings().register_forward_hook(replaced) if embeddings is not None else None
+        try:
+            return self.model.kind.outputs(inner, self._batch(ids))["logits"].float()
+        finally:
+            if hook:
+                hook.remove()
+
+    def _evidence(self, logits: Tensor) -> Tensor:
+        return self.model.kind.evidence(logits, self.output)
+
+    def _integrated_gradients(self) -> tuple[int, NDArray[np.float64]]:
+        """Number of steps, and what each word adds, [W], by captum (Sundararajan et al. 2017)."""
+        from captum.attr import IntegratedGradients
+
+        ids = torch.from_numpy(self.ids)
+        table = self.model.model.model.get_input_embeddings()
+        text, baseline = (
+            table(torch.from_numpy(each).to(self.model.device)).detach()[None] for each in (self.ids, self.masked)
+        )  # [1, T, H]
+
+        def score(embeddings: Tensor) -> Tensor:
+            return self._evidence(self._logits(ids.expand(len(embeddings), -1), embeddings))
+
+        method = IntegratedGradients(score)
+        at_once = max(1, inference_tokens() // SHARE_OF_TOKENS // len(self.ids))
+        steps, wanted = STEPS, self.after - self.before
+        while True:
+            found = method.attribute(text, baseline, n_steps=steps, internal_batch_size=at_once)
+            of_tokens = found.detach().sum(-1)[0].double().cpu().numpy()  # [T]
+            error = abs(of_tokens.sum() - wanted)
+            if error <= TOLERANCE * abs(wanted) or error <= NEGLIGIBLE or steps >= MOST_STEPS:
+                break
+            steps *= 2
+        if error > max(TOLERANCE * abs(wanted), NEGLIGIBLE):
+            say(f"the words sum to {of_tokens.sum():.3f} instead of {wanted:.3f}, in {steps} steps")
+        return steps, np.array([of_tokens[tokens].sum() for tokens in self.places])
+
+    @torch.no_grad()
+    def _shapley_values(self) -> NDArray[np.float64]:
+        """What each word adds, [W]: the mean over all orders in which the words may take the places of [MASK] (Shapley 1953)."""
+        count = len(self.words)
+        shown = np.arange(2**count)[:, None] >> np.arange(count) & 1  # [2^W, W] which words are there
+        ids = np.tile(self.masked, (len(shown), 1))
+        for word, tokens in enumerate(self.places):
+            ids[np.ix_(shown[:, word] == 1, tokens)] = self.ids[tokens]
+        at_once = max(1, inference_tokens() // len(self.ids))
+        scores = np.concatenate(
+            [self._evidence(self._logits(part)).cpu().numpy() for part in torch.split(torch.from_numpy(ids), at_once)]
+        ).astype(np.float64)
+        weights = [1 / (count * comb(count - 1, size)) for size in range(count)]
+        of_words = np.zeros(count)
+        for word in range(count):
+            without = np.flatnonzero(shown[:, word] == 0)
+            sizes = shown[without].sum(1)
+            of_words[word] = ((scores[without | 1 << word] - scores[without]) * np.take(weights, sizes)).sum()
+        return of_words
+
+
+def _runs(numbers: list[int | None]) -> Iterator[list[int]]:
+    """The places of equal neighbours."""
+    cuts = [0, *(place for place in range(1, len(numbers)) if numbers[place] != numbers[place - 1]), len(numbers)]
+    yield from (list(range(*ends)) for ends in pairwise(cuts) if ends[0] < ends[1])

@@ -1,0 +1,175 @@
+"""Find the rows of a file that are nearest to a text in meaning, or to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertcli import quietly, say
+from bertcli.config.use import SimilarConfig
+from bertcli.data.text.documents import read_lines
+from bertcli.errors import UserError
+from bertcli.lifecycle.prediction_inputs import read_texts
+from bertcli.lifecycle.pretrained import MINILM, is_sentence_encoder
+from bertcli.lifecycle.workspace import model_for_meaning, resolve_model
+from bertcli.training.progress import Progress
+
+if TYPE_CHECKING:
+    from bertcli.lifecycle.text_encoder import TextEncoder, Vectors
+    from bertcli.lifecycle.text_vectors import Found, TextVectors
+
+Row = dict[str, Any]
+Texts = dict[int, str]  # the texts of a file by the number of their row
+
+
+@dataclass(frozen=True)
+class Similar:
+    """The rows nearest to each text, or the nearest pairs of rows, with their cosines."""
+
+    model: str
+    file: str
+    rows: int  # that have a text, and are compared
+    texts: list[Row] = field(default_factory=list)  # each `text` with its `nearest` rows
+    pairs: list[Row] = field(default_factory=list)  # the `cosine` and the two `rows` of each
+    pairs_found: int | None = None  # number of pairs above the threshold, of which the nearest are in `pairs`
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values."""
+        return asdict(self)
+
+
+def similar(config: SimilarConfig | str | None = None, **options: Any) -> Similar:
+    """Find the rows of a file that are nearest in meaning to each text, or with `pairs` to each other.
+
+    Vectors are means of the last hidden states, of length 1; those of the file are kept beside it. Raises UserError if the
+    options do not go together, or the file has no texts.
+    """
+    if isinstance(config, str):
+        config, options = None, {"file": config, **options}
+    config = SimilarConfig.build(config, options)
+    _check_options(config)
+    asked = [] if config.pairs else _asked_for(config)
+    model = resolve_model(config.model) if config.model else model_for_meaning()
+    if not is_sentence_encoder(model):
+        what = f"{model} was not trained to compare meanings: its cosines tell less than those of {MINILM.name}"
+        say(what if MINILM.folder else f"{what} ({MINILM.how_to_get})")
+    texts = _texts(config, model)
+    result = Similar(model, str(config.file), len(texts))
+    if config.dry_run:
+        say(f"would compare {len(texts):,} rows of {config.file} by {model}")
+        return result
+    return _pairs(config, texts, result) if config.pairs else _nearest(config, texts, asked, result)
+
+
+def _check_options(config: SimilarConfig) -> None:
+    if config.file in (None, "-"):
+        raise UserError("Which file is to be searched?", 'Name it: bert similar --file texts.csv --text "..."')
+    given = [f"--{name}" for name in ("text", "texts", "pairs") if getattr(config, name)]
+    if len(given) != 1:
+        what = f"{given[0]} and {given[1]} do not go together." if given else "There is nothing to search for."
+        raise UserError(what, 'Give one: --text "..." or --texts FILE or --pairs')
+    if config.threshold != SimilarConfig.threshold and not config.pairs:
+        raise UserError("--threshold needs --pairs.", "Leave it out, or give --top-k.")
+
+
+def _asked_for(config: SimilarConfig) -> list[str]:
+    """The texts to find the nearest rows of. Raises UserError if all are empty."""
+    asked = [text for text in config.text or read_lines(Path(str(config.texts))) if text.strip()]
+    if not asked:
+        raise UserError("There is nothing to search for.", 'Give a text: --text "..."')
+    return asked
+
+
+def _texts(config: SimilarConfig, model: str) -> Texts:
+    """The texts of the file; rows without one are left out."""
+    rows = enumerate(read_texts(str(config.file), config.text_column, model))
+    texts = {number: row["text"] for number, row in rows if row["text"].strip()}
+    if not texts:
+        raise UserError(f"`{config.file}` holds no texts.", "Put one text on each line, or name a --text-column.")
+    return texts
+
+
+def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Similar) -> Similar:
+    """The rows nearest to each text that is asked for."""
+    from bertcli.lifecycle.nearest import nearest
+
+    encoder = _encoder(result.model, config)
+    queries = encoder().encode(asked)
+    cosines, places = _search(partial(nearest, queries=queries, count=config.top_k), texts, result, config, encoder)
+    numbers = [*texts]
+    rows = _rows(config, result.model, {numbers[place] for place in places.flat})
+    found = [
+        {
+            "text": text,
+            "nearest": [
+                {"cosine": round(cosine, 6), **rows[numbers[place]]}
+                for cosine, place in zip(cosines[query].tolist(), places[query].tolist(), strict=True)
+            ],
+        }
+        for query, text in enumerate(asked)
+    ]
+    return replace(result, texts=found)
+
+
+def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
+    """The nearest pairs of rows."""
+    from bertcli.lifecycle.nearest import near_pairs
+
+    with Progress("comparing", len(texts), "rows") as progress:
+        find = partial(near_pairs, threshold=config.threshold, count=config.top_k, advance=progress.advance)
+        cosines, places, count = _search(find, texts, result, config, _encoder(result.model, config))
+    numbers = [*texts]
+    rows = _rows(config, result.model, {numbers[place] for place in places.flat})
+    pairs = [
+        {"cosine": round(cosine, 6), "rows": [rows[numbers[place]] for place in pair]}
+        for cosine, pair in zip(cosines.tolist(), places.tolist(), strict=True)
+    ]
+    shown = f"the nearest {len(pairs):,} are shown; " if len(pairs) < count else ""
+    say(f"{count:,} pairs have a cosine of at least {config.threshold:g} ({shown}--threshold changes it)")
+    return replace(result, pairs=pairs, pairs_found=count)
+
+
+def _encoder(model: str, config: SimilarConfig) -> Callable[[], TextEncoder]:
+    """What loads the encoder once, if it is needed."""
+
+    @cache
+    def load() -> TextEncoder:
+        from bertcli.lifecycle.text_encoder import load_text_encoder
+
+        return load_text_encoder(model, config.precision)
+
+    return load
+
+
+def _search(
+    find: Callable[[TextVectors], Found],
+    texts: Texts,
+    result: Similar,
+    config: SimilarConfig,
+    encoder: Callable[[], TextEncoder],
+) -> Found:
+    """What is found in the vectors of the file, which are made if none are kept."""
+    from bertcli.lifecycle import text_vectors
+
+    listed = [*texts.values()]
+
+    def make() -> Vectors:
+        with Progress("encoding", len(listed), "rows") as progress:
+            return encoder().encode(listed, progress.advance)
+
+    identity = text_vectors.identity_of(listed, result.model, config.precision)
+    return text_vectors.search(text_vectors.place_of(result.file), identity, make, find)
+
+
+def _rows(config: SimilarConfig, model: str, numbers: set[int]) -> dict[int, Row]:
+    """The rows of the file with these numbers: line, text and all columns."""
+    with quietly():
+        rows = enumerate(read_texts(str(config.file), config.text_column, model))
+        return {
+            number: {name: row[name] for name in ("line", "text", "columns")}
+            for number, row in rows
+            if number in numbers
+        }

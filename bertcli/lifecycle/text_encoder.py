@@ -1,0 +1,68 @@
+"""A model that turns texts into normalized vectors: the means of their last hidden states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertcli import say
+from bertcli.data.labelled.examples import TextExamples
+from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.kernels import prepack
+from bertcli.lifecycle.pretrained import longest_sentence
+from bertcli.models.encoder import longest_input
+from bertcli.models.heads import mean_states
+from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.models.model_with_loss import ModelWithLoss, run_model
+from bertcli.models.packed import is_packed
+from bertcli.training.device import inference_device, inference_tokens, keep_freed_memory, resolve_precision
+
+# N texts, D hidden
+
+Vectors = NDArray[np.float32]
+TEXTS_AT_ONCE = 4096  # sorted by length
+LONGEST = 512  # tokens of a text, where a model of relative positions has no limit
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """An encoder with its tokenizer and device."""
+
+    model: ModelWithLoss
+    tokenizer: WordPiece
+    longest: int
+    device: torch.device
+    dtype: str
+
+    def encode(self, texts: list[str], advance: Callable[[int], object] = lambda count: None) -> Vectors:
+        """The vectors of texts, [N, D], each of length 1; `advance` is told how many are done."""
+        found = np.empty((len(texts), self.model.model.config.hidden_size), np.float32)
+        cut = 0
+        for start in range(0, len(texts), TEXTS_AT_ONCE):
+            chunk = TextExamples(texts[start : start + TEXTS_AT_ONCE], origin="the texts")
+            features = encode_texts(chunk, self.tokenizer, self.longest, None)
+            cut += features.truncated
+            states = np.stack(run_model(self.model, features, self.device, inference_tokens(), self.dtype)["states"])
+            found[start : start + len(chunk)] = states / np.linalg.norm(states, axis=1, keepdims=True)
+            advance(len(chunk))
+        if cut:
+            say(f"{cut:,} texts were longer than {self.longest} tokens and were cut")
+        return found
+
+
+def load_text_encoder(source: str, precision: str) -> TextEncoder:
+    """Load the encoder of any model. Raises UserError if it cannot be opened."""
+    keep_freed_memory()
+    model, tokenizer, device = load_model(source), load_tokenizer(source), inference_device()
+    check_vocabulary(model, tokenizer, source)
+    dtype = resolve_precision(precision)
+    encoder = ModelWithLoss(model, mean_states, lambda outputs, batch: outputs).to(device)
+    if device.type == "cpu" and is_packed(model):
+        prepack(model)
+    longest = min(longest_input(model), longest_sentence(source) or LONGEST)
+    return TextEncoder(encoder, tokenizer, longest, device, dtype)

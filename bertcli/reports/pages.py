@@ -1,0 +1,74 @@
+"""Self-contained pages of one text: the words that moved a decision, and where heads attend."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertcli.data.atomic import replacing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+LEVELS = 255  # of an attention weight in a page
+PARTS = {"text": "Text", "text_pair": "Second text"}
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write a page atomically."""
+    with replacing(path) as part:
+        part.write_text(page, encoding="utf-8")
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template of this folder; every value is escaped."""
+    from jinja2 import Environment, FunctionLoader, StrictUndefined
+
+    folder = files("bertcli.reports")
+    loader = FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    return environment.get_template(template).render(**values)
+
+
+def explanation_page(texts: dict[str, str], prediction: dict[str, Any], model: str) -> str:
+    """The page of an explained prediction; `texts` are the parts of its input."""
+    found = prediction["explanation"]
+    parts = {PARTS[name]: list(marked(text, name, found["words"])) for name, text in texts.items()}
+    ranked = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
+    return render(
+        "explanation.html.j2",
+        found=found,
+        parts=parts,
+        ranked=ranked,
+        largest=largest_of(found["words"]),
+        model=model,
+        score=prediction.get("scores", {}).get(found["label"]),
+    )
+
+
+def largest_of(words: list[dict[str, Any]]) -> float:
+    """The largest attribution, to which shares are; 1 where all are 0."""
+    return max((abs(word["attribution"]) for word in words), default=0) or 1
+
+
+def marked(text: str, part: str, words: list[dict[str, Any]]) -> Iterator[tuple[str, float | None]]:
+    """The pieces of a text, each with its share of the largest attribution, -1 to 1; None between the words."""
+    end, largest = 0, largest_of(words)
+    for word in words:
+        if word["part"] == part:
+            yield text[end : word["start"]], None
+            yield text[word["start"] : word["end"]], word["attribution"] / largest
+            end = word["end"]
+    yield text[end:], None
+
+
+def attention_page(tokens: list[str], weights: NDArray[np.float32], model: str) -> str:
+    """The page of the attention in one text, [L, A, T, T]."""
+    layers, heads = weights.shape[:2]
+    data = b64encode((weights * LEVELS).round().astype("uint8").tobytes()).decode()
+    values = {"tokens": tokens, "layers": layers, "heads": heads, "weights": data}
+    return render("attention.html.j2", data=values, model=model)

@@ -1,0 +1,267 @@
+"""The rows of a file nearest in meaning: vectors as sentence-transformers', kept while file and model are unchanged."""
+
+import itertools
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import GOLDENS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertcli.errors import UserError
+from bertcli.lifecycle import nearest as nearest_module
+from bertcli.lifecycle import text_vectors
+from bertcli.lifecycle.nearest import near_pairs, nearest
+from bertcli.lifecycle.pretrained import MINILM
+from bertcli.lifecycle.similar import similar
+from bertcli.lifecycle.text_encoder import TextEncoder, load_text_encoder
+from bertcli.lifecycle.text_vectors import TextVectors
+from tests.cli.test_main import run
+
+LogCapture = pytest.LogCaptureFixture
+TEXTS = ["the cat sat on the mat", "a dog ran under the old tree", "happily", "birds sang in the green garden"]
+# As sentence-transformers 6.2.0 encodes them with all-MiniLM-L6-v2; the last is longer than its 256 tokens.
+GOLDEN_TEXTS = ["The card is late.", "A man is eating food.", "Ünïcode – 日本語 (text)", "river bank " * 200]
+
+
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of texts of each call of the encoder."""
+    counts: list[int] = []
+    encode = TextEncoder.encode
+
+    def counting(self: TextEncoder, texts: list[str], *rest: object) -> np.ndarray:
+        counts.append(len(texts))
+        return encode(self, texts, *rest)
+
+    monkeypatch.setattr(TextEncoder, "encode", counting)
+    return counts
+
+
+@pytest.fixture
+def model(home: Path, workspace: Path) -> str:
+    """A tiny model; the working folder is empty."""
+    Path("texts.csv").write_text("text,label\n" + "".join(f"{text},{len(text)}\n" for text in TEXTS))
+    return str(home / "runs" / "pretrain-tiny")
+
+
+def test_a_row_is_nearest_to_its_own_text_and_comes_with_its_line_and_columns(model: str) -> None:
+    found = similar(file="texts.csv", text=[TEXTS[2], TEXTS[0]], model=model, top_k=2)
+    (first, second), (third, _) = (each["nearest"] for each in found.texts)
+    assert first == {"cosine": 1.0, "line": 4, "text": "happily", "columns": {"text": "happily", "label": "7"}}
+    assert third["line"] == 2
+    assert second["cosine"] < 1
+    assert found.rows == 4
+
+
+def test_every_table_gives_the_same_rows(model: str) -> None:
+    Path("texts.txt").write_text("\n".join(TEXTS) + "\n")
+    Path("texts.jsonl").write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in TEXTS))
+    Path("other.tsv").write_text("number\tquery\n" + "".join(f"1\t{text}\n" for text in TEXTS))
+    columns = {"other.tsv": "query"}
+    found = [
+        similar(file, text=["the cat"], model=model, text_column=columns.get(file)).texts[0]["nearest"]
+        for file in ("texts.csv", "texts.txt", "texts.jsonl", "other.tsv")
+    ]
+    first, *others = ([(row["text"], row["cosine"]) for row in rows] for rows in found)
+    assert others == [first] * 3
+
+
+def test_the_column_is_that_which_the_models_run_learnt_from(model: str, said: LogCapture) -> None:
+    shutil.copytree(Path(model, "model"), "runs/mine/model")
+    Path("runs/mine/config.yaml").write_text("command: finetune\ntext: query\n")
+    Path("two.csv").write_text("text,query\na,the cat\n")
+    assert similar("two.csv", text=["a"], model="runs/mine").texts[0]["nearest"][0]["text"] == "the cat"
+    assert similar("two.csv", text=["a"], model=model).texts[0]["nearest"][0]["text"] == "a"
+
+
+def test_vectors_are_kept_and_reused_until_a_text_or_the_model_changes(
+    model: str, home: Path, encoded: list[int], said: LogCapture, tmp_path: Path
+) -> None:
+    before = similar("texts.csv", text=["the cat"], model=model)
+    assert similar("texts.csv", text=["the cat"], model=model) == before
+    assert encoded == [1, 4, 1]
+    assert "kept; texts and model are unchanged" in said.text
+    Path("texts.csv").write_text(Path("texts.csv").read_text() + "a new one,1\n")
+    similar("texts.csv", text=["the cat"], model=model)
+    assert encoded[-2:] == [1, 5]
+    assert "made again, with other rows and texts" in said.text
+    similar("texts.csv", text=["the cat"])  # of the model in the package
+    assert encoded[-2:] == [1, 5]
+    assert "made again, with other model" in said.text
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.csv", "texts.csv.vectors"]
+
+
+@pytest.mark.parametrize(
+    "damage", ["vectors.npy: a bit", "vectors.npy: cut", "vectors.npy: pickle", "manifest.json: cut"]
+)
+def test_a_damaged_file_is_noticed_and_made_again(
+    model: str, damage: str, encoded: list[int], said: LogCapture
+) -> None:
+    before = similar("texts.csv", text=["the cat"], model=model)
+    name, _, how = damage.partition(": ")
+    path = Path("texts.csv.vectors", name)
+    data = bytearray(path.read_bytes())
+    if how == "pickle":
+        np.save(path, np.array([{"a": 1}]), allow_pickle=True)
+    else:
+        data[-3] ^= how == "a bit"
+        path.write_bytes(data[: None if how == "a bit" else -40])
+    assert similar("texts.csv", text=["the cat"], model=model) == before
+    assert "texts.csv.vectors: damaged, and made again" in said.text
+    assert similar("texts.csv", text=["the cat"], model=model) == before
+    assert encoded == [1, 4, 1, 4, 1]
+
+
+def test_where_they_cannot_be_kept_they_are_not_and_nothing_is_lost(model: str, said: LogCapture) -> None:
+    Path("texts.csv.vectors").mkdir()
+    Path("texts.csv.vectors", "mine.txt").write_text("dear")
+    similar("texts.csv", text=["the cat"], model=model)
+    assert "the vectors are not kept: `texts.csv.vectors` holds something else" in said.text
+    assert os.listdir("texts.csv.vectors") == ["mine.txt"]
+
+
+def test_in_a_folder_that_is_read_only_they_are_not_kept_and_one_line_says_so(
+    model: str, said: LogCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(text_vectors.np, "save", fail)
+    assert similar("texts.csv", text=["the cat"], model=model).texts[0]["nearest"]
+    assert said.text.count("not kept: Permission denied") == 1
+    assert sorted(os.listdir()) == ["texts.csv"]
+
+
+def test_near_duplicates_are_found_and_counted(model: str, said: LogCapture) -> None:
+    Path("texts.txt").write_text("\n".join([*TEXTS, "", "Happily", *TEXTS[:1]]) + "\n")
+    found = similar("texts.txt", pairs=True, threshold=0.99999, model=model)
+    assert [[row["line"] for row in pair["rows"]] for pair in found.pairs] == [[1, 7], [3, 6]]
+    assert found.pairs_found == 2
+    assert "1 rows have no text" in said.text
+    fewer = similar("texts.txt", pairs=True, threshold=-1, top_k=1, model=model)
+    assert fewer.pairs_found == 15
+    assert len(fewer.pairs) == 1
+
+
+def test_a_model_that_was_not_trained_for_it_is_allowed_and_said(model: str, said: LogCapture) -> None:
+    similar("texts.csv", text=["the cat"], model=model)
+    assert "was not trained to compare meanings: its cosines tell less than those of minilm" in said.text
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"text": ["a"]}, "Which file is to be searched"),
+        ({"file": "texts.csv"}, "nothing to search for"),
+        ({"file": "texts.csv", "text": ["a"], "pairs": True}, "--text and --pairs do not go together"),
+        ({"file": "texts.csv", "text": [" "]}, "nothing to search for"),
+        ({"file": "texts.csv", "text": ["a"], "threshold": 0.5}, "--threshold needs --pairs"),
+        ({"file": "nothing.csv", "text": ["a"]}, "no file `nothing.csv`"),
+        ({"file": "texts.csv", "text": ["a"], "text_column": "txet"}, "column of texts.csv: `txet`"),
+        ({"file": "odd.csv", "text": ["a"]}, "which is the text"),
+        ({"file": "texts.txt", "text": ["a"], "text_column": "text2"}, "column of texts.txt"),
+        ({"file": "blank.txt", "text": ["a"]}, "holds no texts"),
+    ],
+)
+def test_a_wrong_request_is_said(model: str, options: dict[str, object], what: str) -> None:
+    Path("odd.csv").write_text("a,b\n1,2\n")
+    Path("texts.txt").write_text("a\n")
+    Path("blank.txt").write_text("\n\n")
+    with pytest.raises(UserError, match=what):
+        similar(**options, model=model)
+
+
+def test_the_command_prints_a_table_or_one_object(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = ["similar", "--file", "texts.csv", "--model", model]
+    code, out, err = run([*request, "--text", "happily", "--top-k", "1", "--json"], capsys, monkeypatch)
+    assert code == 0, err
+    assert json.loads(out)["texts"][0]["nearest"][0]["line"] == 4
+    Path("queries.txt").write_text("happily\n\nthe cat\n")
+    _, out, _ = run([*request, "--texts", "queries.txt"], capsys, monkeypatch)
+    assert out.count("cosine   line   text") == 2
+    _, out, _ = run([*request, "--pairs", "--threshold", "-1"], capsys, monkeypatch)
+    assert "and line" in out
+
+
+def test_vectors_are_those_of_sentence_transformers(minilm: Path) -> None:
+    encoder = load_text_encoder(str(minilm), "float32")
+    np.testing.assert_allclose(encoder.encode(GOLDEN_TEXTS), np.load(GOLDENS / "sentence_vectors.npy"), atol=1e-5)
+
+
+def unit_vectors(count: int, width: int = 8) -> np.ndarray:
+    vectors = np.random.default_rng(0).standard_normal((count, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 70), st.integers(1, 30))
+def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
+    vectors, asked = unit_vectors(rows), unit_vectors(queries)[::-1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_vectors, "BLOCK_ROWS", block)
+        patch.setattr(nearest_module, "QUERIES_AT_ONCE", 3)
+        patch.setattr(nearest_module, "PAIR_ROWS", block)
+        cosines, places = nearest(TextVectors(vectors), asked, count)
+        near, pairs, total = near_pairs(TextVectors(vectors), 0.2, count, lambda _: None)
+    every = asked @ vectors.T
+    np.testing.assert_allclose(cosines, -np.sort(-every, axis=1)[:, :count], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(every, places, 1), cosines, atol=1e-6)
+    products = vectors @ vectors.T
+    expected = sorted((products[i, j] for i, j in itertools.combinations(range(rows), 2)), reverse=True)
+    expected = [cosine for cosine in expected if cosine >= 0.2]
+    assert total == len(expected)
+    np.testing.assert_allclose(near, expected[:count], atol=1e-6)
+    assert all(first < second for first, second in pairs.tolist())
+
+
+@pytest.mark.torture
+def test_a_million_rows_take_a_second_and_three_gigabytes(tmp_path: Path) -> None:
+    """Of one query, with a margin for a busy machine; vectors that are kept, so that they are read and checked too."""
+    import resource
+    import time
+
+    rows = 1_000_000
+    draw = np.random.default_rng(0)
+    values = np.concatenate([unit_vectors_of(draw, 50_000, 384) for _ in range(rows // 50_000)])
+    query = values[rows // 2 : rows // 2 + 1].copy()
+    folder, identity = tmp_path / "vectors", {"rows": rows}
+    text_vectors._keep(folder, identity, TextVectors(values))
+    del values
+    started = time.perf_counter()
+    _, places = text_vectors.search(folder, identity, pytest.fail, lambda kept: nearest(kept, query, 10))
+    assert time.perf_counter() - started < 3
+    assert places[0, 0] == rows // 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 4.5e9  # of this test, which makes two copies
+
+
+def unit_vectors_of(draw: np.random.Generator, count: int, width: int) -> np.ndarray:
+    vectors = draw.standard_normal((count, width), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.torture
+def test_on_stsb_the_cosines_rank_as_those_of_sentence_transformers(minilm: Path, shared: Path) -> None:
+    """Its published score of 82.0 is of the test split, whose scores GLUE does not hand out; this is the dev split."""
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    lines = (shared / "data/glue/STS-B/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    first, second, gold = zip(*(line.split("\t")[7:10] for line in lines), strict=True)
+    scores = []
+    for encoder in (load_text_encoder(str(minilm), "float32"), SentenceTransformer(str(minilm), device="cpu")):
+        cosines = (encoder.encode(list(first)) * encoder.encode(list(second))).sum(axis=1)
+        scores.append(100 * spearmanr(cosines, [float(score) for score in gold]).statistic)
+    assert scores[0] == pytest.approx(scores[1], abs=0.01)
+    assert scores[0] == pytest.approx(86.7, abs=0.2)
+
+
+def test_minilm_is_taken_where_it_is_installed(minilm: Path, model: str, said: LogCapture) -> None:
+    assert similar("texts.csv", text=["a"], dry_run=True).model == str(MINILM.folder)
+    assert "model: minilm" in said.text
