@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
-from bertcli.config.training import FinetuneConfig
+from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
@@ -79,6 +79,9 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
                 flag = f"--{option.replace('_', '-')}"
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")
+    if config.long_texts == WINDOWS and not source.kind.has_linear_head:
+        what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
+        raise UserError(what, "Leave --long-texts out.")
     if config.frozen_layers and not config.frozen:
         hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
         raise UserError("--frozen-layers belongs to --frozen.", hint)

@@ -12,9 +12,9 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.training import FinetuneConfig
+from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
-from bertcli.data.packing.windows import WindowRules
+from bertcli.data.packing.windows import DOC_STRIDE, WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
@@ -25,7 +25,7 @@ from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
-from bertcli.lifecycle.sources import Source, describe_cut, describe_split, encode_split, show_examples
+from bertcli.lifecycle.sources import Source, advise_windows, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
 from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
@@ -75,7 +75,9 @@ class Finetuning:
         task, kind = source.task, source.kind
         tokenizer = tokenizer_of(start, config, resumed)
         longest = config.max_seq_length or task.max_seq_length
-        rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
+        longest_query, in_windows = kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
+        stride = config.doc_stride or (longest if in_windows else DOC_STRIDE)
+        rules = WindowRules(longest, stride, longest_query, in_windows)
         with doing("loading the model"):
             model = (
                 resumed_model(resumed, kind, config.frozen) if resumed else model_of(start, config, source, tokenizer)
@@ -200,6 +202,8 @@ class Finetuning:
         cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
         say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
+        if advice := advise_windows(self.kind, self.train, self.rules):
+            say(advice)
         if self.config.frozen:
             say(self.frozen_words)
         if remark := remark_on(self.start, self.task.name):
@@ -327,6 +331,7 @@ class Finetuning:
             "kind": task.kind,
             **({"with_impossible": task.with_impossible} if self.kind.max_query_length else {}),
             "max_seq_length": self.rules.max_seq_length,
+            "doc_stride": self.rules.doc_stride,
             "best_by": task.metrics[0],
             "data_digests": self.data_digests,
         }

@@ -131,7 +131,7 @@ def _predictions(
     model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool
 ) -> Iterator[tuple[InputRow, Prediction]]:
     """Each row with its prediction, made a chunk at a time; of a watched file with the progress."""
-    kind, cut = model.kind, 0
+    kind, rules, cut = model.kind, model.rules, 0
 
     def checked() -> Iterator[InputRow]:
         for row in rows:
@@ -143,7 +143,7 @@ def _predictions(
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
                 examples = kind.input_examples(chunk, model.tokenizer)
-                features = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
+                features = kind.encode(model.task, examples, Encoder(model.tokenizer, rules))
                 cut += features.truncated
                 predictions = model.predict(Split("input", examples, features))
                 for number, (row, prediction) in enumerate(zip(chunk, predictions, strict=True)):
@@ -152,7 +152,8 @@ def _predictions(
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
         if cut:
-            say(f"{cut:,} inputs were longer than the model takes and were cut")
+            longest = f"{rules.most_windows} windows" if rules.in_windows else "the model takes"
+            say(f"{cut:,} inputs were longer than {longest} and were cut")
 
 
 def _weight(row: InputRow) -> int:
