@@ -18,7 +18,7 @@ GRID = (
 )
 LONG = "Texts longer than the input: cut them, or read all of them in windows, whose outputs are averaged: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
-STRIDE = "Stride between the windows over a long context, sentence or text; default: 128, for texts no overlap."
+STRIDE = "Stride between the windows over a long context, sentence or text; by default texts do not overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
@@ -111,7 +111,7 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)
     long_texts: str = option(CUT, LONG, choices=LONG_TEXTS)
-    doc_stride: int | None = option(None, STRIDE, minimum=1)
+    doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)

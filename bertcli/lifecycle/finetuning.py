@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from bertcli import say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
-from bertcli.data.packing.windows import DOC_STRIDE, WindowRules
+from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
@@ -76,8 +76,7 @@ class Finetuning:
         tokenizer = tokenizer_of(start, config, resumed)
         longest = config.max_seq_length or task.max_seq_length
         longest_query, in_windows = kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
-        stride = config.doc_stride or (longest if in_windows else DOC_STRIDE)
-        rules = WindowRules(longest, stride, longest_query, in_windows)
+        rules = WindowRules(longest, config.doc_stride, longest_query, in_windows)
         with doing("loading the model"):
             model = (
                 resumed_model(resumed, kind, config.frozen) if resumed else model_of(start, config, source, tokenizer)
@@ -331,7 +330,6 @@ class Finetuning:
             "kind": task.kind,
             **({"with_impossible": task.with_impossible} if self.kind.max_query_length else {}),
             "max_seq_length": self.rules.max_seq_length,
-            "doc_stride": self.rules.doc_stride,
             "best_by": task.metrics[0],
             "data_digests": self.data_digests,
         }

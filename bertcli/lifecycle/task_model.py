@@ -10,7 +10,7 @@ import torch
 from bertcli import say
 from bertcli.config.training import WINDOWS
 from bertcli.data.labelled.prediction_table import in_other_case
-from bertcli.data.packing.windows import DOC_STRIDE, WindowRules
+from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kernels import prepack
@@ -95,7 +95,7 @@ def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRule
     """The lengths that a run was trained with, or for another model the usual ones."""
     longest_query = kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length)
     longest, in_windows = saved.get("max_seq_length") or max_seq_length, saved.get("long_texts") == WINDOWS
-    return WindowRules(longest, saved.get("doc_stride") or DOC_STRIDE, longest_query, in_windows)
+    return WindowRules(longest, saved.get("doc_stride") or 128, longest_query, in_windows)
 
 
 def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str, ...]:

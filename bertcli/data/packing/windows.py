@@ -6,7 +6,6 @@ import numpy as np
 
 from bertcli.errors import UserError
 
-DOC_STRIDE = 128
 MOST_TOKENS = 8192  # of a text in windows, which share a pass of training: as many as it takes on a CPU
 
 
@@ -15,7 +14,7 @@ class WindowRules:
     """How long inputs are cut, or read in windows; `doc_stride` is the step from one window to the next, not their overlap."""
 
     max_seq_length: int = 384
-    doc_stride: int = DOC_STRIDE
+    doc_stride: int = 128
     max_query_length: int = 64
     in_windows: bool = False  # texts; contexts and sentences always are
 
