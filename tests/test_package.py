@@ -38,7 +38,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
 
 def test_the_examples_of_the_readme_run(workspace: Path) -> None:
     write_corpus(workspace / "corpus.txt")
-    write_reviews(workspace / "reviews.csv")
+    write_reviews(workspace / "reviews.csv", 40)
     write_reviews(workspace / "new.csv", 8, seed=1)
     text = (Path(bertcli.__file__).parent / "README.md").read_text(encoding="utf-8")
     program = "".join(re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))

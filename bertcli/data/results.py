@@ -19,7 +19,7 @@ class Result:
     def _repr_html_(self) -> str:
         rows = self.rows
         more = f"<p>… and {len(rows) - ROWS_SHOWN:,} more rows</p>" if len(rows) > ROWS_SHOWN else ""
-        columns = list(dict.fromkeys(name for row in rows for name in row))
+        columns = list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
         head = _line("th", columns)
         return f"<table>{head}{''.join(_line('td', map(row.get, columns)) for row in rows[:ROWS_SHOWN])}</table>{more}"
 

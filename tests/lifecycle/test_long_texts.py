@@ -188,3 +188,16 @@ def test_a_text_that_memory_does_not_hold_is_not_halved_without_end(
     monkeypatch.setattr(Training, "_step", full)
     with pytest.raises(Exception, match="memory"):
         finetune(reviews, from_="runs/pretrain-tiny", auto_batch_size=True, out=str(tmp_path / "run"), **LONG)
+
+
+def test_a_list_of_texts_or_rows_is_predicted_in_python(run: TrainingResult, at_home: Path) -> None:
+    texts = [text for text, _ in long_texts(3)]
+    found = predict(texts, model=run.run).rows
+    assert [row["prediction"] for row in found] == [
+        predict(text, model=run.run).rows[0]["prediction"] for text in texts
+    ]
+    assert predict([{"text": texts[0]}], model=run.run).rows[0]["score"] == pytest.approx(found[0]["score"], abs=1e-5)
+    with pytest.raises(UserError, match="different keys"):
+        predict([{"text": "a"}, {"text": "a", "text_pair": "b"}], model=run.run)
+    with pytest.raises(UserError, match="no input"):
+        predict([], model=run.run)
