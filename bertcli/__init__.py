@@ -4,24 +4,27 @@ import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.build_vocab import build_vocab
-    from bertcli.lifecycle.convert import convert
-    from bertcli.lifecycle.demo import demo
-    from bertcli.lifecycle.evaluate import evaluate
-    from bertcli.lifecycle.finetune import finetune
-    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-    from bertcli.lifecycle.predict import predict
-    from bertcli.lifecycle.pretrain import pretrain
-    from bertcli.lifecycle.similar import similar
-    from bertcli.lifecycle.submit import submit
+    from bertcli.lifecycle.build_vocab import build_vocab as build_vocab
+    from bertcli.lifecycle.convert import convert as convert
+    from bertcli.lifecycle.demo import demo as demo
+    from bertcli.lifecycle.evaluate import evaluate as evaluate
+    from bertcli.lifecycle.finetune import finetune as finetune
+    from bertcli.lifecycle.make_pretraining_data import make_pretraining_data as make_pretraining_data
+    from bertcli.lifecycle.predict import predict as predict
+    from bertcli.lifecycle.pretrain import pretrain as pretrain
+    from bertcli.lifecycle.similar import similar as similar
+    from bertcli.lifecycle.submit import submit as submit
 
 __version__ = "0.1.0"
-# Each is the function of this name in bertcli.lifecycle.<name>, imported at its first use.
-__all__ = ["build_vocab", "convert", "demo", "evaluate", "finetune", "make_pretraining_data", "predict", "pretrain"]
-__all__ += ["similar", "submit"]
+# A command has a file in cli/ and one in lifecycle/, whose function of the same name is imported here at its first use.
+_cli, _lifecycle = (
+    {path.stem for path in (Path(__file__).parent / room).glob("[a-z]*.py")} for room in ("cli", "lifecycle")
+)
+__all__ = sorted(_cli & _lifecycle)
 
 say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, skipped or inferred
 

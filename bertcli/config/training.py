@@ -8,6 +8,7 @@ from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
+LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
@@ -15,7 +16,9 @@ FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): 
 GRID = (
     "paper: try the batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
 )
+LONG = "Texts longer than the input: cut them, or read all of them in windows, whose outputs are averaged: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
+STRIDE = "Stride between the windows over a long context, sentence or text; by default texts do not overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
@@ -107,7 +110,8 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
     learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)
-    doc_stride: int = option(128, "Stride between the windows over a long context or sentence.", minimum=1)
+    long_texts: str = option(CUT, LONG, choices=LONG_TEXTS)
+    doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)

@@ -76,10 +76,18 @@ class TextKind(Kind):
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
         from bertcli.data.packing.text_features import encode_choices, encode_texts
+        from bertcli.data.packing.text_windows import encode_in_windows
 
         texts = cast(TextExamples, examples)
+        if encoder.rules.in_windows:
+            return encode_in_windows(texts, encoder.tokenizer, encoder.rules, self.targets(task, texts))
         encode = encode_texts if texts.choices is None else encode_choices
         return encode(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
+
+    def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
+        if not rules.in_windows:
+            return super().inputs_that_are_cut(split, rules)
+        return len(split), f"texts longer than {rules.most_windows} windows of {rules.max_seq_length} tokens"
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         return [self.predict(task.labels, row.astype("float64")) for row in outputs.get("logits", [])]

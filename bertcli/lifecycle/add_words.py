@@ -12,6 +12,7 @@ from bertcli import say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.config.options import default_of, flag
 from bertcli.data.atomic import replacing
+from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
 from bertcli.data.text.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
@@ -26,7 +27,7 @@ Skipped = dict[str, list[str]]  # reason to lines
 
 
 @dataclass(frozen=True)
-class NewWords:
+class NewWords(Result):
     """How many words were added and where, and how many lines of the file were skipped and why."""
 
     out: str

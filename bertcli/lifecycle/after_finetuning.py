@@ -31,6 +31,11 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
             f"{setup.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
             " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
         )
+    if setup.rules.in_windows:
+        notes.append(
+            f"Texts longer than {setup.rules.max_seq_length} tokens were read in windows, whose logits are averaged by"
+            " their tokens; `bert evaluate` and `bert predict` do the same."
+        )
     if result.stopped_early:
         notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
     if result.collapsed:

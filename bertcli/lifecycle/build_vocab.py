@@ -14,6 +14,7 @@ from bertcli import say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.checksums import CHECKSUMS
+from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
 from bertcli.data.text.tokenization import SPECIAL_TOKENS, TOKENIZER_FILES, WordPiece, plain_backend
@@ -25,7 +26,7 @@ MAX_HELD_OUT = 1000  # lines; in a short text, one in a hundred
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class Vocabulary(Result):
     """A vocabulary that `build_vocab` wrote."""
 
     out: str

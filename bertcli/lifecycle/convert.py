@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.use import ConvertConfig
+from bertcli.data.results import Result
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_vacant
 from bertcli.lifecycle.workspace import resolve_model
@@ -38,7 +39,7 @@ CLASSES = dict.fromkeys(
 
 
 @dataclass(frozen=True)
-class Conversion:
+class Conversion(Result):
     """What was converted."""
 
     source: str

@@ -16,6 +16,7 @@ from bertcli import say
 from bertcli.config.recipes import recipes_folder
 from bertcli.config.use import DemoConfig
 from bertcli.data.labelled.official_files import read_columns
+from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
@@ -45,7 +46,7 @@ COLUMNS = {"text": "text", "label": "category"}
 
 
 @dataclass(frozen=True)
-class Demonstration:
+class Demonstration(Result):
     """What the demonstration measured, in percent."""
 
     out: str
@@ -55,6 +56,11 @@ class Demonstration:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)  # test accuracy and seconds, by what was tried
     predictions: list[dict[str, Any]] = field(default_factory=list)
     report: str = ""
+
+    @property
+    def rows(self) -> Rows:
+        """A row a model: its test accuracy and seconds."""
+        return [{"model": name, **scores} for name, scores in self.scores.items()]
 
 
 def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:

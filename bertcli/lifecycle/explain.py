@@ -66,8 +66,10 @@ class Explainer:
     def __init__(self, model: TaskModel, row: Row) -> None:
         examples = model.kind.input_examples([row], model.tokenizer)
         self.model, self.row = model, row
-        encoder = Encoder(model.tokenizer, model.rules)
+        encoder = Encoder(model.tokenizer, replace(model.rules, in_windows=False))
         self.features = cast(TextFeatures, model.kind.encode(model.task, examples, encoder))
+        if model.rules.in_windows and self.features.truncated:
+            say("the prediction is of all windows of the text, the explanation of the first")
         self.ids = self.features.input_ids.take(np.array([0]))[0]  # [T]
         self.words, self.places = self._words()
         masked = self.ids.copy()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
-from bertcli.config.training import FinetuneConfig
+from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
@@ -65,7 +65,7 @@ def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:
 
 
 def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, Source]:
-    """The request with what a frozen model changes. Raises UserError if an option does not go with the task."""
+    """The request with what a frozen model or windows change. Raises UserError if an option does not go with the task."""
     task = source.task
     if task.learnt_as:
         hint = f"Make one: bert finetune {task.learnt_as}; then: bert evaluate {task.name}"
@@ -73,12 +73,9 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     check_batch_size(config.batch_size or task.batch_size, config.processes)
     if task.warning:
         say(f"note on {task.name}: {task.warning}")
-    for kind in KINDS.values():
-        for option in kind.options:
-            if getattr(config, option) and option not in source.kind.options:
-                flag = f"--{option.replace('_', '-')}"
-                what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
-                raise UserError(what, f"Leave {flag} out.")
+    _check_kind(config, source)
+    if config.long_texts == WINDOWS and "doc_stride" not in config.given:  # no overlap
+        config = replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
     if config.frozen_layers and not config.frozen:
         hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
         raise UserError("--frozen-layers belongs to --frozen.", hint)
@@ -86,3 +83,17 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     return config, source
+
+
+def _check_kind(config: FinetuneConfig, source: Source) -> None:
+    """Raise UserError if an option is for another kind of task."""
+    task = source.task
+    for kind in KINDS.values():
+        for option in kind.options:
+            if getattr(config, option) and option not in source.kind.options:
+                flag = f"--{option.replace('_', '-')}"
+                what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
+                raise UserError(what, f"Leave {flag} out.")
+    if config.long_texts == WINDOWS and not source.kind.has_linear_head:
+        what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
+        raise UserError(what, "Leave --long-texts out.")

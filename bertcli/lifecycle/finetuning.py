@@ -12,7 +12,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.training import FinetuneConfig
+from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
@@ -25,7 +25,7 @@ from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.scoring import is_collapsed, score
-from bertcli.lifecycle.sources import Source, describe_cut, describe_split, encode_split, show_examples
+from bertcli.lifecycle.sources import Source, advise_windows, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
 from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
@@ -75,7 +75,8 @@ class Finetuning:
         task, kind = source.task, source.kind
         tokenizer = tokenizer_of(start, config, resumed)
         longest = config.max_seq_length or task.max_seq_length
-        rules = WindowRules(longest, config.doc_stride, config.max_query_length if kind.max_query_length else 0)
+        longest_query, in_windows = kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
+        rules = WindowRules(longest, config.doc_stride, longest_query, in_windows)
         with doing("loading the model"):
             model = (
                 resumed_model(resumed, kind, config.frozen) if resumed else model_of(start, config, source, tokenizer)
@@ -200,6 +201,8 @@ class Finetuning:
         cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
         say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
+        if advice := advise_windows(self.kind, self.train, self.rules):
+            say(advice)
         if self.config.frozen:
             say(self.frozen_words)
         if remark := remark_on(self.start, self.task.name):

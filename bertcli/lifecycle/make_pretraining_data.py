@@ -16,6 +16,7 @@ from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.pretraining.shards import MANIFEST
+from bertcli.data.results import Result
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_wordpiece
 from bertcli.errors import UserError
@@ -31,7 +32,7 @@ NOT_CONTENT = {"text", "tokenizer", "cased", "out", "workers", "overwrite"}  # o
 
 
 @dataclass(frozen=True)
-class PretrainingData:
+class PretrainingData(Result):
     """What `make_pretraining_data` wrote: a folder with a manifest and Parquet shards."""
 
     out: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +14,14 @@ from bertcli.config.recipes import SHIPPED
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.data.labelled.tables import chunks_of, count_rows
+from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.prediction_files import check_output, write_official, write_predictions
-from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, read_inputs
+from bertcli.lifecycle.prediction_files import check_output, flat, write_official, write_predictions
+from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, inputs_of, read_inputs
 from bertcli.lifecycle.prediction_options import INPUTS, check_options
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
@@ -39,7 +40,7 @@ ATTENTION_PAGE = "attention.html"
 
 
 @dataclass(frozen=True)
-class Predictions:
+class Predictions(Result):
     """The predictions for each input, in input order; written to `output` if that was given."""
 
     model: str
@@ -48,19 +49,28 @@ class Predictions:
     output: str | None = None
     records: Iterable[Prediction] = ()
 
+    @property
+    def rows(self) -> Rows:
+        """A row a prediction: `prediction`, `score`, `score_LABEL` and what else the kind gives."""
+        return [flat(record) for record in self.records]
+
     def to_json(self) -> dict[str, Any]:
         """The result as plain values."""
         return {**vars(self), "records": list(self.records)}
 
 
-def predict(config: PredictConfig | str | None = None, **options: Any) -> Predictions:
-    """Predict for a text, a pair, choices, a question with its context, a text with `[MASK]`, or a file of them.
+def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None = None, **options: Any) -> Predictions:
+    """Predict for a text, a pair, choices, a question with its context, a text with `[MASK]`, a file or a list of them.
 
-    Raises UserError if no input was given, or no model in this folder fits it.
+    A list has texts, or rows with the keys `text`, `text_pair`, `choices`, `question`, `context`. Raises UserError if no
+    input was given, or no model in this folder fits it.
     """
     if isinstance(config, str):
         config, options = None, {"text": config, **options}
-    found = stream(PredictConfig.build(config, options))
+    if config is None or isinstance(config, PredictConfig):
+        found = stream(PredictConfig.build(config, options))
+    else:
+        found = _predict_inputs(PredictConfig.build(None, options), inputs_of(config), None)
     records = list(found.records)
     return replace(found, count=found.count or len(records), records=records)
 
@@ -140,7 +150,7 @@ def _predictions(
     model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool
 ) -> Iterator[tuple[InputRow, Prediction]]:
     """Each row with its prediction, made a chunk at a time; of a watched file with the progress."""
-    kind, cut = model.kind, 0
+    kind, rules, cut = model.kind, model.rules, 0
 
     def checked() -> Iterator[InputRow]:
         for row in rows:
@@ -152,7 +162,7 @@ def _predictions(
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
                 examples = kind.input_examples(chunk, model.tokenizer)
-                features = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
+                features = kind.encode(model.task, examples, Encoder(model.tokenizer, rules))
                 cut += features.truncated
                 predictions = model.predict(Split("input", examples, features))
                 for number, (row, prediction) in enumerate(zip(chunk, predictions, strict=True)):
@@ -161,7 +171,8 @@ def _predictions(
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
         if cut:
-            say(f"{cut:,} inputs were longer than the model takes and were cut")
+            longest = f"{rules.most_windows} windows" if rules.in_windows else "the model takes"
+            say(f"{cut:,} inputs were longer than {longest} and were cut")
 
 
 def _weight(row: InputRow) -> int:

@@ -82,7 +82,7 @@ def _writer(
 ) -> Callable[[Columns, Prediction], object]:
     """What writes a prediction to a file; the first one names the columns."""
     is_json = path.suffix.startswith(".json")
-    added = prediction if is_json else _flat(prediction)
+    added = prediction if is_json else flat(prediction)
     names = {name: next(each for each in _spellings(name) if each not in columns) for name in added}
     for name in names:
         if names[name] != name:
@@ -97,7 +97,7 @@ def _writer(
     writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
     writer.writerow([*columns, *names.values()])
     return lambda columns, prediction: writer.writerow(
-        [*map(_cell, columns.values()), *(_flat(prediction).get(name) for name in names)]
+        [*map(_cell, columns.values()), *(_cell(flat(prediction).get(name)) for name in names)]
     )
 
 
@@ -105,16 +105,17 @@ def _spellings(name: str) -> Iterator[str]:
     return chain([name], (f"{name}_{number}" for number in count_from(2)))
 
 
-def _flat(prediction: Prediction) -> Prediction:
-    """A prediction in columns: the answer as `prediction`, a column a label for probabilities, lists as JSON."""
-    flat: Prediction = {}
+def flat(prediction: Prediction) -> Columns:
+    """A prediction in columns: the answer as `prediction`, and a column a label for probabilities."""
+    columns: Columns = {}
     for key, value in prediction.items():
         if key == "scores" and isinstance(value, dict):
-            flat |= {f"score_{name}": share for name, share in value.items()}
+            columns |= {f"score_{name}": share for name, share in value.items()}
         else:
-            flat["prediction" if key in ANSWERS else key] = _cell(value)
-    return flat
+            columns["prediction" if key in ANSWERS else key] = value
+    return columns
 
 
 def _cell(value: Any) -> Any:
+    """A value of a CSV or TSV file: lists as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

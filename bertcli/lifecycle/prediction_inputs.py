@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, tee
@@ -53,6 +53,15 @@ def read_inputs(config: PredictConfig) -> Inputs:
     row: InputRow = {key: part for key, part in parts.items() if part is not None}
     row |= {"choices": config.choice} if config.choice else {}
     return Inputs(iter([row]), _form(row))
+
+
+def inputs_of(rows: Sequence[str | InputRow]) -> Inputs:
+    """Texts, or rows with the same keys: text, text_pair, choices, question, context. Raises UserError if they differ."""
+    made: list[InputRow] = [{"text": row} if isinstance(row, str) else dict(row) for row in rows]
+    if not made or any(row.keys() != made[0].keys() for row in made):
+        what = "The rows have different keys." if made else "There is no input."
+        raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
+    return Inputs(iter(made), _form(made[0]))
 
 
 def _form(row: InputRow) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import quietly, say
 from bertcli.config.use import SimilarConfig
+from bertcli.data.results import Result, Rows
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
 from bertcli.lifecycle.prediction_inputs import read_texts
@@ -26,19 +27,33 @@ Texts = dict[int, str]  # the texts of a file by the number of their row
 
 
 @dataclass(frozen=True)
-class Similar:
+class Similar(Result):
     """The rows nearest to each text, or the nearest pairs of rows, with their cosines."""
 
     model: str
     file: str
-    rows: int  # that have a text, and are compared
+    compared: int  # number of rows that have a text
     texts: list[Row] = field(default_factory=list)  # each `text` with its `nearest` rows
     pairs: list[Row] = field(default_factory=list)  # the `cosine` and the two `rows` of each
     pairs_found: int | None = None  # number of pairs above the threshold, of which the nearest are in `pairs`
 
+    @property
+    def rows(self) -> Rows:
+        """A row for each row that is near a text, or for each pair."""
+        near = [{"query": each["text"], **_plain(row)} for each in self.texts for row in each["nearest"]]
+        pairs = [
+            {"cosine": pair["cosine"], **_plain(pair["rows"][0], "first_"), **_plain(pair["rows"][1], "second_")}
+            for pair in self.pairs
+        ]
+        return near + pairs
+
     def to_json(self) -> dict[str, Any]:
         """The result as plain values."""
         return asdict(self)
+
+
+def _plain(row: Row, prefix: str = "") -> Row:
+    return {prefix + name: value for name, value in row.items() if name != "columns"}
 
 
 def similar(config: SimilarConfig | str | None = None, **options: Any) -> Similar:

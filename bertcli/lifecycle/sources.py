@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from bertcli.data.text.tokenization import WordPiece
     from bertcli.kinds.types import Features
 
+WORTH_READING = 0.05  # share of the tokens that are cut
+
 
 @dataclass(frozen=True)
 class Source:
@@ -104,7 +106,8 @@ def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRu
 def describe_split(task: Task, split: Split, rules: WindowRules) -> str:
     """The size of an encoded split, where it is from, and what was cut."""
     kind, features = KINDS[task.kind], cast("Features", split.features)
-    windows = f", {len(features.lengths):,} windows" if kind.has_windows else ""
+    has_windows = kind.has_windows or rules.in_windows
+    windows = f", {len(cast(Any, features).input_ids):,} windows" if has_windows else ""
     words = f"{split.name}: {len(split):,} {split.examples.unit}s{windows} from {split.examples.origin}"
     return "; ".join(filter(None, (words, describe_cut(task, split, rules))))
 
@@ -115,6 +118,15 @@ def describe_cut(task: Task, split: Split, rules: WindowRules) -> str:
     inputs, which = kind.inputs_that_are_cut(split, rules)
     share = 100 * features.truncated / max(1, inputs)
     return f"{split.name}: {features.truncated:,} {which}, cut ({share:.1f} %)" if features.truncated else ""
+
+
+def advise_windows(kind: Kind, split: Split, rules: WindowRules) -> str:
+    """That a part of the texts is not read, where windows would read it; nothing where that is little."""
+    share = cast(Any, split.features).cut_share if kind.has_linear_head and not rules.in_windows else 0.0
+    if share < WORTH_READING:
+        return ""
+    cost = f"takes about {1 / (1 - share):.1f} times as long"
+    return f"{100 * share:.0f} % of the {split.name} tokens are cut: --long-texts windows reads them too, and {cost}"
 
 
 def show_examples(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRules, count: int = 2) -> Iterator[str]:

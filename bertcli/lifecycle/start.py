@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,7 +48,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
         if folder.is_occupied:
             raise UserError(f"`{folder.path}` holds no run.", "Give another --out.")
         say(f"there is nothing to resume in {folder.path} yet: starting from the first step")
-        return replace(config, resume=False), folder
+        return config.build(config, {"resume": False}), folder
     saved = {key: value for key, value in folder.config.items() if key in config.values()}
     whole = RunFolder(folder.path.parent)
     if (whole.path / "environment.json").exists() and whole.has_parts:
@@ -58,7 +58,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     _check_unfinished(command, resumed, folder)
     if not folder.is_resumable:
         say(f"{folder.path} has no checkpoint yet: starting from the first step")
-        return replace(resumed, resume=False), RunFolder(folder.path, starts_over=True)
+        return resumed.build(resumed, {"resume": False}), RunFolder(folder.path, starts_over=True)
     say(f"resuming {folder.path}")
     return resumed, folder
 
@@ -89,7 +89,7 @@ def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) 
             was = "without it" if begun is None else f"with {begun}"
             what = f"{flag(declared)} is {given}, but the run in `{folder.path}` was started {was}."
             raise UserError(what, f"Leave {flag(declared)} out, or start a new run.")
-        resumed = replace(resumed, **{declared.name: given})
+        resumed = resumed.build(resumed, {declared.name: given})
     return resumed
 
 

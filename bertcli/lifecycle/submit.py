@@ -11,6 +11,7 @@ from bertcli import say
 from bertcli.config.use import SubmitConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.official_files import split_file
+from bertcli.data.results import Result, Rows
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Split
@@ -58,11 +59,16 @@ TEST_SETS = (
 
 
 @dataclass(frozen=True)
-class Submission:
+class Submission(Result):
     """The zip, and for each file in it the rows and the run that predicted them, or what it was filled with."""
 
     output: str
     files: list[dict[str, Any]]
+
+    @property
+    def rows(self) -> Rows:
+        """A row a file of the zip."""
+        return self.files
 
 
 def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submission:

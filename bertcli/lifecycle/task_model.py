@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from bertcli import say
+from bertcli.config.training import WINDOWS
 from bertcli.data.labelled.prediction_table import in_other_case
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
@@ -93,7 +94,8 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
 def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRules:
     """The lengths that a run was trained with, or for another model the usual ones."""
     longest_query = kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length)
-    return WindowRules(saved.get("max_seq_length") or max_seq_length, saved.get("doc_stride") or 128, longest_query)
+    longest, in_windows = saved.get("max_seq_length") or max_seq_length, saved.get("long_texts") == WINDOWS
+    return WindowRules(longest, saved.get("doc_stride") or 128, longest_query, in_windows)
 
 
 def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
 
-# N sequences of the batch, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest sequence
+# N sequences of the batch, E texts, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest
 
 
 class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ignore[misc]
@@ -35,16 +35,29 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
 
     def pooled(self, batch: PackedBatch) -> Tensor:
         """The mean of the hidden states of each sequence, [N, H], in float32."""
-        return mean_states(self, batch)["states"]
+        return _means(self, batch)
 
 
-def mean_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """The mean of the last hidden states of each sequence, [N, H], in float32."""
+def _means(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
     hidden = encode(model, batch).float()  # [T, H]
     lengths = torch.tensor(batch.lengths)
     rows = send(torch.repeat_interleave(lengths), hidden.device)  # [T] sequence of each token
     sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, rows, hidden)
-    return {"states": sums / send(lengths, hidden.device)[:, None]}
+    return sums / send(lengths, hidden.device)[:, None]
+
+
+def mean_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+    """The mean of the last hidden states of each sequence, [N, H], or text, [E, H], in float32."""
+    return {"states": of_texts(_means(model, batch), batch)}
+
+
+def of_texts(outputs: Tensor, batch: PackedBatch) -> Tensor:
+    """The outputs of each text, [E, ...], where texts are read in windows: the mean over them by tokens; else as they are."""
+    if "window_texts" not in batch.labels:
+        return outputs
+    weighted = outputs.float() * batch.labels["window_shares"][:, None]
+    means = weighted.new_zeros(len(batch.rows), outputs.shape[1])
+    return means.index_add(0, batch.labels["window_texts"], weighted)
 
 
 def _reads_batches(model: PreTrainedModel) -> bool:
@@ -60,10 +73,10 @@ def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 
 
 def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
-    """Logits of each sequence, [N, C]."""
+    """Logits of each sequence, [N, C], or text, [E, C]."""
     if _reads_batches(model):
-        return {"logits": model(batch)}
-    return {"logits": run_head(model, batch, batch.first_tokens, pooled=True)["logits"]}
+        return {"logits": of_texts(model(batch), batch)}
+    return {"logits": of_texts(run_head(model, batch, batch.first_tokens, pooled=True)["logits"], batch)}
 
 
 def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:

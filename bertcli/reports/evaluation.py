@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from bertcli.data.results import Result, Rows
 from bertcli.reports.tables import INTERVAL, Table, interval_text, score_table, signed
 
 MOST_LABELS = 20  # whose confusion matrix is shown; of more labels, the pairs most often confused
@@ -13,7 +14,7 @@ LABEL_SCORES = ["precision", "recall", "f1", "support"]
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Result):
     """The scores of a model or of a file of predictions, times 100, as the paper prints them; thresholds are not."""
 
     task: str
@@ -31,6 +32,18 @@ class Evaluation:
     other_splits: list[Evaluation] = field(default_factory=list)  # a second dev set
     to_first: dict[str, dict[str, Any]] = field(default_factory=dict)  # difference to the first model, by metric
     baseline: dict[str, dict[str, Any]] = field(default_factory=dict)  # scores of the guess and of a bag of words
+
+    @property
+    def rows(self) -> Rows:
+        """A row for each model, split and metric: the score, its 95 % interval, and the paper's of base and large."""
+        about = {"task": self.task, "split": self.split, "model": self.model, "examples": self.examples}
+        own = []
+        for metric, score in self.metrics.items():
+            low, high = self.confidence_intervals.get(metric, (None, None))
+            paper = {f"paper_{size}": self.paper.get(f"{size} {metric}") for size in ("base", "large")}
+            beside = {name: found["metrics"].get(metric) for name, found in self.baseline.items()}
+            own.append({**about, "metric": metric, "score": score, "low": low, "high": high, **paper, **beside})
+        return own + [row for each in (*self.others, *self.other_splits) for row in each.rows]
 
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it; `confidence_interval` is that of the first metric."""

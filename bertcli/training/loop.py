@@ -186,7 +186,7 @@ class Training:
             if not is_out_of_memory(error):
                 raise
         can_halve = self.plan.auto_batch_size and self.accelerator.num_processes == 1
-        if not can_halve or all(len(batch.lengths) == 1 for batch in micro_batches):
+        if not can_halve or all(len({*batch.rows.tolist()}) == 1 for batch in micro_batches):
             raise out_of_memory(micro_batches) from None
         self._own_optimizer.zero_grad()
         tokens = max(len(batch.input_ids) for batch in micro_batches) // 2

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Self
 
 from bertcli import say
@@ -21,9 +22,9 @@ WARM_UP = 3  # the first calls of `advance`, which take longer: memory is alloca
 
 @contextmanager
 def live_display(make: Callable[[Any], Any]) -> Iterator[Any]:
-    """What `make` makes for the console, live on a terminal where notes are printed; None elsewhere or inside another one."""
+    """What `make` makes for the console, live on a terminal where notes are printed, or in a notebook; None elsewhere or inside another one."""
     global _is_live
-    if _is_live or not (logger.isEnabledFor(logging.INFO) and sys.stderr.isatty()):
+    if _is_live or not (_is_notebook() or (logger.isEnabledFor(logging.INFO) and sys.stderr.isatty())):
         yield None
         return
     from rich.console import Console
@@ -34,6 +35,15 @@ def live_display(make: Callable[[Any], Any]) -> Iterator[Any]:
             yield display
     finally:
         _is_live = False
+
+
+def _is_notebook() -> bool:
+    """Whether this is a notebook that can show a bar, and notes are not silenced."""
+    if "ipykernel" not in sys.modules or find_spec("ipywidgets") is None or logger.level > logging.INFO:
+        return False
+    from rich.console import Console
+
+    return Console().is_jupyter
 
 
 @contextmanager

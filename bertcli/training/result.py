@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from bertcli.data.json_files import read_json
+from bertcli.data.results import Result, Rows
 
 GUESS, BAG_OF_WORDS = "guess", "bag_of_words"  # what a fine-tuned model is compared with
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingResult:
+class TrainingResult(Result):
     """A finished run: its folder, losses, speed and scores."""
 
     run: str = ""  # empty for a dry run
@@ -36,6 +37,16 @@ class TrainingResult:
         default_factory=list
     )  # of --seeds, --grid or --frozen-layers all; the other fields are of the best
     spread: list[dict[str, Any]] = field(default_factory=list)  # over the seeds of each setting
+
+    @property
+    def rows(self) -> Rows:
+        """A row a metric, with the scores of the guess and the bag of words; after a sweep those of the best run."""
+        about = {"run": self.run, "task": self.task, "split": self.split, "seed": self.seed}
+        beside = {name: found["metrics"] for name, found in self.baseline.items()}
+        return [
+            {**about, "metric": metric, "score": score, **{name: each.get(metric) for name, each in beside.items()}}
+            for metric, score in self.metrics.items()
+        ]
 
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:

@@ -55,7 +55,7 @@ def test_a_row_is_nearest_to_its_own_text_and_comes_with_its_line_and_columns(mo
     assert first == {"cosine": 1.0, "line": 4, "text": "happily", "columns": {"text": "happily", "label": "7"}}
     assert third["line"] == 2
     assert second["cosine"] < 1
-    assert found.rows == 4
+    assert found.compared == 4
 
 
 def test_every_table_gives_the_same_rows(model: str) -> None:

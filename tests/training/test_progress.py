@@ -1,6 +1,9 @@
 """Progress: how much time is left, and how many lines a log gets."""
 
+import json
 import logging
+import os
+import sys
 
 import pytest
 
@@ -74,3 +77,22 @@ def test_a_terminal_has_one_live_display_and_inside_it_progress_is_a_line(
     assert "inside  11 %" in caplog.text
     with Progress("after", 9) as after:
         assert after._bar is not None
+
+
+def test_a_notebook_shows_the_bar_and_a_result_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    pytest.importorskip("ipywidgets")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    bar = "from bertcli.training.progress import Progress\nwith Progress('reading', 2) as bar:\n    bar.advance(2)\n    import time; time.sleep(1)"
+    result = (
+        "from bertcli.training.result import TrainingResult\nTrainingResult(task='<b>', seed=0, metrics={'f1': 9.5})"
+    )
+    cells = [nbformat.v4.new_code_cell(source) for source in (bar, result)]
+    notebook = nbclient.NotebookClient(nbformat.v4.new_notebook(cells=cells), kernel_name="python3").execute()
+    shown = json.dumps(notebook.metadata["widgets"], ensure_ascii=False)
+    assert "reading" in shown
+    assert "100 %" in shown
+    table = notebook.cells[1].outputs[0]["data"]["text/html"]
+    assert "<td>&lt;b&gt;</td>" in table
+    assert "<td>9.5</td>" in table

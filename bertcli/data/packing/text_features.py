@@ -1,5 +1,6 @@
 """Texts, pairs, choices and texts with `[MASK]` as model inputs, cut as run_classifier.py cuts them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.packing.batches import PackedBatch, longest_first, pack
+from bertcli.data.packing.batches import Labels, PackedBatch, longest_first, pack
 from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch
 from bertcli.data.text.tokenization import WordPiece
 
@@ -28,17 +29,22 @@ class TextFeatures(TokenRows):
     labels: Numbers | None
     truncated: int  # how many were longer and were cut
     class_weights: NDArray[np.float32] | None = None  # [classes] weight of an example of each in the loss
+    cut_share: float = 0.0  # of the tokens of all texts
 
     def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen rows."""
         ids, lengths = self.input_ids.take(rows)
         types, _ = self.token_type_ids.take(rows)
+        return pack(ids, types, lengths, rows, *self.targets(rows))
+
+    def targets(self, rows: Ints) -> tuple[Labels, float]:
+        """Labels and weights of the chosen rows, and what their summed loss is divided by."""
         labels = {} if self.labels is None else {"labels": torch.from_numpy(self.labels[rows])}
         count: float = len(rows)
         if self.class_weights is not None:
             labels["weights"] = torch.from_numpy(self.class_weights)[labels["labels"]]
             count = float(labels["weights"].double().sum())
-        return pack(ids, types, lengths, rows, labels, count)
+        return labels, count
 
 
 def balanced_weights(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
@@ -49,22 +55,51 @@ def balanced_weights(labels: NDArray[Any], classes: int) -> NDArray[np.float32]:
     return weights
 
 
+class InputWriter:
+    """Makes inputs of the tokens of texts, and counts what is cut."""
+
+    def __init__(self, tokenizer: WordPiece, max_seq_length: int) -> None:
+        self.tokenizer, self.max_seq_length = tokenizer, max_seq_length
+        self.cls_id, self.sep_id = tokenizer.special("cls"), tokenizer.special("sep")
+        self.between = [self.sep_id] * tokenizer.pair_separators
+        self.input_ids: list[list[int]] = []
+        self.types: list[list[int]] = []
+        self.truncated, self.kept, self.all = 0, 0, 0  # texts; tokens
+
+    def tokens_of(self, texts: TextExamples) -> Iterator[tuple[list[int], list[int], int]]:
+        """The tokens of both texts of each example, the second's perhaps none, and how many tokens an input has for them."""
+        first = self.tokenizer.encode_ids(texts.texts)
+        second = self.tokenizer.encode_ids(texts.pairs) if texts.pairs is not None else [[]] * len(first)
+        for tokens_a, tokens_b in zip(first, second, strict=True):
+            yield tokens_a, tokens_b, self.max_seq_length - 2 - (len(self.between) if tokens_b else 0)
+
+    def add(self, tokens_a: list[int], tokens_b: list[int]) -> None:
+        """Join two texts as convert_single_example does; a second text without tokens is no second text."""
+        ids = [self.cls_id, *tokens_a, *(self.between if tokens_b else [self.sep_id])]
+        self.types.append([0] * len(ids) + [1] * (len(tokens_b) + 1 if tokens_b else 0))
+        self.input_ids.append([*ids, *tokens_b, self.sep_id] if tokens_b else ids)
+
+    def count(self, kept: int, tokens: int) -> None:
+        """Count the tokens of an example, and those that are kept."""
+        self.truncated, self.kept, self.all = self.truncated + (kept < tokens), self.kept + kept, self.all + tokens
+
+    def columns(self) -> dict[str, Any]:
+        """What was made and counted, by the names of TextFeatures."""
+        ids, types = Ragged.from_lists(self.input_ids), Ragged.from_lists(self.types)
+        cut_share = (self.all - self.kept) / max(1, self.all)
+        return {"input_ids": ids, "token_type_ids": types, "truncated": self.truncated, "cut_share": cut_share}
+
+
 def encode_texts(
     texts: TextExamples, tokenizer: WordPiece, max_seq_length: int, labels: Numbers | None
 ) -> TextFeatures:
-    """Tokenize texts and join them as convert_single_example does; a second text without tokens is no second text."""
-    first = tokenizer.encode_ids(texts.texts)
-    second = tokenizer.encode_ids(texts.pairs) if texts.pairs is not None else [[]] * len(first)
-    cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
-    between = [sep_id] * tokenizer.pair_separators
-    input_ids, types, truncated = [], [], 0
-    for tokens_a, tokens_b in zip(first, second, strict=True):
-        kept_a, kept_b = cut_pair(len(tokens_a), len(tokens_b), max_seq_length - 2 - (len(between) if tokens_b else 0))
-        truncated += kept_a + kept_b < len(tokens_a) + len(tokens_b)
-        ids = [cls_id, *tokens_a[:kept_a], *(between if tokens_b else [sep_id])]
-        types.append([0] * len(ids) + [1] * (kept_b + 1 if tokens_b else 0))
-        input_ids.append([*ids, *tokens_b[:kept_b], sep_id] if tokens_b else ids)
-    return TextFeatures(Ragged.from_lists(input_ids), Ragged.from_lists(types), labels, truncated)
+    """Tokenize and join texts; long ones are cut."""
+    writer = InputWriter(tokenizer, max_seq_length)
+    for tokens_a, tokens_b, room in writer.tokens_of(texts):
+        kept_a, kept_b = cut_pair(len(tokens_a), len(tokens_b), room)
+        writer.add(tokens_a[:kept_a], tokens_b[:kept_b])
+        writer.count(kept_a + kept_b, len(tokens_a) + len(tokens_b))
+    return TextFeatures(labels=labels, **writer.columns())
 
 
 def cut_pair(length_a: int, length_b: int, longest: int) -> tuple[int, int]:

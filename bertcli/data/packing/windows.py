@@ -6,20 +6,28 @@ import numpy as np
 
 from bertcli.errors import UserError
 
+MOST_TOKENS = 8192  # of a text in windows, which share a pass of training: as many as it takes on a CPU
+
 
 @dataclass(frozen=True)
 class WindowRules:
-    """How contexts are cut into windows; `doc_stride` is the step from one to the next, not their overlap."""
+    """How long inputs are cut, or read in windows; `doc_stride` is the step from one window to the next, not their overlap."""
 
     max_seq_length: int = 384
     doc_stride: int = 128
     max_query_length: int = 64
+    in_windows: bool = False  # texts; contexts and sentences always are
 
     def __post_init__(self) -> None:
         if self.max_query_length and self.max_seq_length <= self.max_query_length + 3:
             length, query = self.max_seq_length, self.max_query_length
             what = f"--max-seq-length {length} leaves no room beside a question of {query} tokens."
             raise UserError(what, f"Give --max-seq-length {query + 4} or more, or a smaller --max-query-length.")
+
+    @property
+    def most_windows(self) -> int:
+        """Maximum number of windows of a text; what is beyond them is cut."""
+        return max(1, MOST_TOKENS // self.max_seq_length)
 
 
 def window_spans(count: int, room: int, doc_stride: int) -> list[tuple[int, int]]:
