@@ -49,6 +49,14 @@ class PredictConfig(Config):
 
 
 @dataclass(kw_only=True)
+class ReportConfig(Config):
+    """Options of `bert report`."""
+
+    runs: list[str] = option([], "Run folders; several are compared; default: the latest.", metavar="RUN...")
+    out: str | None = option(None, "Output file; default: report.html in the run, of several in this folder.")
+
+
+@dataclass(kw_only=True)
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 

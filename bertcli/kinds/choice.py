@@ -20,6 +20,7 @@ class Choice(TextKind):
 
     name = "choose"
     architectures = ("MultipleChoice",)
+    pipeline = "multiple-choice"
     metrics = ("accuracy",)
     metric_class = "classification.Classification"
     inputs = ("choices",)

@@ -28,6 +28,7 @@ class Mask(Kind):
     """The most probable tokens for each mask, by the masked-LM head."""
 
     name = "fill"
+    pipeline = "fill-mask"
     architectures = ("MaskedLM", "PreTraining")
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"

@@ -49,6 +49,16 @@ def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
+def latest_finished_run() -> RunFolder:
+    """The latest finished run of this folder. Raises UserError if there is none."""
+    runs = [run for run in run_folders() if run.is_finished]
+    if not runs:
+        raise UserError("There is no finished run in this folder.", "Make one: bert finetune glue/sst2")
+    latest = max(runs, key=lambda run: (run.path / "result.json").stat().st_mtime)
+    say(f"run: {latest.path} (latest of {len(runs)})")
+    return latest
+
+
 def run_of_task(task: str) -> RunFolder:
     """The latest finished run of a task. Raises UserError if there is none."""
 

@@ -47,3 +47,21 @@ def _start(words: list[Word], first: int, after: int, scheme: str) -> int:
         if after == first + 1 and words[after][0] == "B" and words[after][1] != kind:
             return after
     return first
+
+
+def sort_of_entity(given: list[str], true: list[str]) -> Iterator[str]:
+    """For each true entity whether it is found, or how it is not; and each predicted one that is near no true one."""
+    predicted, gold = list(entities(given)), list(entities(true))
+    for kind, start, end in gold:
+        near = [each for each in predicted if each[1] <= end and start <= each[2]]
+        if (kind, start, end) in near:
+            yield "right"
+        elif any(each[1:] == (start, end) for each in near):
+            yield "wrong type"
+        elif near:
+            yield "wrong boundaries" if any(each[0] == kind for each in near) else "wrong boundaries and type"
+        else:
+            yield "missed"
+    for _, start, end in predicted:
+        if not any(first <= end and start <= last for _, first, last in gold):
+            yield "not an entity"

@@ -1,0 +1,159 @@
+"""Several runs beside each other, as the sections of a page and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from bertcli.reports.curves import common_curves
+from bertcli.reports.evaluation import Evaluation, evaluation_tables
+from bertcli.reports.markdown import escaped, markdown_tables
+from bertcli.reports.pages import Page, Section
+from bertcli.reports.record import RunRecord
+from bertcli.reports.tables import Table, interval_text
+
+MOST_SHOWN, MOST_IN_MARKDOWN = 100, 5  # examples that one run gets right and another wrong
+COUNTED = ("examples", "skipped", "duplicates", "in_train", "cut")
+
+
+def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> Page:
+    """The runs beside each other; `compared` are their evaluations where all are of the same examples."""
+    tables = [scores_table(runs, compared)]
+    text = _remarks(runs, compared)
+    sections = [
+        Section("Scores", text, tables=tables),
+        Section("What differs", tables=[table for table in (options_table(runs), data_table(runs)) if table.rows]),
+        Section("Curves", charts=common_curves({run.name: run.lines for run in runs})),
+        *(_disagreements(runs[0], other) for other in runs[1:] if compared),
+    ]
+    missing = [f"{run.name}: {each}" for run in runs for each in run.missing]
+    title = " and ".join(run.name for run in runs) if len(runs) < 4 else f"{len(runs)} runs"
+    return Page(
+        title, verdict(runs, compared), [each for each in sections if _has_content(each)], missing, "comparison"
+    )
+
+
+def comparison_markdown(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
+    """The same as Markdown, with the first examples only."""
+    tables = [table for table in (scores_table(runs, compared), options_table(runs), data_table(runs)) if table.rows]
+    parts = [escaped(verdict(runs, compared)), *map(escaped, _remarks(runs, compared)), markdown_tables(tables)]
+    for other in runs[1:] if compared else ():
+        section = _disagreements(runs[0], other)
+        names = list(section.examples[0]) if section.examples else []
+        rows = [[_joined(each.get(name)) for name in names] for each in section.examples[:MOST_IN_MARKDOWN]]
+        parts += [escaped(section.text[0]), *([markdown_tables([Table(section.title, names, rows)])] if rows else [])]
+    return "\n\n".join(parts)
+
+
+def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
+    """Which run scores best, and whether its lead is more than chance, in a sentence."""
+    metric = next(iter(runs[0].result.metrics), "")
+    scored = [run for run in runs if metric in run.result.metrics]
+    if compared is None or not metric:
+        return "These runs are not scored on the same examples, so a difference between their scores may be one of the data."
+    first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
+    lead = f"{first.name} is best: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}"
+    beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
+    found = [each.to_first[metric] for each in compared.others if metric in each.to_first]
+    chance = (
+        "differ by more than chance" if any(each["significant"] for each in found) else "may differ by chance alone"
+    )
+    return f"{lead}; {beside}. On the {compared.examples:,} examples that all were scored on, the runs {chance}."
+
+
+def scores_table(runs: Sequence[RunRecord], compared: Evaluation | None) -> Table:
+    """Scores with intervals and paired differences to the first run; without these where the examples differ."""
+    if compared is not None:
+        return replace(evaluation_tables(replace(compared, mistakes=[], other_splits=[]))[0])
+    rows: list[list[object]] = []
+    for run in runs:
+        intervals = run.evaluation.confidence_intervals if run.evaluation else {}
+        for metric, score in run.result.metrics.items():
+            row = [run.name, run.result.task, run.result.split, metric, score, interval_text(intervals.get(metric))]
+            rows.append(row)
+    return Table("scores", ["run", "task", "split", "metric", "score", "95 % interval"], rows)
+
+
+def options_table(runs: Sequence[RunRecord]) -> Table:
+    """The options in which the runs differ."""
+    return _differing("options that differ", "option", [run.options for run in runs], runs)
+
+
+def data_table(runs: Sequence[RunRecord]) -> Table:
+    """The data in which the runs differ: what they read, and digests of it."""
+    facts = []
+    for run in runs:
+        read = {f"{split}, digest": digest for split, digest in run.config.get("data_digests", {}).items()}
+        for split, counts in run.result.data.items():
+            read |= {f"{split}, {name.replace('_', ' ')}": counts[name] for name in COUNTED if name in counts}
+        facts.append(read | ({"digest": run.config["data_digest"]} if "data_digest" in run.config else {}))
+    return _differing("data that differ", "data", facts, runs)
+
+
+def _differing(title: str, head: str, columns: Sequence[dict[str, Any]], runs: Sequence[RunRecord]) -> Table:
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows: list[list[object]] = [[name.replace("_", " "), *(column.get(name) for column in columns)] for name in names]
+    different = [row for row in rows if len(set(map(str, row[1:]))) > 1]
+    return Table(title, [head, *(run.name for run in runs)], different)
+
+
+def _remarks(runs: Sequence[RunRecord], compared: Evaluation | None) -> list[str]:
+    if compared is None:
+        return []
+    return [
+        f"Differences are to {compared.model}, on the same resamples of the same {compared.examples:,} examples"
+        " (paired bootstrap); significant if the interval leaves out 0."
+    ]
+
+
+def disagreements(first: RunRecord, other: RunRecord) -> list[dict[str, Any]]:
+    """The examples that one run gets right and the other wrong, the most confident errors first; of values the largest gaps."""
+    if first.evaluation is None or other.evaluation is None:
+        return []
+    wrong = [{_key(each): each for each in run.evaluation.mistakes} for run in (first, other) if run.evaluation]
+    only = [[key for key in wrong[side] if key not in wrong[1 - side]] for side in (0, 1)]
+    if not any(only):
+        both = [key for key in wrong[0] if key in wrong[1] and "error" in wrong[0][key]]
+        both.sort(key=lambda key: -abs(abs(wrong[0][key]["error"]) - abs(wrong[1][key]["error"])))
+        return [_said(wrong[0][key], {first.name: wrong[0][key], other.name: wrong[1][key]}) for key in both]
+    turns = [(wrong[side][key], side) for pair in _in_turn(*only) for key, side in pair]
+    return [
+        _said(mistake, {first.name: mistake if side == 0 else None, other.name: mistake if side else None})
+        for mistake, side in turns
+    ]
+
+
+def _in_turn(first: list[Any], other: list[Any]) -> list[list[tuple[Any, int]]]:
+    """One of each in turn, while both last."""
+    pairs = []
+    for place in range(max(len(first), len(other))):
+        pairs.append([(keys[place], side) for side, keys in enumerate((first, other)) if place < len(keys)])
+    return pairs
+
+
+def _said(mistake: dict[str, Any], by_run: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+    """An example, the right answer, and what each run says; one that has made no mistake is right."""
+    text = {name: mistake[name] for name in ("text", "question", "text_pair") if name in mistake}
+    said = {name: "right" if own is None else own["predicted"] for name, own in by_run.items()}
+    return {**text, "gold": mistake["gold"], **said}
+
+
+def _key(mistake: dict[str, Any]) -> Any:
+    return mistake.get("id", mistake.get("example"))
+
+
+def _disagreements(first: RunRecord, other: RunRecord) -> Section:
+    found = disagreements(first, other)
+    right = [sum(each.get(run.name) == "right" for each in found) for run in (first, other)]
+    text = f"{first.name} alone is right {right[0]:,} times, {other.name} alone {right[1]:,} times."
+    text = text if any(right) else f"The examples whose errors differ most between {first.name} and {other.name}."
+    return Section(f"{first.name} beside {other.name}", [text], examples=found[:MOST_SHOWN])
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.text or section.charts or section.tables or section.examples)
+
+
+def _joined(value: Any) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

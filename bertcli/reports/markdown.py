@@ -1,0 +1,30 @@
+"""Tables and text as Markdown, in which no text of the user's is markup."""
+
+import re
+from collections.abc import Iterable
+
+from bertcli.reports.tables import Table, cell_text
+
+MARKUP = re.compile(r"([\\`*\[\]|~#])")
+
+
+def escaped(text: object) -> str:
+    """A text on one line that Markdown and HTML show as it stands."""
+    plain = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return MARKUP.sub(r"\\\1", plain)
+
+
+def markdown_table(table: Table) -> str:
+    """A table, with numbers to the right."""
+    rows = [[escaped(cell_text(cell)) for cell in row] for row in table.rows]
+    rules = ["---:" if is_number else "---" for is_number in table.numeric_columns]
+    return "\n".join(map(_line, [map(escaped, table.columns), rules, *rows]))
+
+
+def markdown_tables(tables: Iterable[Table]) -> str:
+    """Tables below their titles."""
+    return "\n\n".join(f"### {escaped(table.title)}\n\n{markdown_table(table)}" for table in tables)
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
