@@ -33,7 +33,9 @@ class Chromium:
             self.call(f"{domain}.enable")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self.read), os.close(self.write)
@@ -61,7 +63,9 @@ class Chromium:
         method, given = said.get("method"), said.get("params", {})
         if method in ("Runtime.exceptionThrown", "Log.entryAdded"):
             self.complaints.append(json.dumps(given))
-        if method == "Network.requestWillBeSent" and not given["request"]["url"].startswith(("file:", "about:", "data:")):
+        if method == "Network.requestWillBeSent" and not given["request"]["url"].startswith(
+            ("file:", "about:", "data:")
+        ):
             self.complaints.append(given["request"]["url"])
 
     def open(self, path: Path, width: int, dark: bool = False) -> None:

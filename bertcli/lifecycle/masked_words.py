@@ -124,7 +124,7 @@ def _groups() -> list[tuple[int, int]]:
 def _rank_words(low: int, high: int) -> str:
     if not low:
         return f"the {high} most frequent"
-    return f"the {low + 1:,}th to {high:,}th" if high < 10**9 else "rarer"
+    return f"ranks {low + 1:,} to {high:,}" if high < 10**9 else "rarer"
 
 
 def _sort_of(token: str, tokenizer: WordPiece) -> str:

@@ -13,6 +13,7 @@ from bertcli.data.json_files import read_json
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.kinds.mask import MASK
+from bertcli.lifecycle.after_finetuning import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.reports.model_card import Provenance
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
-LONGEST_TEXT = 60  # characters of an example
 FILLED = "Paris is the [MASK] of France."
 
 
@@ -59,7 +59,7 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     return Provenance(
         pipeline=kind.pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
-        inputs=[text[:LONGEST_TEXT] for text in request] or ["A text.", "Another text."],
+        inputs=[shortened(text) for text in request] or ["A text.", "Another text."],
         base_model=start.hub if start else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",

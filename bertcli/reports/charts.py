@@ -10,12 +10,12 @@ from html import unescape
 from typing import Any
 
 MOST_POINTS = 200  # of a line
-WIDTH, HEIGHT = 460, 230
+WIDTH, HEIGHT = 360, 210
 # What pygal adds for its own style and script, and to place its own tooltips.
 NOT_NEEDED = re.compile(r'<!--.*?-->|<defs>.*?</defs>|<desc class="(?:value|x|y)[^>]*>.*?</desc>', re.DOTALL)
 NOT_DRAWN = re.compile(r'<g transform="[^"]*" class="plot t[a-z]*-overlay">.*(?=</g></svg>)', re.DOTALL)
 LABEL = re.compile(r'<desc class="label">(.*?)</desc>', re.DOTALL)
-DECIMALS = re.compile(r"(\.\d\d)\d+")
+DECIMALS = re.compile(r"(\.\d\d)\d+(?=[^<>]*>)")  # of places, not of what is shown
 
 Point = tuple[float, float, str]  # x, y, and what is shown when it is hovered
 

@@ -147,7 +147,9 @@ def _disagreements(first: RunRecord, other: RunRecord) -> Section:
     found = disagreements(first, other)
     right = [sum(each.get(run.name) == "right" for each in found) for run in (first, other)]
     text = f"{first.name} alone is right {right[0]:,} times, {other.name} alone {right[1]:,} times."
-    text = text if any(right) else f"The examples whose errors differ most between {first.name} and {other.name}."
+    if not any(right):
+        text = f"{first.name} and {other.name} get the same examples right."
+        text = f"The examples whose errors differ most between {first.name} and {other.name}." if found else text
     return Section(f"{first.name} beside {other.name}", [text], examples=found[:MOST_SHOWN])
 
 

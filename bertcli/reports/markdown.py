@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable
+from html import unescape
 
 from bertcli.reports.tables import Table, cell_text
 
+ESCAPED = re.compile(r"\\(.)|\*\*|`")
 MARKUP = re.compile(r"([\\`*\[\]|~#])")
 
 
@@ -12,6 +14,11 @@ def escaped(text: object) -> str:
     """A text on one line that Markdown and HTML show as it stands."""
     plain = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return MARKUP.sub(r"\\\1", plain)
+
+
+def unescaped(markdown: str) -> str:
+    """A line of Markdown without its markup, as plain text."""
+    return unescape(ESCAPED.sub(r"\1", markdown))
 
 
 def markdown_table(table: Table) -> str:

@@ -8,6 +8,7 @@ from bertcli.metrics.calibration import calibration
 from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import LABEL_SCORES, MOST_LABELS, confusion_table
+from bertcli.reports.markdown import unescaped
 from bertcli.reports.pages import Page, Section
 from bertcli.reports.record import RunRecord
 from bertcli.reports.tables import Table, result_tables, summary_lines
@@ -41,9 +42,11 @@ def _scores(record: RunRecord) -> Section | None:
     if not result.metrics:
         return None
     beside = summary_lines(result)[:1] if BAG_OF_WORDS in result.baseline else []
-    plain = [note.replace("**", "").replace("`", "").replace("\\", "") for note in result.notes]
+    plain = [unescaped(note) for note in result.notes]
     return Section(
-        "Scores", [*(f"{line}." for line in beside), *plain], tables=[record.scores, *result_tables(result)[1:]]
+        "Scores",
+        [*(f"{line}." for line in beside), *_overlaps(result.data), *plain],
+        tables=[record.scores, *result_tables(result)[1:]],
     )
 
 
@@ -60,7 +63,8 @@ def _errors(record: RunRecord) -> Section | None:
         rows: list[list[object]] = [[sort, n, f"{100 * n / total:.1f} %"] for sort, n in answers.sorts.items()]
         tables.append(Table("what is right, and what is wrong in which way", ["answer", "count", "share"], rows))
     charts = _residuals(answers.values) if answers.values else []
-    text = f"Of the {found.examples:,} examples of {record.result.split}, none of which it was trained on."
+    own = ", each by a head that had not seen it" if found.split == "train" else ""
+    text = f"Its answers to the {found.examples:,} examples of {found.split}{own}."
     return Section("What it gets right and wrong", [text], charts, tables, confusion if is_matrix else None)
 
 
@@ -110,7 +114,12 @@ def _mistakes(record: RunRecord) -> Section | None:
     found = record.evaluation
     if found is None or not found.mistakes:
         return None
-    text = f"{min(MOST_ERRORS, len(found.mistakes)):,} of its {len(found.mistakes):,} errors, the most confident or the largest first."
+    count = (
+        f"{MOST_ERRORS} of its {len(found.mistakes):,}"
+        if len(found.mistakes) > MOST_ERRORS
+        else f"Its {len(found.mistakes)}"
+    )
+    text = f"{count} errors, the most confident or the largest first."
     return Section("Most confident errors", [text], examples=found.mistakes[:MOST_ERRORS])
 
 
@@ -137,28 +146,35 @@ def _data(record: RunRecord) -> Section | None:
     ]
     train = data.get("train", {}).get("histogram")
     charts = [histogram("Lengths of the training inputs", train["counts"], train["edges"], "tokens")] if train else []
-    return Section("Data", _warnings(data), charts, [*tables, *facts])
+    return Section("Data", [*_overlaps(data), *_cut(data)], charts, [*tables, *facts])
 
 
 def _labels(data: dict[str, dict[str, Any]]) -> Table:
     splits = [name for name, split in data.items() if split.get("labels")]
     names = list(dict.fromkeys(label for name in splits for label in data[name]["labels"]))
     rows: list[list[object]] = [[label, *(data[name]["labels"].get(label, 0) for name in splits)] for label in names]
-    return Table("labels" if len(names) < 50 else "the most frequent labels", ["label", *splits], rows)
+    return Table(
+        "labels" if len(names) <= MOST_LABELS else "the most frequent labels", ["label", *splits], rows[:MOST_LABELS]
+    )
 
 
-def _warnings(data: dict[str, dict[str, Any]]) -> list[str]:
-    """What makes scores too high, or what was lost."""
-    found = []
-    for name, split in data.items():
-        if twice := split.get("in_train"):
-            share = 100 * twice / split["examples"]
-            found.append(
-                f"{twice:,} of {split['examples']:,} {name} examples ({share:.1f} %) are training examples too, which makes a score on {name} too high."
-            )
-        if cut := split.get("cut"):
-            found.append(f"{name}: {cut:,} {split['cut_what']} were cut ({split['cut_share']:.1f} %).")
-    return found
+def _overlaps(data: dict[str, dict[str, Any]]) -> list[str]:
+    """What makes scores too high."""
+    return [
+        f"{split['in_train']:,} of the {split['examples']:,} {name} examples"
+        f" ({100 * split['in_train'] / split['examples']:.1f} %) are training examples too: a score on {name} is too high."
+        for name, split in data.items()
+        if split.get("in_train")
+    ]
+
+
+def _cut(data: dict[str, dict[str, Any]]) -> list[str]:
+    """What the model does not read."""
+    return [
+        f"{name}: {split['cut']:,} {split['cut_what']} were cut ({split['cut_share']:.1f} %)."
+        for name, split in data.items()
+        if split.get("cut")
+    ]
 
 
 def _words(record: RunRecord) -> Section | None:

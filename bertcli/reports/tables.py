@@ -54,7 +54,7 @@ def score_table(
         }
         row |= {name: scores.get(metric) for name, scores in beside.items()}
         rows.append(row | _of_paper(TASKS.get(task_name), where, plain, value))
-    return _without_empty_columns(f"{task_name}, {split.replace('_', '-')}", rows)
+    return _without_empty_columns(", ".join(filter(None, (task_name, split.replace("_", "-")))), rows)
 
 
 def _without_empty_columns(title: str, rows: list[dict[str, Any]]) -> Table:
