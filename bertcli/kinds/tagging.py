@@ -158,12 +158,12 @@ class Tagging(Kind):
         ]
 
     def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
-        from bertcli.metrics.tags import sort_of_entity
+        from bertcli.metrics.tags import sorts_of_entities
 
         counts = Counter(
             sort
             for given, true in zip(compared["predictions"], compared["references"], strict=True)
-            for sort in sort_of_entity(given, true)
+            for sort in sorts_of_entities(given, true)
         )
         return dict(counts.most_common())
 

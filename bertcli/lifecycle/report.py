@@ -23,7 +23,7 @@ from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import latest_finished_run
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.charts import standalone
-from bertcli.reports.comparison import comparison_markdown, comparison_page, disagreements, options_table
+from bertcli.reports.comparison import MOST_SHOWN, comparison_markdown, comparison_page, disagreements, options_table
 from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.markdown import escaped, markdown_tables
@@ -69,26 +69,30 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     """
     config = ReportConfig.build(runs, options)
     folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run()]
-    read = [_read(folder) for folder in folders]
-    records = [each.record for each in read]
-    out = Path(config.out) if config.out else folders[0].path / "report.html" if len(read) == 1 else Path("report.html")
-    compared = None if len(read) == 1 else _compared(read)
-    if len(read) == 1:
-        page, text = run_page(records[0]), _markdown(records[0])
-    else:
-        records = _named_apart(records)
-        page, text = comparison_page(records, compared), comparison_markdown(records, compared)
+    page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
+    own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
+    out = Path(config.out) if config.out else own
     if config.dry_run:
         say(f"would write {out}")
-    else:
-        _write(out, page)
-        say(f"report: {out}")
-    comparison = (
-        None
-        if compared is None
-        else {**replace(compared, mistakes=[], others=[]).to_json(), **_differences(records, compared)}
-    )
-    return Report("" if config.dry_run else str(out), text, [_summary(each) for each in records], comparison)
+        return found
+    with replacing(out) as part:
+        part.write_text(render(page), encoding="utf-8")
+    say(f"report: {out}")
+    return replace(found, report=str(out))
+
+
+def _alone(read: Sequence[_Read]) -> tuple[Page, Report]:
+    record = read[0].record
+    tables = markdown_tables([record.scores]) if record.scores.rows else ""
+    text = "\n\n".join(filter(None, (escaped(record.sentence), tables)))
+    return run_page(record), Report("", text, [_summary(record)])
+
+
+def _beside_each_other(read: Sequence[_Read]) -> tuple[Page, Report]:
+    records, compared = _named_apart([each.record for each in read]), _compared(read)
+    comparison = _comparison(records, compared) if compared else None
+    text = comparison_markdown(records, compared)
+    return comparison_page(records, compared), Report("", text, [*map(_summary, records)], comparison)
 
 
 def write_reports(
@@ -101,13 +105,8 @@ def write_reports(
     if curves:
         folder.write("loss.svg", standalone(curves[0], chart_style()))
     folder.write("README.md", model_card(record, provenance_of(record, split)))
-    _write(folder.path / "report.html", run_page(record))
+    folder.write("report.html", render(run_page(record)))
     folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
-
-
-def _write(path: Path, page: Page) -> None:
-    with replacing(path) as part:
-        part.write_text(render(page), encoding="utf-8")
 
 
 def _run_at(path: Path) -> RunFolder:
@@ -218,24 +217,17 @@ def _summary(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def _differences(records: Sequence[RunRecord], compared: Evaluation) -> dict[str, Any]:
-    """What a comparison adds to the first evaluation: differences, options, and the examples that one alone gets right."""
-    options = {
-        str(row[0]): dict(zip([each.name for each in records], row[1:], strict=True))
-        for row in options_table(records).rows
-    }
+def _comparison(records: Sequence[RunRecord], compared: Evaluation) -> dict[str, Any]:
+    """The first evaluation, and what a comparison adds: differences, options, and the examples that one run alone gets right."""
+    names = [each.name for each in records]
+    options = {str(name): dict(zip(names, values, strict=True)) for name, *values in options_table(records).rows}
     others = [
         {
             "model": each.model,
             "metrics": each.metrics,
             "to_first": each.to_first,
-            "disagreements": disagreements(records[0], record),
+            "disagreements": disagreements(records[0], record)[:MOST_SHOWN],
         }
         for each, record in zip(compared.others, records[1:], strict=True)
     ]
-    return {"options": options, "others": others}
-
-
-def _markdown(record: RunRecord) -> str:
-    tables = [record.scores] if record.scores.rows else []
-    return "\n\n".join([escaped(record.sentence), *([markdown_tables(tables)] if tables else [])])
+    return {**replace(compared, mistakes=[], others=[]).to_json(), "options": options, "others": others}

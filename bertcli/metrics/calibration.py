@@ -13,7 +13,7 @@ class Bin(NamedTuple):
 
     probability: float  # their mean
     right: float  # the share of them that is right
-    count: int
+    decisions: int
 
 
 def calibration(confidences: Sequence[tuple[float, bool]]) -> tuple[float, list[Bin]]:
@@ -23,4 +23,4 @@ def calibration(confidences: Sequence[tuple[float, bool]]) -> tuple[float, list[
     places = np.minimum((given * BINS).astype(int), BINS - 1)
     rows = [places == number for number in range(BINS)]
     bins = [Bin(float(given[row].mean()), float(right[row].mean()), int(row.sum())) for row in rows if row.any()]
-    return sum(each.count * abs(each.probability - each.right) for each in bins) / len(confidences), bins
+    return sum(each.decisions * abs(each.probability - each.right) for each in bins) / len(confidences), bins

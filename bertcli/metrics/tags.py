@@ -49,19 +49,23 @@ def _start(words: list[Word], first: int, after: int, scheme: str) -> int:
     return first
 
 
-def sort_of_entity(given: list[str], true: list[str]) -> Iterator[str]:
+def sorts_of_entities(given: list[str], true: list[str]) -> Iterator[str]:
     """For each true entity whether it is found, or how it is not; and each predicted one that is near no true one."""
     predicted, gold = list(entities(given)), list(entities(true))
-    for kind, start, end in gold:
-        near = [each for each in predicted if each[1] <= end and start <= each[2]]
-        if (kind, start, end) in near:
-            yield "right"
-        elif any(each[1:] == (start, end) for each in near):
-            yield "wrong type"
-        elif near:
-            yield "wrong boundaries" if any(each[0] == kind for each in near) else "wrong boundaries and type"
-        else:
-            yield "missed"
-    for _, start, end in predicted:
-        if not any(first <= end and start <= last for _, first, last in gold):
+    for entity in gold:
+        yield _sort_of(entity, [each for each in predicted if _overlap(each, entity)])
+    for entity in predicted:
+        if not any(_overlap(each, entity) for each in gold):
             yield "not an entity"
+
+
+def _sort_of(entity: Entity, near: list[Entity]) -> str:
+    if entity in near or not near:
+        return "right" if near else "missed"
+    if any(each[1:] == entity[1:] for each in near):
+        return "wrong type"
+    return "wrong boundaries" if any(each[0] == entity[0] for each in near) else "wrong boundaries and type"
+
+
+def _overlap(one: Entity, other: Entity) -> bool:
+    return one[1] <= other[2] and other[1] <= one[2]

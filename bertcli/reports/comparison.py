@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, zip_longest
 from typing import Any
 
 from bertcli.reports.curves import common_curves
@@ -13,6 +14,7 @@ from bertcli.reports.pages import Page, Section
 from bertcli.reports.record import RunRecord
 from bertcli.reports.tables import Table, interval_text
 
+Mistakes = dict[Any, dict[str, Any]]  # by the number or the id of the example
 MOST_SHOWN, MOST_IN_MARKDOWN = 100, 5  # examples that one run gets right and another wrong
 COUNTED = ("examples", "skipped", "duplicates", "in_train", "cut")
 
@@ -109,34 +111,32 @@ def _remarks(runs: Sequence[RunRecord], compared: Evaluation | None) -> list[str
 
 def disagreements(first: RunRecord, other: RunRecord) -> list[dict[str, Any]]:
     """The examples that one run gets right and the other wrong, the most confident errors first; of values the largest gaps."""
-    if first.evaluation is None or other.evaluation is None:
-        return []
-    wrong = [{_key(each): each for each in run.evaluation.mistakes} for run in (first, other) if run.evaluation]
-    only = [[key for key in wrong[side] if key not in wrong[1 - side]] for side in (0, 1)]
-    if not any(only):
-        both = [key for key in wrong[0] if key in wrong[1] and "error" in wrong[0][key]]
-        both.sort(key=lambda key: -abs(abs(wrong[0][key]["error"]) - abs(wrong[1][key]["error"])))
-        return [_said(wrong[0][key], {first.name: wrong[0][key], other.name: wrong[1][key]}) for key in both]
-    turns = [(wrong[side][key], side) for pair in _in_turn(*only) for key, side in pair]
-    return [
-        _said(mistake, {first.name: mistake if side == 0 else None, other.name: mistake if side else None})
-        for mistake, side in turns
-    ]
+    found = [run.evaluation.mistakes if run.evaluation else [] for run in (first, other)]
+    mine, theirs = ({_key(each): each for each in mistakes} for mistakes in found)
+    mine_alone = [_said(each, first, each, other, None) for key, each in mine.items() if key not in theirs]
+    theirs_alone = [_said(each, first, None, other, each) for key, each in theirs.items() if key not in mine]
+    in_turn = chain.from_iterable(zip_longest(mine_alone, theirs_alone))
+    return [each for each in in_turn if each] or _values_apart(first, other, mine, theirs)
 
 
-def _in_turn(first: list[Any], other: list[Any]) -> list[list[tuple[Any, int]]]:
-    """One of each in turn, while both last."""
-    pairs = []
-    for place in range(max(len(first), len(other))):
-        pairs.append([(keys[place], side) for side, keys in enumerate((first, other)) if place < len(keys)])
-    return pairs
+def _values_apart(first: RunRecord, other: RunRecord, mine: Mistakes, theirs: Mistakes) -> list[dict[str, Any]]:
+    """The examples with the largest differences between the errors of two runs, where these are numbers."""
+    both = [(each, theirs[key]) for key, each in mine.items() if "error" in each]
+    both.sort(key=lambda pair: -abs(abs(pair[0]["error"]) - abs(pair[1]["error"])))
+    return [_said(own, first, own, other, their) for own, their in both]
 
 
-def _said(mistake: dict[str, Any], by_run: dict[str, dict[str, Any] | None]) -> dict[str, Any]:
+def _said(
+    example: dict[str, Any],
+    first: RunRecord,
+    mine: dict[str, Any] | None,
+    other: RunRecord,
+    theirs: dict[str, Any] | None,
+) -> dict[str, Any]:
     """An example, the right answer, and what each run says; one that has made no mistake is right."""
-    text = {name: mistake[name] for name in ("text", "question", "text_pair") if name in mistake}
-    said = {name: "right" if own is None else own["predicted"] for name, own in by_run.items()}
-    return {**text, "gold": mistake["gold"], **said}
+    shown = {name: example[name] for name in ("text", "question", "text_pair", "gold") if name in example}
+    by_run = {first.name: mine, other.name: theirs}
+    return shown | {name: "right" if own is None else own["predicted"] for name, own in by_run.items()}
 
 
 def _key(mistake: dict[str, Any]) -> Any:

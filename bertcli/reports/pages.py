@@ -73,4 +73,5 @@ def shown(value: Any) -> str:
 
 def _share(row: list[Any], count: int) -> int:
     """A count as a percentage of its row, whose first cell is a name."""
-    return round(100 * count / max(1, sum(row[1:])))
+    total: int = max(1, sum(row[1:]))
+    return round(100 * count / total)

@@ -54,18 +54,20 @@ def _errors(record: RunRecord) -> Section | None:
     found, answers = record.evaluation, record.answers
     if found is None or answers is None:
         return None
-    confusion = confusion_table(found) if found.confusion_matrix else None
-    is_matrix = len(found.labels) <= MOST_LABELS
-    tables = [confusion] if confusion and not is_matrix and confusion.rows else []
-    tables += [_by_label(found.labels)] if found.labels else []
-    if answers.sorts:
-        total = sum(answers.sorts.values())
-        rows: list[list[object]] = [[sort, n, f"{100 * n / total:.1f} %"] for sort, n in answers.sorts.items()]
-        tables.append(Table("what is right, and what is wrong in which way", ["answer", "count", "share"], rows))
-    charts = _residuals(answers.values) if answers.values else []
     own = ", each by a head that had not seen it" if found.split == "train" else ""
     text = f"Its answers to the {found.examples:,} examples of {found.split}{own}."
-    return Section("What it gets right and wrong", [text], charts, tables, confusion if is_matrix else None)
+    confusion = confusion_table(found) if found.confusion_matrix else Table("", [], [])
+    is_matrix = len(found.labels) <= MOST_LABELS
+    tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _sorts(answers.sorts)]
+    shown = [table for table in tables if table.rows]
+    charts = _residuals(answers.values) if answers.values else []
+    return Section("What it gets right and wrong", [text], charts, shown, confusion if is_matrix else None)
+
+
+def _sorts(sorts: dict[str, int]) -> Table:
+    total = sum(sorts.values())
+    rows: list[list[object]] = [[sort, count, f"{100 * count / total:.1f} %"] for sort, count in sorts.items()]
+    return Table("what is right, and what is wrong in which way", ["answer", "count", "share"], rows)
 
 
 def _by_label(labels: dict[str, dict[str, float]]) -> Table:
@@ -127,26 +129,26 @@ def _data(record: RunRecord) -> Section | None:
     data = record.result.data
     if not data:
         return None
-    columns = [name for name in COUNTS if any(name in split for split in data.values())]
-    rows: list[list[object]] = [[name, *(split.get(key) for key in columns)] for name, split in data.items()]
-    tables = [Table("how the data were read", ["split", *(COUNTS[key] for key in columns)], rows)] if columns else []
-    lengths: list[list[object]] = [
-        [name, *split["tokens"].values()] for name, split in data.items() if "tokens" in split
-    ]
-    tables += (
-        [Table("lengths in tokens, as the model reads them", ["split", "median", "95 %", "longest"], lengths)]
-        if lengths
-        else []
-    )
-    tables += [_labels(data)] if any(split.get("labels") for split in data.values()) else []
-    facts = [
-        Table(name, ["", ""], [[key, value] for key, value in split["facts"].items()])
-        for name, split in data.items()
-        if "facts" in split
-    ]
     train = data.get("train", {}).get("histogram")
     charts = [histogram("Lengths of the training inputs", train["counts"], train["edges"], "tokens")] if train else []
-    return Section("Data", [*_overlaps(data), *_cut(data)], charts, [*tables, *facts])
+    tables = [table for table in (_counts(data), _lengths(data), _labels(data), *_facts(data)) if table.rows]
+    return Section("Data", [*_overlaps(data), *_cut(data)], charts, tables)
+
+
+def _counts(data: dict[str, dict[str, Any]]) -> Table:
+    columns = [name for name in COUNTS if any(name in split for split in data.values())]
+    rows: list[list[object]] = [[name, *(split.get(key) for key in columns)] for name, split in data.items()]
+    return Table("how the data were read", ["split", *(COUNTS[key] for key in columns)], rows if columns else [])
+
+
+def _lengths(data: dict[str, dict[str, Any]]) -> Table:
+    rows = [[name, *split["tokens"].values()] for name, split in data.items() if "tokens" in split]
+    return Table("lengths in tokens, as the model reads them", ["split", "median", "95 %", "longest"], rows)
+
+
+def _facts(data: dict[str, dict[str, Any]]) -> list[Table]:
+    facts = {name: split["facts"] for name, split in data.items() if "facts" in split}
+    return [Table(name, ["", ""], [[key, value] for key, value in each.items()]) for name, each in facts.items()]
 
 
 def _labels(data: dict[str, dict[str, Any]]) -> Table:
