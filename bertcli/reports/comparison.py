@@ -57,11 +57,12 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
     lead = f"{first.name} is best: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}"
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
-    found = [each.to_first[metric] for each in compared.others if metric in each.to_first]
-    chance = (
-        "differ by more than chance" if any(each["significant"] for each in found) else "may differ by chance alone"
+    pairs = zip(runs[1:], compared.others, strict=True)
+    apart = [run.name for run, each in pairs if each.to_first.get(metric, {}).get("significant")]
+    chance = f"more than chance for {', '.join(apart)}" if apart else "perhaps chance alone"
+    return (
+        f"{lead}; {beside}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
     )
-    return f"{lead}; {beside}. On the {compared.examples:,} examples that all were scored on, the runs {chance}."
 
 
 def scores_table(runs: Sequence[RunRecord], compared: Evaluation | None) -> Table:
