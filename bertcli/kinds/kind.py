@@ -60,6 +60,7 @@ class Kind:
     has_probabilities: ClassVar[bool] = True  # which order mistakes
     is_task: ClassVar[bool] = True  # whether there are tasks of it, with labels to learn
     pipeline: ClassVar[str] = "text-classification"  # the task as the Hub calls it
+    sample: ClassVar[str] = ""  # options of `bert predict`, where the training data do not give them
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
     can_collapse: ClassVar[bool] = True  # whether one answer for all shows that nothing was learnt
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
@@ -237,6 +238,10 @@ class Kind:
     def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
         """What the scores mean, in words for a reader who knows no metric."""
         raise NotImplementedError
+
+    def transformers_call(self, inputs: Sequence[str]) -> str:
+        """An expression that gives the outputs for some texts, of a `model` and a `tokenizer` of transformers."""
+        return f'model(**tokenizer({", ".join(map(repr, inputs))}, return_tensors="pt"))[0]'
 
     def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
         """The probability of each decision, and whether it was right; empty where there are no probabilities."""

@@ -33,6 +33,7 @@ class Mask(Kind):
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
     is_task = False
+    sample = f"--text 'Paris is the {MASK_TOKEN} of France.'"
     tokens_at_once = 2048  # each mask has a number for every token of the vocabulary
 
     def __init__(self, top_k: int = 5, vocab_size: int | None = None) -> None:

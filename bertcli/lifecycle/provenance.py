@@ -59,7 +59,8 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     return Provenance(
         pipeline=kind.pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
-        inputs=[shortened(text) for text in request] or ["A text.", "Another text."],
+        call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
+        sample=kind.sample,
         base_model=start.hub if start else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",

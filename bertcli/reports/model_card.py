@@ -17,7 +17,8 @@ class Provenance:
 
     pipeline: str  # the task as the Hub calls it
     auto_class: str  # of transformers, which opens it
-    inputs: Sequence[str] = ()  # of its tokenizer, in the example
+    call: str  # the expression that gives its outputs for an example
+    sample: str = ""  # options of `bert predict`, where the run names no command
     base_model: str = ""  # on the Hub
     licence: str = ""  # of the model that it was made from
     language: str = ""
@@ -46,7 +47,7 @@ Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
 ## Use
 
 ```bash
-{predict or f"bert predict --text 'Paris is the [MASK] of France.' --model {record.path}"}
+{predict or f"bert predict {about.sample} --model {record.path}"}
 ```
 
 ```python
@@ -123,8 +124,7 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
 
 def _with_transformers(model: str, about: Provenance) -> str:
     """Three lines that give the outputs of the model for an example."""
-    inputs = ", ".join(map(repr, about.inputs))
     name = about.auto_class
     return f"""from transformers import {name}, AutoTokenizer
 tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, {name}))
-print(model(**tokenizer({inputs}, return_tensors="pt"))[0])"""
+print({about.call})"""

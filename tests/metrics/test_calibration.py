@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertcli.metrics.calibration import calibration
 
-CONFIDENCES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
+CONFIDENCES = st.lists(st.tuples(st.integers(0, 1000).map(lambda n: n / 1000), st.booleans()), min_size=1, max_size=20)
 
 
 @given(CONFIDENCES)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_error_is_that_of_its_definition(confidences: list[tuple[float, bool]]) -> None:
     error, bins = calibration(confidences)
     expected = 0.0

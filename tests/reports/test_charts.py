@@ -3,7 +3,7 @@
 import re
 import xml.etree.ElementTree as ET
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertcli.reports.charts import MOST_POINTS, histogram, line_chart, scatter_chart
@@ -38,7 +38,7 @@ def test_text_in_a_chart_is_text() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True, width=32), min_size=2, max_size=6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_numbers_are_drawn(values: list[float]) -> None:
     chart = line_chart("Loss", {"loss": [(step, value, "x") for step, value in enumerate(values)]})
     assert chart
