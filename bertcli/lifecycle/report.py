@@ -28,9 +28,9 @@ from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.markdown import escaped, markdown_tables
 from bertcli.reports.model_card import model_card
-from bertcli.reports.pages import Page, chart_style, render
 from bertcli.reports.record import Answers, RunRecord
 from bertcli.reports.run_page import run_page
+from bertcli.reports.sections import Page, chart_style, render_page
 from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -76,7 +76,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
         say(f"would write {out}")
         return found
     with replacing(out) as part:
-        part.write_text(render(page), encoding="utf-8")
+        part.write_text(render_page(page), encoding="utf-8")
     say(f"report: {out}")
     return replace(found, report=str(out))
 
@@ -105,7 +105,7 @@ def write_reports(
     if curves:
         folder.write("loss.svg", standalone(curves[0], chart_style()))
     folder.write("README.md", model_card(record, provenance_of(record, split)))
-    folder.write("report.html", render(run_page(record)))
+    folder.write("report.html", render_page(run_page(record)))
     folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from bertcli.reports.curves import common_curves
 from bertcli.reports.evaluation import Evaluation, evaluation_tables
 from bertcli.reports.markdown import escaped, markdown_tables
-from bertcli.reports.pages import Page, Section
 from bertcli.reports.record import RunRecord
+from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import Table, interval_text
 
 Mistakes = dict[Any, dict[str, Any]]  # by the number or the id of the example

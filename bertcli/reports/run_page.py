@@ -9,8 +9,8 @@ from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import LABEL_SCORES, MOST_LABELS, confusion_table
 from bertcli.reports.markdown import unescaped
-from bertcli.reports.pages import Page, Section
 from bertcli.reports.record import RunRecord
+from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import Table, result_tables, summary_lines
 from bertcli.training.result import BAG_OF_WORDS
 

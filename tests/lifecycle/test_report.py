@@ -21,7 +21,7 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.provenance import command_of
 from bertcli.lifecycle.report import report
-from bertcli.reports.pages import TEMPLATES
+from bertcli.reports.sections import TEMPLATES
 from bertcli.training.result import TrainingResult
 
 SHOWN = {  # by an old run of each kind

@@ -1,4 +1,4 @@
-"""Pages: sections of a report put into one self-contained HTML file, in which no text of the user's is markup."""
+"""Sections of a report, put into one self-contained HTML page, in which no text of the user's is markup."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Page:
     kicker: str = ""  # above the title
 
 
-def render(page: Page) -> str:
+def render_page(page: Page) -> str:
     """The page as HTML. The one script in it is known by its hash: a browser runs no other, and loads nothing."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
