@@ -124,7 +124,10 @@ def hostile(home: Path) -> Path:
     folder = home / 'a: "b" #<i>'
     folder.mkdir()
     draw = random.Random(0)
-    rows = [(f"the {draw.choice(WORDS)} | [x](y) {label} {number}", label) for number in range(40) for label in HOSTILE]
+    fence = "the cat\n```\n<img src=x>\n- sat"
+    rows = [
+        (f"{fence} {draw.choice(WORDS)} | [x](y) {label} {number}", label) for number in range(40) for label in HOSTILE
+    ]
     splits = {"train": [*rows[:60], rows[0], ("", HOSTILE[0]), ("no label", "")], "dev": [*rows[60:], rows[1], rows[2]]}
     for split, own in splits.items():
         with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:

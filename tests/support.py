@@ -50,10 +50,12 @@ def use_card(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     from bertcli.cli.main import main
 
     card = (run / "README.md").read_text(encoding="utf-8")
-    (python,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    (python,) = re.findall(r"^```python\n(.*?)^```$", card, flags=re.DOTALL | re.MULTILINE)
     assert len(python.strip().splitlines()) == 3
     exec(python, {})
-    monkeypatch.setattr(sys, "argv", shlex.split(re.findall(r"```bash\n(.*?)\n```", card, flags=re.DOTALL)[0]))
+    monkeypatch.setattr(
+        sys, "argv", shlex.split(re.findall(r"^```bash\n(.*?)^```$", card, flags=re.DOTALL | re.MULTILINE)[0])
+    )
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 0

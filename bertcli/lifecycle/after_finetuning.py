@@ -68,5 +68,6 @@ def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """Its first words."""
+    """Its first words, on one line."""
+    text = " ".join(text.split())
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rpartition(" ")[0] or text[:LONGEST_TEXT]

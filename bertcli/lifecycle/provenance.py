@@ -15,7 +15,7 @@ from bertcli.kinds.kind import Split
 from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.after_finetuning import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
-from bertcli.lifecycle.workspace import saved_config
+from bertcli.lifecycle.workspace import origin_of
 from bertcli.reports.model_card import Provenance
 from bertcli.tasks import TASKS, is_task
 
@@ -26,6 +26,13 @@ CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrai
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
 FILLED = "Paris is the [MASK] of France."
+COUNTED = {
+    "examples": "examples",
+    "skipped": "rows skipped",
+    "duplicates": "repeated in it",
+    "in_train": "also in train, which makes its score too high",
+    "cut": "cut",
+}
 
 
 def command_of(config: dict[str, Any]) -> str:
@@ -52,7 +59,8 @@ def command_of(config: dict[str, Any]) -> str:
 
 def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     """What the card of a run says of its origin; `split` has an example of its input."""
-    result, start = record.result, _start_of(record.config.get("from"))
+    origin = origin_of(record.config.get("from") or "")
+    result, start = record.result, PRETRAINED.get(origin)
     kind = KINDS.get(record.config.get("kind", ""), MASK)
     task = TASKS.get(result.task)
     request = list(split.examples.request().values()) if split else [FILLED]
@@ -61,7 +69,7 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
         call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
         sample=kind.sample,
-        base_model=start.hub if start else "",
+        base_model=start.hub if start else origin if _is_on_hub(origin) else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",
         dataset=task.hub if task else ("", None),
@@ -70,12 +78,9 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     )
 
 
-def _start_of(name: str | None) -> Pretrained | None:
-    """The pre-trained model that a run was made from, perhaps by way of other runs."""
-    start: str | None = name
-    while start and start not in PRETRAINED:
-        start = saved_config(start).get("from")
-    return PRETRAINED[start] if start else None
+def _is_on_hub(name: str) -> bool:
+    """Whether a model is named as on the Hub: OWNER/NAME."""
+    return name.count("/") == 1 and not Path(name).exists() and not name.startswith((".", "/", "runs/"))
 
 
 def _auto_class(config: Path, head: str) -> str:
@@ -91,22 +96,9 @@ def _data(record: RunRecord, start: Pretrained | None) -> list[str]:
     lines = [f"Pre-training: {start.name}, on {start.trained_on}."] if start else []
     for name, read in record.result.data.items():
         counts = [f"{read[key]:,} {words}" for key, words in COUNTED.items() if read.get(key)]
-        lines += [f"{name}: {', '.join(counts)}."] if counts else []
-        lines += (
-            [f"{name}: {', '.join(f'{key} {value}' for key, value in read['facts'].items())}."]
-            if "facts" in read
-            else []
-        )
+        facts = [f"{key} {value}" for key, value in read.get("facts", {}).items()]
+        lines += [f"{name}: {', '.join([*counts, *facts])}."]
     return lines
-
-
-COUNTED = {
-    "examples": "examples",
-    "skipped": "rows skipped",
-    "duplicates": "repeated in it",
-    "in_train": "also in train, which makes its score too high",
-    "cut": "cut",
-}
 
 
 def _limits(record: RunRecord) -> list[str]:
@@ -115,7 +107,5 @@ def _limits(record: RunRecord) -> list[str]:
     found.append("Its scores are of texts like those that it was trained on; of others they may be lower.")
     saved = Path(record.path, "model", "config.json")
     if saved.exists() and _auto_class(saved, "") == "AutoModel":
-        found.append(
-            "`transformers` has no class for its head: there AutoModel gives its hidden states, and `bert predict` its answers."
-        )
+        found.append("In transformers, which has no class for its head, AutoModel gives its hidden states only.")
     return found

@@ -72,6 +72,8 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
     own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
     out = Path(config.out) if config.out else own
+    if out.is_dir() or not out.parent.is_dir():
+        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
     if config.dry_run:
         say(f"would write {out}")
         return found
@@ -154,7 +156,8 @@ def _scored_again(folder: RunFolder, result: TrainingResult) -> tuple[Scored, An
     try:
         with quietly():
             source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], config.get("seed", 0))
-            split = source.for_training(is_on_all).read("train" if is_on_all else "dev", training=is_on_all)
+            limit = config.get("limit") if is_on_all else None
+            split = source.for_training(is_on_all).read("train" if is_on_all else "dev", is_on_all, limit)
     except UserError as error:
         return f"Errors, intervals and calibration: its data cannot be read. {error.message}"
     if config.get("data_digests", {}).get(split.name) != split.examples.digest:

@@ -208,12 +208,17 @@ def saved_config(model: str) -> dict[str, Any]:
     return run.config if (run.path / "config.yaml").exists() else {}
 
 
+def origin_of(model: str) -> str:
+    """The model that a model was made from, perhaps by way of runs; itself where it was made from none that is known."""
+    while model not in PRETRAINED and (earlier := saved_config(model).get("from")):
+        model = earlier
+    return model
+
+
 def remark_on(model: str, task: str) -> str:
     """A remark if the pre-trained model that a model was made from has been trained on texts of the task; else nothing."""
-    start: str | None = model
-    while start and start not in PRETRAINED:
-        start = saved_config(start).get("from")
-    if start and task in PRETRAINED[start].seen:
+    start = origin_of(model)
+    if start in PRETRAINED and task in PRETRAINED[start].seen:
         return f"{start} was trained on texts of {task}, or of the data it was made from: its score is not that of a new task."
     return ""
 

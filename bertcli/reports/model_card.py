@@ -33,6 +33,7 @@ def model_card(record: RunRecord, about: Provenance) -> str:
     tables = "\n\n".join(markdown_table(table) for table in (record.scores, *result_tables(result)[1:]) if table.rows)
     speed = f"{result.steps:,} steps, {result.tokens_per_second:,.0f} tokens per second without padding"
     share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
+    curve = ["![Loss over the steps](loss.svg)"] if (record.path / "loss.svg").exists() else []
     predict = next((each for each in reversed(result.next) if each.startswith("bert predict --")), "")
     return f"""---
 {_metadata(record, about)}
@@ -60,8 +61,7 @@ After `hf upload NAME {record.path}` give `from_pretrained` the name, and `subfo
 
 {tables or "None."}
 
-{_paragraphs(result.notes)}
-![Loss over the steps](loss.svg)
+{_paragraphs([*result.notes, *curve])}
 
 ## Data
 
@@ -78,13 +78,13 @@ After `hf upload NAME {record.path}` give `from_pretrained` the name, and `subfo
 To repeat it:
 
 ```bash
-{record.command}
+{" ".join(record.command.split())}
 ```
 """
 
 
 def _paragraphs(notes: Sequence[str]) -> str:
-    return "".join(f"{note}\n\n" for note in notes)
+    return "\n\n".join(notes)
 
 
 def _list(lines: Any) -> str:

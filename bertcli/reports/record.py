@@ -43,7 +43,7 @@ class RunRecord:
     @property
     def name(self) -> str:
         """The name of its folder, or what tells it from another."""
-        return self.label or self.path.name
+        return self.label or self.path.resolve().name
 
     @property
     def scores(self) -> Table:
@@ -79,8 +79,10 @@ class RunRecord:
         ]
         paper = [] if self.evaluation is None else list(self.evaluation.paper.items())
         beside += [f"that of the paper's base model {value:.1f}" for name, value in paper if name == f"base {metric}"]
-        start = "It has learnt nothing and always says the same: " if result.collapsed else ""
-        return f"{start}{self.answers.in_words}; its {_plain(metric)} is {', '.join([f'{score:.1f}', *beside])}."
+        words = self.answers.in_words
+        if result.collapsed:
+            words = f"It has learnt nothing and always says the same: {words[0].lower()}{words[1:]}"
+        return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}', *beside])}."
 
 
 def _plain(metric: str) -> str:

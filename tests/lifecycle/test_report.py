@@ -23,6 +23,7 @@ from bertcli.lifecycle.provenance import command_of
 from bertcli.lifecycle.report import report
 from bertcli.reports.sections import TEMPLATES
 from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder
 
 SHOWN = {  # by an old run of each kind
     "classify": ["confusion matrix", "Calibration", "bert finetune data/reviews.csv"],
@@ -122,6 +123,8 @@ def test_data_that_have_changed_or_gone_are_not_mistaken_for_those_of_the_run(ol
 def test_what_is_no_run_is_refused(old: Path) -> None:
     with pytest.raises(UserError, match="`data` is not the folder of a run"):
         report(["data"])
+    with pytest.raises(UserError, match=r"`no/folder\.html` cannot be written"):
+        report(["runs/classify"], out="no/folder.html")
 
 
 def test_the_latest_run_is_taken(at_home: Path, said: pytest.LogCaptureFixture, hostile: Path) -> None:
@@ -144,6 +147,27 @@ def test_the_command_on_the_page_gives_the_options_of_the_run(
     assert {key: config[key] for key in repeated.keys() & config.keys() - own} == {
         key: repeated[key] for key in repeated.keys() & config.keys() - own
     }
+
+
+def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_home: Path) -> None:
+    result = TrainingResult.read(Path("runs/pretrain-tiny"))
+    by_frequency, by_sort = result.words.values()
+    assert sum(row["count"] for row in by_frequency) == sum(row["count"] for row in by_sort) > 100
+    accuracy = sum(row["accuracy"] * row["count"] for row in by_sort) / sum(row["count"] for row in by_sort)
+    assert accuracy == pytest.approx(result.metrics["masked_lm_accuracy"], abs=0.02)
+    fills = [line["fills"] for line in RunFolder(Path("runs/pretrain-tiny")).metrics() if "fills" in line][-1]
+    for each in fills:
+        assert each["text"].count("[MASK]") == 1
+        assert [0 < share <= 1 for _, share in each["guesses"]] == [True] * 3
+    page = page_of("runs/pretrain-tiny")
+    for words in (
+        "Which masked words it finds",
+        "Filled sentences",
+        "by sort of token",
+        "It finds ",
+        "whether the second follows",
+    ):
+        assert words in page
 
 
 # --- How the data were read
@@ -185,7 +209,7 @@ def test_no_text_of_the_users_is_markdown_or_yaml(hostile: Path, at_home: Path) 
     assert scores.dataset_name == TrainingResult.read(hostile).task
     assert card.data.pipeline_tag == "text-classification"
     for text in (card.text, report([str(hostile)], dry_run=True).markdown):
-        plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        plain = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         assert not re.search(r"<\w|</", plain)
         for table in re.findall(r"(?:^\|.*\n?)+", plain, flags=re.MULTILINE):
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
