@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.make_pretraining_data import make_pretraining_data as make_pretraining_data
     from bertcli.lifecycle.predict import predict as predict
     from bertcli.lifecycle.pretrain import pretrain as pretrain
+    from bertcli.lifecycle.report import report as report
     from bertcli.lifecycle.similar import similar as similar
     from bertcli.lifecycle.submit import submit as submit
 

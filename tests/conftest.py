@@ -1,5 +1,6 @@
 """Tiny real objects that the tests share: a corpus, a vocabulary, data, a pre-trained run."""
 
+import csv
 import logging
 import os
 import random
@@ -110,6 +111,30 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     finally:
         os.chdir(before)
     return folder
+
+
+HOSTILE = ("</script><script>alert(1)</script>", '"><img src=x onerror=alert(2)> | *x* : - #')  # labels of the user's
+
+
+@pytest.fixture(scope="session")
+def hostile(home: Path) -> Path:
+    """A run whose file, texts and labels try to be HTML, Markdown and YAML; rows are repeated, and lack a text or a label."""
+    from bertcli.lifecycle.finetune import finetune
+
+    folder = home / 'a: "b" #<i>'
+    folder.mkdir()
+    draw = random.Random(0)
+    fence = "the cat\n```\n<img src=x>\n- sat"
+    rows = [
+        (f"{fence} {draw.choice(WORDS)} | [x](y) {label} {number}", label) for number in range(40) for label in HOSTILE
+    ]
+    splits = {"train": [*rows[:60], rows[0], ("", HOSTILE[0]), ("no label", "")], "dev": [*rows[60:], rows[1], rows[2]]}
+    for split, own in splits.items():
+        with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *own])
+    start = str(home / "runs/pretrain-tiny")
+    options = {"epochs": 2, "batch_size": 16, "kind": "classify", "max_seq_length": 32, "learning_rate": 1e-4}
+    return Path(finetune(str(folder), **options, from_=start, out=str(home / "runs/hostile")).run)
 
 
 @pytest.fixture

@@ -1,7 +1,12 @@
-"""Models of each kind of task, and of pre-training, as the tests build and load them by name."""
+"""Models of each kind of task, and of pre-training, as the tests build and load them by name; and what a model card shows."""
 
+import re
+import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
+import pytest
 from transformers import AutoModelForPreTraining, PreTrainedModel
 
 from bertcli.data.text.tokenization import WordPiece
@@ -38,3 +43,20 @@ def load(kind: str | None, source: str, labels: dict[str, Any] | None = None, se
     if kind is None or kind in PRETRAINING:
         return loading.load_model(source, AutoModelForPreTraining if kind else None, labels, seed=seed)
     return KINDS[kind].load_model(source, labels, seed)
+
+
+def use_card(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+    """Do what the model card of a run shows: three lines of Python and a command; return what they print."""
+    from bertcli.cli.main import main
+
+    card = (run / "README.md").read_text(encoding="utf-8")
+    (python,) = re.findall(r"^```python\n(.*?)^```$", card, flags=re.DOTALL | re.MULTILINE)
+    assert len(python.strip().splitlines()) == 3
+    exec(python, {})
+    monkeypatch.setattr(
+        sys, "argv", shlex.split(re.findall(r"^```bash\n(.*?)^```$", card, flags=re.DOTALL | re.MULTILINE)[0])
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    return capsys.readouterr().out

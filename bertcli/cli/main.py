@@ -17,6 +17,7 @@ from bertcli.cli.finetune import finetune
 from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
+from bertcli.cli.report import report
 from bertcli.cli.similar import similar
 from bertcli.cli.submit import submit
 from bertcli.errors import UserError
@@ -33,7 +34,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, similar, submit, convert):
+COMMANDS = (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, similar, report, submit, convert)
+for each in COMMANDS:
     each.register(app)
 app.command()(lists.tasks)
 app.command()(lists.models)

@@ -10,7 +10,7 @@ from bertcli.cli.options import command
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
 from bertcli.kinds import KINDS
-from bertcli.reports.pages import marked
+from bertcli.reports.text_pages import marked
 
 INPUTS = ("task", "text", "text_pair", "choice", "question", "context", "file", "compare")
 MOST_WORDS = 10  # of an explanation

@@ -69,6 +69,14 @@ class SimilarConfig(Config):
 
 
 @dataclass(kw_only=True)
+class ReportConfig(Config):
+    """Options of `bert report`."""
+
+    runs: list[str] = option([], "Run folders; several are compared; default: the latest.", metavar="RUN...")
+    out: str | None = option(None, "Output file; default: report.html in the run, of several in this folder.")
+
+
+@dataclass(kw_only=True)
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 

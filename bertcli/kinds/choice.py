@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -20,11 +21,13 @@ class Choice(TextKind):
 
     name = "choose"
     architectures = ("MultipleChoice",)
+    pipeline = "multiple-choice"
     metrics = ("accuracy",)
     metric_class = "classification.Classification"
     inputs = ("choices",)
     needs = "a text with choices"
     says = "choice"
+    sample = "--text 'She closed the door and' --choice left. --choice 'ate the moon.'"
     needs_all_splits = True  # whether choices count from 0 or from 1
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
@@ -55,6 +58,10 @@ class Choice(TextKind):
 
         shares, best = rounded(softmax(logits)), int(logits.argmax())
         return {"choice": best, "score": shares[best], "scores": shares}
+
+    def transformers_call(self, inputs: Sequence[str]) -> str:
+        pairs = "['She closed the door and'] * 2, ['left.', 'ate the moon.'], padding=True, return_tensors='pt'"
+        return f"model(**{{name: rows[None] for name, rows in tokenizer({pairs}).items()}})[0]"
 
     def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         return {"choice": prediction["choice"], "text": row["choices"][prediction["choice"]], **prediction}

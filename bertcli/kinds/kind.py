@@ -59,6 +59,8 @@ class Kind:
     names_outputs: ClassVar[bool] = False  # whether the outputs are the labels, whose names a model then carries
     has_probabilities: ClassVar[bool] = True  # which order mistakes
     is_task: ClassVar[bool] = True  # whether there are tasks of it, with labels to learn
+    pipeline: ClassVar[str] = "text-classification"  # the task as the Hub calls it
+    sample: ClassVar[str] = ""  # options of `bert predict`, where the training data do not give them
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
     can_collapse: ClassVar[bool] = True  # whether one answer for all shows that nothing was learnt
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
@@ -204,6 +206,12 @@ class Kind:
         """Names and contents of the prediction files of a split."""
         return {PREDICTIONS: "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in predictions)}
 
+    def kept_predictions(self, folder: Path) -> t.Predictions | None:
+        """The predictions that a run has kept, with their probabilities; None if it has none."""
+        path = folder / PREDICTIONS
+        lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else None
+        return None if lines is None else [json.loads(line) for line in lines if line]
+
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         """Read one prediction per example from a file; `na_probs` is a file of no-answer scores."""
         raise NotImplementedError
@@ -231,6 +239,26 @@ class Kind:
     def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
         """Scores of each label, and the confusion matrix: for each true label how often each was predicted."""
         return {}, []
+
+    def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
+        """What the scores mean, in words for a reader who knows no metric."""
+        raise NotImplementedError
+
+    def transformers_call(self, inputs: Sequence[str]) -> str:
+        """An expression that gives the outputs for some texts, of a `model` and a `tokenizer` of transformers."""
+        return f'model(**tokenizer({", ".join(map(repr, inputs))}, return_tensors="pt"))[0]'
+
+    def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
+        """The probability of each decision, and whether it was right; empty where there are no probabilities."""
+        return []
+
+    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+        """How many answers are right, and how many are wrong in which way; empty where the confusion matrix tells."""
+        return {}
+
+    def values(self, compared: t.Compared) -> list[tuple[float, float]]:
+        """The true and the predicted value of each example, where these are numbers."""
+        return []
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """The wrong predictions: number and text of the example, right answer and prediction."""

@@ -28,10 +28,12 @@ class Mask(Kind):
     """The most probable tokens for each mask, by the masked-LM head."""
 
     name = "fill"
+    pipeline = "fill-mask"
     architectures = ("MaskedLM", "PreTraining")
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
     is_task = False
+    sample = f"--text 'Paris is the {MASK_TOKEN} of France.'"
     tokens_at_once = 2048  # each mask has a number for every token of the vocabulary
 
     def __init__(self, top_k: int = 5, vocab_size: int | None = None) -> None:

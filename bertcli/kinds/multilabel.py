@@ -117,6 +117,24 @@ class Multilabel(TextKind):
 
         return label_scores(self.metric(task).counts(**compared), label_names(task, predictions)), []
 
+    def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
+        return super().in_words(task, compared, metrics).replace("gets", "gets all labels of")
+
+    def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
+        found = []
+        for prediction, row in zip(predictions, compared["references"], strict=True):
+            for share, true in zip(prediction.get("scores", {}).values(), row, strict=False):
+                found.append((max(share, 1 - share), (share >= THRESHOLD) == bool(true)))
+        return found
+
+    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+        pairs = [
+            pair
+            for given, true in zip(compared["predictions"], compared["references"], strict=True)
+            for pair in zip(given, map(int, true), strict=True)
+        ]
+        return {"right": pairs.count((1, 1)), "missed": pairs.count((0, 1)), "given wrongly": pairs.count((1, 0))}
+
     def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:
         gold = [name for name, has in zip(names, true, strict=True) if has]
         scores, wrong = prediction.get("scores"), set(gold) ^ set(prediction["labels"])

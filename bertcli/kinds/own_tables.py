@@ -190,7 +190,7 @@ def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
     if not kept:
         what = f"`{part.origin}` holds no row with a text and a label."
         raise UserError(what, "Give the columns: --text COLUMN --label COLUMN")
-    return part.take(kept)
+    return replace(part.take(kept), skipped=part.skipped + len(part) - len(kept))
 
 
 def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:

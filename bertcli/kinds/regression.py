@@ -71,6 +71,15 @@ class Regression(TextKind):
     def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         return [{"value": value} for value in table.numbers(table.values)]
 
+    def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
+        errors = sorted(abs(given - true) for true, given in self.values(compared))
+        return f"For half of new texts its value is at most {errors[len(errors) // 2]:.2g} away from the true one"
+
+    def values(self, compared: t.Compared) -> list[tuple[float, float]]:
+        return [
+            (float(true), given) for given, true in zip(compared["predictions"], compared["references"], strict=True)
+        ]
+
     def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:
         error = given - float(true)
         shown = {"gold": round(float(true), 6), "predicted": round(given, 6), "error": round(error, 6)}

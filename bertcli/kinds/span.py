@@ -34,6 +34,7 @@ class Span(Kind):
     name = "span"
     architectures = ("QuestionAnswering",)
     head = "span_logits"  # start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence
+    pipeline = "question-answering"
     metrics = ("f1", "exact_match")
     metric_class = "squad.Squad"
     inputs = ("question",)
@@ -71,7 +72,8 @@ class Span(Kind):
     def for_use(self, task: Task, examples: Examples, training: bool) -> squad.Questions:
         articles = cast(squad.Articles, examples).articles
         asked = squad.span_examples(articles, training, task.with_impossible)
-        return squad.Questions(asked, squad.true_answers(articles), origin=examples.origin)
+        truths = squad.true_answers(articles)
+        return squad.Questions(asked, truths, origin=examples.origin, skipped=len(truths) - len(asked))
 
     def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
         from bertcli.data.packing.span_features import encode_spans
@@ -137,6 +139,20 @@ class Span(Kind):
             files["null_odds.json"] = odds
         return {name: json.dumps(values, indent=4) + "\n" for name, values in files.items()}
 
+    def kept_predictions(self, folder: Path) -> t.Predictions | None:
+        paths = [folder / name for name in ("predictions.json", "nbest_predictions.json", "null_odds.json")]
+        if not all(path.exists() for path in paths[:2]):
+            return None
+        answers, n_best, odds = (json.loads(path.read_text("utf-8")) if path.exists() else {} for path in paths)
+        scores = {
+            id_: next((each["probability"] for each in n_best.get(id_, ()) if each["text"] == text), 0.0)
+            for id_, text in answers.items()
+        }
+        return [
+            {"id": id_, "answer": text, "score": round(scores[id_], 6), "null_odds": odds.get(id_)}
+            for id_, text in answers.items()
+        ]
+
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         answers = read_by_question(path, _text, "text", "answer")
         asked = [question.id for question in cast(squad.Questions, split.examples).asked]
@@ -170,6 +186,20 @@ class Span(Kind):
             compared["na_probs"] = odds
         return compared
 
+    def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
+        exact, overlap = metrics["exact_match"], metrics["f1"]
+        words = f"It answers about {exact:.0f} of 100 new questions with exactly the right words"
+        return f"{words}; on average an answer shares {overlap:.0f} % of its words with the right one (F1)"
+
+    def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
+        exact, _ = cast(Any, self.metric(task)).answer_scores(**compared)
+        return [(each["score"], share == 1) for each, share in zip(predictions, exact, strict=True) if "score" in each]
+
+    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+        exact, overlaps = cast(Any, self.metric(task)).answer_scores(**compared)
+        rows = zip(compared["predictions"], compared["references"], exact, overlaps, strict=True)
+        return dict(Counter(_sort_of_answer(*row) for row in rows).most_common())
+
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """Answers by their F1, then by their probability."""
         questions = {question.id: question.question for question in cast(squad.Questions, examples).asked}
@@ -187,6 +217,18 @@ def _contexts(paths: list[Path]) -> list[dict[str, Any]]:
     """Each context as an article of its own."""
     articles = chain.from_iterable(map(squad.read_squad, paths))
     return [{"paragraphs": [context]} for article in articles for context in article["paragraphs"]]
+
+
+def _sort_of_answer(given: str, truths: list[str], exact: float, overlap: float) -> str:
+    if exact == 1:
+        return "right"
+    if not any(truths):
+        return "an answer where there is none"
+    if not given:
+        return "no answer where there is one"
+    if not overlap:
+        return "another place"
+    return "too many words" if len(given.split()) > max(len(truth.split()) for truth in truths) else "too few words"
 
 
 def _with_null_odds(predictions: t.Predictions, path: Path) -> t.Predictions:

@@ -33,6 +33,7 @@ class Tagging(Kind):
     name = "tag"
     architectures = ("TokenClassification",)
     head = "word_logits"  # tag logits of each word, read off its first piece, [W, C]
+    pipeline = "token-classification"
     metrics = ("f1", "precision", "recall")
     metric_class = "entities.Entities"
     inputs = ("text", "mask")
@@ -145,6 +146,27 @@ class Tagging(Kind):
 
         return label_scores(*self.metric(task).counts(**compared)), []
 
+    def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
+        found, right = metrics["recall"], metrics["precision"]
+        return f"It finds about {found:.0f} of 100 entities in new sentences, and {right:.0f} of 100 that it marks are right"
+
+    def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
+        return [
+            (score, given == true)
+            for each, truths in zip(predictions, compared["references"], strict=True)
+            for score, given, true in zip(each.get("scores", ()), each["tags"], truths, strict=False)
+        ]
+
+    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+        from bertcli.metrics.tags import sorts_of_entities
+
+        counts = Counter(
+            sort
+            for given, true in zip(compared["predictions"], compared["references"], strict=True)
+            for sort in sorts_of_entities(given, true)
+        )
+        return dict(counts.most_common())
+
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         from bertcli.metrics.tags import entities
 
@@ -192,7 +214,8 @@ def _all_sentences(paths: list[Path]) -> Sentences:
         if strange := [tag for tag in own if not TAG.fullmatch(tag)]:
             what = f"{place}: the sentence has the tag `{strange[0]}`, which is not of an entity."
             raise UserError(what, "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")
-    return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places)
+    skipped = sum(each.skipped for each in files)
+    return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places, skipped=skipped)
 
 
 def _tags_of_columns(path: Path, task: Task, split: Split) -> list[list[str]]:

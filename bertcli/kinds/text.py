@@ -114,6 +114,15 @@ class TextKind(Kind):
         assert true is not None
         return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
 
+    def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
+        pairs = list(zip(compared["predictions"], compared["references"], strict=True))
+        share = 100 * sum(given == true for given, true in pairs) / len(pairs)
+        return f"Of 100 new texts it gets about {share:.0f} right"
+
+    def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
+        answers = zip(predictions, compared["predictions"], compared["references"], strict=True)
+        return [(each["score"], bool(given == true)) for each, given, true in answers if "score" in each]
+
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         texts, labels = cast(TextExamples, examples), label_names(task, predictions)
         answers = zip(predictions, compared["predictions"], compared["references"], strict=True)

@@ -45,4 +45,5 @@ ModelOutputs = dict[str, list[Any]]  # each output of the head as arrays, in the
 Mistake = tuple[Any, Prediction]  # how bad it is, greater is worse, and what is shown of it
 Mistakes = Iterator[Mistake]
 LabelScores = tuple[dict[str, dict[str, float]], list[list[int]]]  # precision ... by label, and the confusion matrix
+Confidences = list[tuple[float, bool]]  # the probability of a decision, and whether it was right
 OwnData = tuple[Task, dict[str, Examples]]  # a task of the user's own files, and the examples of each split

@@ -6,15 +6,17 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
+from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning import Finetuning
 
 DATA_OPTIONS = ("size", "data_dir", "text", "text_pair", "label", "kind")
-LONGEST_TEXT = 60  # characters of an example in a command
+LONGEST_TEXT = 60  # characters of an example in a command or in a card
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
@@ -40,8 +42,9 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
         notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
     if result.collapsed:
         notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
-    if counts := setup.kind.label_counts(setup.task, setup.train.features):
-        notes.append(f"Training examples of each label: {', '.join(counts)}.")
+    counts = setup.kind.label_counts(setup.task, setup.train.features)
+    if 0 < len(counts) <= LABELS_SHOWN:
+        notes.append(f"Training examples of each label: {', '.join(map(escaped, counts))}.")
     return [*notes, *filter(None, (setup.task.warning, remark_on(setup.start, setup.task.name)))]
 
 
@@ -65,10 +68,11 @@ def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
     if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
         whole = f"bert predict --file {quote(name)} --output predictions.csv --model {result.run}"
     request = setup.train.examples.request()
-    given = " ".join(f"--{key.replace('_', '-')} {quote(_shortened(text))}" for key, text in request.items())
+    given = " ".join(f"--{key.replace('_', '-')} {quote(shortened(text))}" for key, text in request.items())
     return [whole, *([f"bert predict {given} --model {result.run}"] if given else [])]
 
 
-def _shortened(text: str) -> str:
-    """Its first words."""
+def shortened(text: str) -> str:
+    """Its first words, on one line."""
+    text = " ".join(text.split())
     return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rpartition(" ")[0] or text[:LONGEST_TEXT]

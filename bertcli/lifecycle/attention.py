@@ -17,7 +17,8 @@ from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.types import Prediction
 from bertcli.models.encoder import NO_END, attention_weights, longest_input
 from bertcli.models.loading import check_vocabulary, load_model
-from bertcli.reports.pages import attention_page, write_page
+from bertcli.reports.rendering import write_page
+from bertcli.reports.text_pages import attention_page
 
 MOST_TOKENS = 128  # which a page shows
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
@@ -20,28 +19,14 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
-from bertcli.kinds.types import Compared, Prediction
 from bertcli.lifecycle.own_files import form_of
-from bertcli.lifecycle.scoring import compare, measure, resampled
+from bertcli.lifecycle.scored import Scored, beside, score_split
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run_of_task, run_that_fits, saved_config
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task
-from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from bertcli.metrics.metric import Array
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """An evaluation with what another one is compared by: the split, and the scores of resampled examples."""
-
-    evaluation: Evaluation
-    split: Split
-    resampled: dict[str, Array]
 
 
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
@@ -58,25 +43,25 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
     found = [list(_evaluate(config, model)) for model in models]  # one model in memory at a time
-    by_split: Iterator[tuple[_Scored, ...]] = zip(*found, strict=False)
-    first, *splits = (replace(one.evaluation, others=[_beside(one, each) for each in more]) for one, *more in by_split)
+    by_split: Iterator[tuple[Scored, ...]] = zip(*found, strict=False)
+    first, *splits = (replace(one.evaluation, others=[beside(one, each) for each in more]) for one, *more in by_split)
     return replace(first, other_splits=splits)
 
 
-def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
+def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     """The evaluations of one model, or of predictions: one per split."""
     model, saved, source = _checked(config, model)
     task = source.task
     if config.dry_run:
         say(f"would score {config.predictions or model} on {task.name}")
         nothing = Evaluation(task.name, config.split, config.predictions or "", 0)
-        yield _Scored(nothing, Split("", TextExamples([], origin="")), {})
+        yield Scored(nothing, Split("", TextExamples([], origin="")), {})
         return
     splits = _read(source, config)
     if config.predictions:
         na_probs = Path(config.na_probs) if config.na_probs else None
         predictions = source.kind.read_predictions(task, splits[0], Path(config.predictions), na_probs)
-        yield _scored(task, config.predictions, splits[0], predictions, config.mistakes)
+        yield score_split(task, config.predictions, splits[0], predictions, config.mistakes)
         return
     found = resolve_model(model)
     for remark in _remarks(config, found, saved, source, splits[0]):
@@ -86,7 +71,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
 
     loaded = load_task_model(task, found, config.precision)
     for split in splits:
-        scored = _scored(task, found, split, loaded.predict(split), config.mistakes)
+        scored = score_split(task, found, split, loaded.predict(split), config.mistakes)
         yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
 
 
@@ -184,49 +169,3 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     known = {label.casefold() for label in run.labels}
     has_other = kind.names_outputs and known.isdisjoint(label.casefold() for label in labels)
     return f"has other labels{listed(run.labels, 2)}" if has_other else ""
-
-
-def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> _Scored:
-    from bertcli.metrics.metric import confidence_interval
-
-    kind, compared = KINDS[task.kind], compare(task, split, predictions)
-    metrics = measure(task, compared)
-    drawn = resampled(task, compared)
-    drawn = {name: drawn[name] for name in metrics if name in drawn}
-    labels = kind.label_scores(task, predictions, compared)
-    intervals = {name: confidence_interval(scores) for name, scores in drawn.items()}
-    worst = _worst_mistakes(task, split, predictions, compared, mistakes)
-    scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, worst)
-    return _Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, drawn)
-
-
-def _worst_mistakes(
-    task: Task, split: Split, predictions: list[Prediction], compared: Compared, count: int
-) -> list[Prediction]:
-    """The `count` most confident errors; without probabilities, in the order of the split."""
-    if not count:
-        return []
-    kind = KINDS[task.kind]
-    found = sorted(kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0), reverse=True)
-    if found and kind.has_probabilities and not any("score" in each or "scores" in each for each in predictions):
-        say("no probabilities are given: equally wrong errors are in the order of the split")
-    return [mistake for _, mistake in found[:count]]
-
-
-def _beside(first: _Scored, other: _Scored) -> Evaluation:
-    """The other evaluation with its differences to the first, significant if the interval excludes 0."""
-    if other.split != first.split:
-        what = f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples."
-        hint = "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir."
-        raise UserError(what, hint)
-    from bertcli.metrics.metric import paired_difference
-
-    to_first = {
-        name: paired_difference(
-            other.evaluation.metrics[name] - first.evaluation.metrics[name],
-            other.resampled[name] - first.resampled[name],
-        )
-        for name in first.resampled
-        if name in other.resampled
-    }
-    return replace(other.evaluation, to_first=to_first)

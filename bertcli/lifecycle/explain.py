@@ -22,7 +22,8 @@ from bertcli.errors import UserError
 from bertcli.kinds.kind import Encoder
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.reports.pages import PARTS, explanation_page, write_page
+from bertcli.reports.rendering import write_page
+from bertcli.reports.text_pages import PARTS, explanation_page
 from bertcli.training.device import inference_tokens
 
 # n copies of a text of T tokens, W words, H hidden, C outputs

@@ -21,9 +21,11 @@ from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselines import score_baselines
+from bertcli.lifecycle.data_summary import summarize_data
 from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
+from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, advise_windows, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
@@ -35,7 +37,6 @@ from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
-from bertcli.reports.model_card import write_reports
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
@@ -306,7 +307,8 @@ class Finetuning:
         if accelerator.is_main_process:
             result = replace(result, baseline=self._baseline(folder) if self.config.baseline else {})
             result = replace(result, advice=advice_of(self, result), next=next_commands(self, result))
-            write_reports(folder, result, notes_of(self, result))
+            result = replace(result, notes=notes_of(self, result), data=summarize_data(self))
+            write_reports(folder, result, (self.dev or [self.train])[0], self.task)
         return result
 
     def _baseline(self, folder: RunFolder) -> dict[str, dict[str, Any]]:

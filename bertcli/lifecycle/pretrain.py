@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -187,12 +187,24 @@ def _describe_data(examples: PretrainingExamples) -> str:
     return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}"
 
 
+def _facts(examples: PretrainingExamples) -> dict[str, object]:
+    """What the data are, for the report."""
+    counts = ("documents", "instances", "tokens", "masked_tokens", "random_next", "vocab_size", "cased")
+    facts = {name.replace("_", " "): examples.manifest[name] for name in counts if name in examples.manifest}
+    return {
+        "folder": str(examples.folder),
+        **facts,
+        **{f"option {k}": v for k, v in examples.manifest["options"].items()},
+    }
+
+
 def _train(
     request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator, folder: RunFolder
 ) -> TrainingResult:
+    from bertcli.lifecycle.masked_words import MaskedWords
+    from bertcli.lifecycle.report import write_reports
     from bertcli.models.dropout import set_dropout
     from bertcli.models.loading import save_architecture, save_model
-    from bertcli.reports.model_card import write_reports
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
 
@@ -206,7 +218,15 @@ def _train(
     if config.dropout is not None:
         set_dropout(with_loss, config.dropout)
     training = Training(with_loss, ObjectiveExamples(objective, examples), plan, folder, accelerator, config.precision)
-    evaluate = partial(objective.evaluate, training.model, request.held_out, accelerator.device)
+    words = MaskedWords(request.held_out)
+
+    def evaluate() -> dict[str, float]:
+        words.begin()
+        metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
+        if fills := words.fill(training.model, accelerator.device):
+            folder.log({"step": training.history.steps, "fills": fills})
+        return metrics
+
     if config.resume:
         training.resume()
     elif config.eval_steps and accelerator.is_main_process:
@@ -219,7 +239,9 @@ def _train(
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        write_reports(folder, result, [f"Data: {_describe_data(examples)}.", *verdicts])
+        notes = [f"Data: {_describe_data(examples)}.", *verdicts]
+        facts = {"pre-training data": {"facts": _facts(examples)}}
+        write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
 

@@ -49,6 +49,16 @@ def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
+def latest_finished_run() -> RunFolder:
+    """The latest finished run of this folder. Raises UserError if there is none."""
+    runs = [run for run in run_folders() if run.is_finished]
+    if not runs:
+        raise UserError("There is no finished run in this folder.", "Make one: bert finetune glue/sst2")
+    latest = max(runs, key=lambda run: (run.path / "result.json").stat().st_mtime)
+    say(f"run: {latest.path} (latest of {len(runs)})")
+    return latest
+
+
 def run_of_task(task: str) -> RunFolder:
     """The latest finished run of a task. Raises UserError if there is none."""
 
@@ -206,12 +216,17 @@ def saved_config(model: str) -> dict[str, Any]:
     return run.config if (run.path / "config.yaml").exists() else {}
 
 
+def origin_of(model: str) -> str:
+    """The model that a model was made from, perhaps by way of runs; itself where it was made from none that is known."""
+    while model not in PRETRAINED and (earlier := saved_config(model).get("from")):
+        model = earlier
+    return model
+
+
 def remark_on(model: str, task: str) -> str:
     """A remark if the pre-trained model that a model was made from has been trained on texts of the task; else nothing."""
-    start: str | None = model
-    while start and start not in PRETRAINED:
-        start = saved_config(start).get("from")
-    if start and task in PRETRAINED[start].seen:
+    start = origin_of(model)
+    if start in PRETRAINED and task in PRETRAINED[start].seen:
         return f"{start} was trained on texts of {task}, or of the data it was made from: its score is not that of a new task."
     return ""
 

@@ -3,6 +3,7 @@
 import re
 import string
 from collections import Counter
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -78,6 +79,7 @@ def best_threshold(
     return 100 * totals[best] / len(scores), na_probs[order[best - 1]] if best else 0.0
 
 
+@lru_cache(maxsize=100_000)  # the same answers are compared for the scores, the errors and the calibration
 def normalize_answer(text: str) -> str:
     """Lower-case a text; drop punctuation, articles and extra white space."""
     plain = "".join(character for character in text.lower() if character not in PUNCTUATION)

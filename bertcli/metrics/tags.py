@@ -47,3 +47,25 @@ def _start(words: list[Word], first: int, after: int, scheme: str) -> int:
         if after == first + 1 and words[after][0] == "B" and words[after][1] != kind:
             return after
     return first
+
+
+def sorts_of_entities(given: list[str], true: list[str]) -> Iterator[str]:
+    """For each true entity whether it is found, or how it is not; and each predicted one that is near no true one."""
+    predicted, gold = list(entities(given)), list(entities(true))
+    for entity in gold:
+        yield _sort_of(entity, [each for each in predicted if _overlap(each, entity)])
+    for entity in predicted:
+        if not any(_overlap(each, entity) for each in gold):
+            yield "not an entity"
+
+
+def _sort_of(entity: Entity, near: list[Entity]) -> str:
+    if entity in near or not near:
+        return "right" if near else "missed"
+    if any(each[1:] == entity[1:] for each in near):
+        return "wrong type"
+    return "wrong boundaries" if any(each[0] == entity[0] for each in near) else "wrong boundaries and type"
+
+
+def _overlap(one: Entity, other: Entity) -> bool:
+    return one[1] <= other[2] and other[1] <= one[2]

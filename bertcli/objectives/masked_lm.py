@@ -54,6 +54,11 @@ def _baselines(share: float, manifest: Mapping[str, Any]) -> dict[str, float]:
     return {"most_frequent_token_accuracy": 100 * share, **entropy}
 
 
+def _in_words(metrics: Mapping[str, float]) -> str:
+    found, guess = metrics["masked_lm_accuracy"], metrics["most_frequent_token_accuracy"]
+    return f"It finds {found:.1f} of 100 masked words (always saying the most frequent one, {guess:.1f})"
+
+
 def _verdict(metrics: Mapping[str, float]) -> str:
     """Whether the run left the plateau on which masked-LM loss stays until attention starts to work."""
     if "token_entropy" not in metrics:
@@ -73,6 +78,8 @@ MASKED_LM = Part(
     loss=_loss,
     guess=lambda manifest: int(manifest["most_frequent_token"]["id"]),
     baselines=_baselines,
+    in_words=_in_words,
+    predicts_tokens=True,
     verdict=_verdict,
 )
 

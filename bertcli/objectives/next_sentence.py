@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from bertcli.data.pretraining.draws import HEADS, Draws
@@ -82,6 +83,11 @@ def _loss(logits: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(logits.float(), labels, reduction="sum")
 
 
+def _in_words(metrics: Mapping[str, float]) -> str:
+    right, guess = metrics["next_sentence_accuracy"], metrics["majority_next_sentence_accuracy"]
+    return f"tells of {right:.1f} of 100 pairs of texts whether the second follows the first (guessing, {guess:.1f})"
+
+
 NEXT_SENTENCE = Part(
     name="next_sentence",
     labels="next_sentence_labels",
@@ -90,6 +96,7 @@ NEXT_SENTENCE = Part(
     head=_head,
     loss=_loss,
     guess=lambda manifest: 1,
+    in_words=_in_words,
     baselines=lambda share, manifest: {"majority_next_sentence_accuracy": 100 * max(share, 1 - share)},
 )
 MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), pairs_of_document, needs_pairs=True, fits=has_heads)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bertcli.models.model_with_loss import ModelWithLoss
 
     Targets = dict[str, NDArray[np.int64]]
+    See = Callable[["Part", Tensor, Tensor], None]  # a part, its labels, [R], and whether each answer is right, [R]
 
 EVALUATION_TOKENS = 8192  # in one pass
 
@@ -37,6 +38,8 @@ class Part:
     loss: Callable[[Tensor, Tensor], Tensor]  # logits, [R, C], and labels, [R], to their summed cross entropy
     guess: Callable[[Mapping[str, Any]], int]  # the class that a baseline always predicts, by the data's manifest
     baselines: Callable[[float, Mapping[str, Any]], dict[str, float]]  # metrics of guessing, by the share of that class
+    in_words: Callable[[Mapping[str, float]], str] = lambda metrics: ""  # its score, for a reader who knows no metric
+    predicts_tokens: bool = False  # whether its classes are the tokens of the vocabulary
     verdict: Callable[[Mapping[str, float]], str] = lambda metrics: ""  # on a run's metrics, in a sentence
 
 
@@ -80,8 +83,10 @@ class Objective:
         """The summed loss of each part; `batch.counts` says what to divide each by."""
         return {part.name: part.loss(outputs[part.name], batch.labels[part.labels]) for part in self.parts}
 
-    def evaluate(self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device) -> dict[str, float]:
-        """Accuracy (times 100) and loss of each part, and its baselines."""
+    def evaluate(
+        self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device, see: See | None = None
+    ) -> dict[str, float]:
+        """Accuracy (times 100) and loss of each part, and its baselines; `see` is given the answers of each batch."""
         import numpy as np
 
         from bertcli.data.packing.batches import evaluation_batches
@@ -93,15 +98,22 @@ class Objective:
             outputs = model.outputs(batch)
             for part in self.parts:
                 logits, labels = outputs[part.name], batch.labels[part.labels]
-                right = (logits.argmax(-1) == labels).sum()
+                right = logits.argmax(-1) == labels
                 guessed = (labels == part.guess(examples.manifest)).sum()
-                sums[part.name] += [float(part.loss(logits, labels)), int(right), int(guessed), len(labels)]
+                sums[part.name] += [float(part.loss(logits, labels)), int(right.sum()), int(guessed), len(labels)]
+                if see:
+                    see(part, labels, right)
         metrics: dict[str, float] = {}
         for part in self.parts:
             loss, accuracy, share, _ = sums[part.name] / sums[part.name][-1]
             metrics |= {f"{part.name}_accuracy": 100 * accuracy, f"{part.name}_loss": loss}
             metrics |= part.baselines(share, examples.manifest)
         return {name: round(float(value), 4) for name, value in metrics.items()}
+
+    def in_words(self, metrics: Mapping[str, float]) -> str:
+        """The scores in one sentence that needs no knowledge of metrics."""
+        said = [words for part in self.parts if metrics and (words := part.in_words(metrics))]
+        return f"{', and '.join(said)}." if said else ""
 
     def verdicts(self, metrics: Mapping[str, float]) -> list[str]:
         """The verdict of each part that has one on the metrics of a finished run."""

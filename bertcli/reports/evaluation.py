@@ -65,7 +65,7 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
         if result.labels:
             rows = [[name, *(scores[column] for column in LABEL_SCORES)] for name, scores in result.labels.items()]
             tables.append(Table("by label", ["label", *LABEL_SCORES], rows))
-        tables += [_confusion(result)] if result.confusion_matrix else []
+        tables += [confusion_table(result)] if result.confusion_matrix else []
     for other in result.other_splits:
         scores, *more = evaluation_tables(other)
         tables += [replace(scores, title=f"{other.split}, {other.examples:,} examples"), *more]
@@ -95,7 +95,7 @@ def _model_row(result: Evaluation, metric: str) -> list[object]:
     return [*score, interval, signed(found["difference"]), interval_text(found["confidence_interval"]), significant]
 
 
-def _confusion(result: Evaluation) -> Table:
+def confusion_table(result: Evaluation) -> Table:
     """A row per true label; where there are many labels, the pairs most often confused."""
     names, confusion = list(result.labels), result.confusion_matrix
     if len(names) > MOST_LABELS:

@@ -1,119 +1,130 @@
-"""The model card and the report of a run: README.md, report.html, loss.png, result.json."""
+"""The model card of a run: README.md, whose head the Hub reads."""
 
-import base64
-import json
-from dataclasses import asdict
-from html import escape
-from pathlib import Path
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from bertcli.reports.tables import Table, result_tables
-from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import RunFolder
-
-NOT_SHOWN = {"losses", "metrics", "runs", "spread"}
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}
-table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ccc;text-align:left}
-img{max-width:100%}"""
+from bertcli.reports.record import RunRecord
+from bertcli.reports.rendering import escaped, markdown_table
+from bertcli.reports.tables import result_tables
 
 
-def write_reports(folder: RunFolder, result: TrainingResult, notes: list[str] | None = None) -> None:
-    """Write the reports of a run; result.json is written last and marks the run as finished."""
-    _plot(folder.metrics(), folder.path / "loss.png")
-    folder.write("README.md", _card(folder, result, notes or []))
-    folder.write("report.html", _page(folder, result, notes or []))
-    folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
+@dataclass(frozen=True)
+class Provenance:
+    """Where a model is from and how it is used, as the head of its card says it."""
+
+    pipeline: str  # the task as the Hub calls it
+    auto_class: str  # of transformers, which opens it
+    call: str  # the expression that gives its outputs for an example
+    sample: str = ""  # options of `bert predict`, where the run names no command
+    base_model: str = ""  # on the Hub
+    licence: str = ""  # of the model that it was made from
+    language: str = ""
+    dataset: tuple[str, str | None] = ("", None)  # on the Hub, and its subset
+    data: Sequence[str] = ()  # what it was trained on, in words
+    limits: Sequence[str] = field(default_factory=tuple)
 
 
-def _card(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
-    tables = "\n\n".join(_markdown_table(table) for table in result_tables(result))
-    given = {key: value for key, value in folder.config.items() if value is not None and value is not False}
-    options = "\n".join(f"- {key}: {value}" for key, value in given.items())
-    paragraphs = "".join(f"\n{note}\n" for note in notes)
-    utilization = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
+def model_card(record: RunRecord, about: Provenance) -> str:
+    """The card: metadata, what the model is, how it is used, scores, data, limits and options."""
+    result = record.result
+    tables = "\n\n".join(markdown_table(table) for table in (record.scores, *result_tables(result)[1:]) if table.rows)
+    speed = f"{result.steps:,} steps, {result.tokens_per_second:,.0f} tokens per second without padding"
+    share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
+    curve = ["![Loss over the steps](loss.svg)"] if (record.path / "loss.svg").exists() else []
+    predict = next((each for each in reversed(result.next) if each.startswith("bert predict --")), "")
     return f"""---
-library_name: transformers
-tags:
-- bert
-- {result.task}
+{_metadata(record, about)}
 ---
 
-# {folder.path.name}
+# {escaped(record.name)}
 
-Made by `bert {folder.config["command"]}`; opens with `AutoModel...from_pretrained("{result.model}")`.
-{result.steps:,} steps, {result.tokens_per_second:,.0f} tokens per second without padding{utilization}, seed {result.seed}.
+{escaped(record.sentence)}
 
-{tables}
-{paragraphs}
-![Loss and scores over the steps](loss.png)
+Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
+
+## Use
+
+```bash
+{predict or f"bert predict {about.sample} --model {record.path}"}
+```
+
+```python
+{_with_transformers(str(record.path / "model"), about)}
+```
+
+After `hf upload NAME {record.path}` give `from_pretrained` the name, and `subfolder="model"`.
+
+## Scores
+
+{tables or "None."}
+
+{_paragraphs([*result.notes, *curve])}
+
+## Data
+
+{_list(about.data)}
+
+## Limits
+
+{_list(about.limits)}
 
 ## Options
 
-{options}
+{_list(f"{name}: {value}" for name, value in record.options.items())}
+
+To repeat it:
+
+```bash
+{" ".join(record.command.split())}
+```
 """
 
 
-def _page(folder: RunFolder, result: TrainingResult, notes: list[str]) -> str:
-    picture = base64.b64encode((folder.path / "loss.png").read_bytes()).decode()
-    name = escape(folder.path.name)
-    tables = "".join(_html_table(table.columns, table.rows) for table in result_tables(result))
-    facts = {**folder.config, **{key: value for key, value in asdict(result).items() if key not in NOT_SHOWN}}
-    paragraphs = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{name}</title>
-<style>{STYLE}</style>
-<h1>{name}</h1>
-{tables}{paragraphs}
-<img alt="Loss and scores over the steps" src="data:image/png;base64,{picture}">
-<h2>Options and results</h2>{_html_table([], [[key, str(value)] for key, value in facts.items() if value is not None])}</html>
-"""
+def _paragraphs(notes: Sequence[str]) -> str:
+    return "\n\n".join(notes)
 
 
-def _html_table(columns: list[str], rows: list[list[object]]) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(_text(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+def _list(lines: Any) -> str:
+    return "\n".join(f"- {escaped(line)}" for line in lines) or "Nothing is known."
 
 
-def _markdown_table(table: Table) -> str:
-    lines: list[list[object]] = [list(table.columns), ["---"] * len(table.columns), *table.rows]
-    return "\n".join("| " + " | ".join(_text(cell) for cell in line) + " |" for line in lines)
+def _metadata(record: RunRecord, about: Provenance) -> str:
+    """The YAML head, as `huggingface_hub` writes and checks it."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    result, (dataset, subset) = record.result, about.dataset
+    scores = [
+        EvalResult(
+            task_type=about.pipeline,
+            dataset_type=dataset or "own",
+            dataset_name=result.task,
+            dataset_config=subset,
+            dataset_split=result.split,
+            metric_type=metric,
+            metric_value=round(value, 4),
+        )
+        for metric, value in result.metrics.items()
+        if not metric.endswith(("loss", "thresh", "entropy"))
+    ]
+    return ModelCardData(
+        language=about.language or None,
+        license=about.licence.lower() or None,
+        library_name="transformers",
+        pipeline_tag=about.pipeline,
+        base_model=about.base_model or None,
+        datasets=[dataset] if dataset else None,
+        tags=["bert"],
+        model_name=record.name,
+        eval_results=scores or None,
+    ).to_yaml()
 
 
-def _text(cell: object) -> str:
-    if cell is None:
-        return "–"
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
-
-
-def _plot(lines: list[dict[str, Any]], path: Path) -> None:
-    """Plot loss, learning rate and evaluation metrics over the steps, as a PNG file."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _plot_training(left, lines)
-    evaluations = [(line["step"], line["metrics"]) for line in lines if "metrics" in line]
-    for name in sorted({name for _, values in evaluations for name in values}):
-        points = [(step, values[name]) for step, values in evaluations if name in values]
-        if name.endswith("entropy"):  # the loss of knowing only how frequent each answer is
-            left.axhline(points[-1][1], color="tab:red", linewidth=0.8, linestyle="--")
-            left.annotate(name.replace("_", " "), (0, points[-1][1]), fontsize=7, color="tab:red", va="bottom")
-        elif not name.endswith(("loss", "thresh")):
-            right.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
-    right.set(xlabel="step", ylabel="%")
-    if right.lines:
-        right.legend(fontsize=7)
-    figure.savefig(path, dpi=110)
-
-
-def _plot_training(axes: Any, lines: list[dict[str, Any]]) -> None:
-    """Plot the first loss that the objective names, else the loss, and the learning rate on an axis of its own."""
-    lines = [line for line in lines if "loss" in line]
-    steps = [line["step"] for line in lines]
-    loss = next((name for line in lines[:1] for name in line if name.endswith("_loss")), "loss")
-    axes.plot(steps, [line[loss] for line in lines], color="tab:blue")
-    axes.set(xlabel="step", ylabel=f"training {loss.replace('_', ' ')}")
-    rate = axes.twinx()
-    rate.plot(steps, [line["learning_rate"] for line in lines], color="tab:gray", linewidth=0.8)
-    rate.set_ylabel("learning rate")
+def _with_transformers(model: str, about: Provenance) -> str:
+    """Three lines that give the outputs of the model for an example."""
+    name = about.auto_class
+    return f"""from transformers import {name}, AutoTokenizer
+tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, {name}))
+print({about.call})"""

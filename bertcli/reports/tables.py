@@ -1,5 +1,6 @@
 """Tables of results: scores beside the paper's, the runs of a sweep and the spread of their scores."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ MISMATCHED = "dev_mismatched_"  # before the metrics of MNLI's second dev set
 NOTES = {"best": "best", "collapsed": "collapsed: one answer for every example", "stopped_early": "stopped early"}
 
 
+NUMBER = re.compile(r"|–|[-+−]?\d[\d,.]*(e-\d+)?( ?%)?( to [-+−]?\d[\d,.]*)?")
+
+
 @dataclass(frozen=True)
 class Table:
     """A title, the names of the columns, and the cells."""
@@ -22,6 +26,12 @@ class Table:
     title: str
     columns: list[str]
     rows: list[list[object]]
+
+    @property
+    def numeric_columns(self) -> list[bool]:
+        """Whether each column holds numbers only, which are aligned to the right."""
+        cells = [[cell_text(cell) for cell in row] for row in self.rows]
+        return [all(NUMBER.fullmatch(row[place]) for row in cells) for place in range(len(self.columns))]
 
 
 def score_table(
@@ -44,7 +54,7 @@ def score_table(
         }
         row |= {name: scores.get(metric) for name, scores in beside.items()}
         rows.append(row | _of_paper(TASKS.get(task_name), where, plain, value))
-    return _without_empty_columns(f"{task_name}, {split.replace('_', '-')}", rows)
+    return _without_empty_columns(", ".join(filter(None, (task_name, split.replace("_", "-")))), rows)
 
 
 def _without_empty_columns(title: str, rows: list[dict[str, Any]]) -> Table:
@@ -101,6 +111,15 @@ def _spread(spread: list[dict[str, Any]]) -> Table:
     names = ["metric", "median", "standard_deviation", "minimum", "maximum", "runs", "collapsed"]
     rows = [[*map(str, row["setting"].values()), *(row[name] for name in names)] for row in spread]
     return Table("spread", [*_words(spread[0]["setting"]), *_words(names)], rows)
+
+
+def cell_text(cell: object) -> str:
+    """A cell as text: two decimals, three digits of a small number, a dash for nothing."""
+    if cell is None or cell == "":
+        return "–"
+    if isinstance(cell, float):
+        return f"{cell:.2f}" if abs(cell) >= 0.01 or not cell else f"{cell:.3g}"
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) >= 10_000 else str(cell)
 
 
 def _words(names: Iterable[str]) -> list[str]:

@@ -31,6 +31,9 @@ class TrainingResult(Result):
     best_step: int = 0  # the step of the checkpoint that was kept, where there is a dev set
     advice: str = ""  # what to type where nothing was learnt
     next: list[str] = field(default_factory=list)  # what may be typed next
+    notes: list[str] = field(default_factory=list)  # what the model card says below the scores
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each split was read
+    words: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of a pre-training: accuracy by sort of word
     stopped_early: bool = False  # by --patience
     collapsed: bool = False  # the kept checkpoint gives the same answer for every dev example
     runs: list[dict[str, Any]] = field(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support import use_card
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 from bertcli.data.labelled.examples import TextExamples
@@ -112,3 +113,10 @@ def test_a_choice_that_is_not_there_is_an_error(workspace: Path) -> None:
     Path("mine.csv").write_text("prompt,choice_0,choice_1,label\nx,a,b,0\ny,a,b,5\n")
     with pytest.raises(UserError, match="label `5`, which is none of 2 choices"):
         own_task("mine.csv", {}, None)
+
+
+def test_the_use_that_its_card_shows_works(
+    home: Path, swag_run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(home)
+    assert "tensor(" in use_card(swag_run, monkeypatch, capsys)

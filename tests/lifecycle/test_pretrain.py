@@ -36,7 +36,7 @@ def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
         "checkpoints",
         "README.md",
         "report.html",
-        "loss.png",
+        "loss.svg",
     }
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     parts = {"masked_lm_loss", "next_sentence_loss"}

@@ -84,7 +84,12 @@ def test_a_resumed_run_has_the_weights_and_the_losses_of_an_undisturbed_one_to_t
     assert resumed.steps == 6
     assert resumed.losses == whole.losses
     assert logged(resumed.run) == logged(whole.run)
-    assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics()] == [4, 6, 6]
+    assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics()] == [
+        4,
+        6,
+        6,
+        6,
+    ]  # losses, filled sentences, metrics
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def read_sentences(path: Path) -> Sentences:
     full = [row for row, own in enumerate(words) if own]
     if len(full) < len(rows):
         say(f"{path}: {len(rows) - len(full):,} of {len(rows):,} rows have no words and are left out")
-    return Sentences(words, tags, origin=str(path), places=places).take(full)
+    return Sentences(words, tags, origin=str(path), places=places, skipped=len(rows) - len(full)).take(full)
 
 
 def _check_lists(place: str, words: Any, tags: Any) -> None:

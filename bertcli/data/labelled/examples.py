@@ -16,6 +16,7 @@ class Examples:
     unit: ClassVar[str] = "example"
     origin: str
     places: list[str] | None = None  # file and line of each, for the user's own files
+    skipped: int = 0  # rows of the file that could not be used
 
     def __len__(self) -> int:
         return len(next(iter(self._columns.values())))

@@ -3,6 +3,7 @@
 import os
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -93,7 +94,7 @@ def _read_glue(path: Path, columns: dict[str, int | str], header: bool) -> TextE
     if not rows:
         raise UserError(f"`{path}` holds no examples.", "Check the file.")
     examples = text_examples({key: [row[place] for row in rows] for key, place in places.items()}, str(path))
-    return _with_gold_labels(examples)
+    return _with_gold_labels(replace(examples, skipped=len(lines) - len(rows)))
 
 
 def _with_gold_labels(examples: TextExamples) -> TextExamples:
@@ -101,7 +102,7 @@ def _with_gold_labels(examples: TextExamples) -> TextExamples:
     if examples.labels is None or len(kept) == len(examples):
         return examples
     say(f"{examples.origin}: skipped {len(examples) - len(kept)} examples without a gold label")
-    return examples.take(kept)
+    return replace(examples.take(kept), skipped=examples.skipped + len(examples) - len(kept))
 
 
 def _place(path: Path, where: int | str, names: list[str]) -> int:

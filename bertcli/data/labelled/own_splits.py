@@ -4,6 +4,7 @@ import glob
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> d
     say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples become it, drawn by seed {seed}{by_label}")
     if once := [f"`{label}`" for label, count in Counter(labels or []).items() if count == 1]:
         say(f"{name}: labels with one example, used for training only{listed(once)}")
-    return {"train": part.take(train), "dev": part.take(dev)}
+    return {"train": part.take(train), "dev": replace(part.take(dev), skipped=0)}
 
 
 def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:

@@ -47,6 +47,14 @@ class Questions(Examples):
     asked: list[SpanExample]
     answers: dict[str, list[str]]
 
+    def inputs(self) -> Iterator[Any]:
+        """The question and the context of each."""
+        return ((each.question, *each.words) for each in self.asked)
+
+    def request(self) -> dict[str, str]:
+        """The first question, and its context."""
+        return {"question": self.asked[0].question, "context": " ".join(self.asked[0].words)}
+
     def answer(self, row: int) -> str:
         """The answer to a question."""
         return self.asked[row].answer or "(no answer)"

@@ -328,7 +328,7 @@ def strip() -> None:
     for folder in ("start", "static/.arrow", "dynamic/.arrow"):
         shutil.rmtree(folder, ignore_errors=True)
     for path in [*Path("runs").rglob("*"), *Path(".unfinished.part").rglob("*")]:
-        if path.name in ("README.md", "report.html", "loss.png", ".lock"):
+        if path.name in ("README.md", "report.html", "loss.png", "loss.svg", ".lock"):
             path.unlink()
         elif path.name == "last" and (path.parent / "result.json").exists():
             shutil.rmtree(path)

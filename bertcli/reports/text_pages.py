@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator
-from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertcli.data.atomic import replacing
+from bertcli.reports.rendering import render
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,29 +16,13 @@ LEVELS = 255  # of an attention weight in a page
 PARTS = {"text": "Text", "text_pair": "Second text"}
 
 
-def write_page(path: Path, page: str) -> None:
-    """Write a page atomically."""
-    with replacing(path) as part:
-        part.write_text(page, encoding="utf-8")
-
-
-def render(template: str, **values: Any) -> str:
-    """Fill a template of this folder; every value is escaped."""
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
-
-    folder = files("bertcli.reports")
-    loader = FunctionLoader(lambda name: folder.joinpath(name).read_text(encoding="utf-8"))
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    return environment.get_template(template).render(**values)
-
-
 def explanation_page(texts: dict[str, str], prediction: dict[str, Any], model: str) -> str:
     """The page of an explained prediction; `texts` are the parts of its input."""
     found = prediction["explanation"]
     parts = {PARTS[name]: list(marked(text, name, found["words"])) for name, text in texts.items()}
     ranked = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
     return render(
-        "explanation.html.j2",
+        "explanation.html",
         found=found,
         parts=parts,
         ranked=ranked,
@@ -71,4 +53,4 @@ def attention_page(tokens: list[str], weights: NDArray[np.float32], model: str) 
     layers, heads = weights.shape[:2]
     data = b64encode((weights * LEVELS).round().astype("uint8").tobytes()).decode()
     values = {"tokens": tokens, "layers": layers, "heads": heads, "weights": data}
-    return render("attention.html.j2", data=values, model=model)
+    return render("attention.html", data=values, model=model)

@@ -1,0 +1,23 @@
+"""`bert report`: the report of a run, or of several beside each other."""
+
+import typer
+
+import bertcli
+from bertcli.cli.console import Output
+from bertcli.cli.options import command
+from bertcli.config.use import ReportConfig
+
+
+@command(ReportConfig)
+def report(config: ReportConfig, output: Output) -> object:
+    """Write the report of a run as a page, or compare several; prints the same as Markdown.
+
+    Examples:
+        bert report
+        bert report runs/glue-sst2
+        bert report runs/glue-sst2 runs/glue-sst2-2 --out comparison.html
+    """
+    result = bertcli.report(config)
+    if not output.json:
+        typer.echo(result.markdown)
+    return result

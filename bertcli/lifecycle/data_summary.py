@@ -1,0 +1,80 @@
+"""How the data of a fine-tuning were read: lengths, labels, what was cut or skipped, and what occurs twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from bertcli import quietly
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.official_files import find_file
+from bertcli.errors import UserError
+from bertcli.kinds.kind import Split
+
+if TYPE_CHECKING:
+    from bertcli.kinds.types import Features
+    from bertcli.lifecycle.finetuning import Finetuning
+
+BARS, MOST_LABELS = 24, 50
+
+
+def summarize_data(setup: Finetuning) -> dict[str, dict[str, Any]]:
+    """For each split its size, lengths in tokens, labels, and the counts of cut, skipped and repeated examples.
+
+    A test split is only compared with the training data: an example that is in both makes its score too high.
+    """
+    trained = set(setup.train.examples.inputs())
+    summary = {split.name: _of_split(setup, split, trained) for split in (setup.train, *setup.dev)}
+    test = _test_examples(setup)
+    if test is not None:
+        summary["test"] = {"examples": len(test), "skipped": test.skipped, "in_train": _shared(test, trained)}
+    return summary
+
+
+def _of_split(setup: Finetuning, split: Split, trained: set[Any]) -> dict[str, Any]:
+    examples, features = split.examples, cast("Features", split.features)
+    lengths = np.asarray(features.lengths)
+    counts, edges = np.histogram(lengths, bins=min(BARS, max(1, len({*lengths.tolist()}))))
+    inputs, which = setup.kind.inputs_that_are_cut(split, setup.rules)
+    found = {
+        "examples": len(split),
+        "unit": examples.unit,
+        "origin": examples.origin,
+        "inputs": len(lengths),
+        "tokens": {
+            "median": float(np.median(lengths)),
+            "95 %": float(np.percentile(lengths, 95)),
+            "longest": int(lengths.max()),
+        },
+        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 2) for edge in edges]},
+        "cut": features.truncated,
+        "cut_share": round(100 * features.truncated / max(1, inputs), 2),
+        "cut_what": which,
+        "skipped": examples.skipped,
+        "duplicates": len(split) - len(set(examples.inputs())) if any(True for _ in examples.inputs()) else 0,
+        "labels": dict(Counter(setup.kind.labels_of(setup.task, examples)).most_common(MOST_LABELS)),
+    }
+    return found if split is setup.train else {**found, "in_train": _shared(examples, trained)}
+
+
+def _shared(examples: Examples, trained: set[Any]) -> int:
+    """How many examples are training examples too."""
+    return sum(each in trained for each in examples.inputs())
+
+
+def _test_examples(setup: Finetuning) -> Examples | None:
+    """The examples of the test split, where it is on this machine and can be read."""
+    source = setup.source
+    has_file = source.data_dir and "test" in source.task.files.splits
+    if source.own is None and not (has_file and find_file(source.task, "test", Path(str(source.data_dir)))):
+        return None
+    if source.own is not None and "test" not in source.own:
+        return None
+    try:
+        with quietly():
+            return source.read("test").examples
+    except UserError:  # it is not needed for training
+        return None

@@ -1,0 +1,111 @@
+"""Where the model of a run is from, what it was trained on and how it is used, for its card; and the command that repeats it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Any
+
+from bertcli.config.options import default_of, flag
+from bertcli.config.training import FinetuneConfig, PretrainConfig, TrainingConfig
+from bertcli.data.json_files import read_json
+from bertcli.kinds import KINDS
+from bertcli.kinds.kind import Split
+from bertcli.kinds.mask import MASK
+from bertcli.lifecycle.after_finetuning import shortened
+from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
+from bertcli.lifecycle.workspace import origin_of
+from bertcli.reports.model_card import Provenance
+from bertcli.tasks import TASKS, is_task
+
+if TYPE_CHECKING:
+    from bertcli.reports.record import RunRecord
+
+CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
+OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
+NOT_REPEATED = {"out", "resume", "dry_run"}
+FILLED = "Paris is the [MASK] of France."
+COUNTED = {
+    "examples": "examples",
+    "skipped": "rows skipped",
+    "duplicates": "repeated in it",
+    "in_train": "also in train, which makes its score too high",
+    "cut": "cut",
+}
+
+
+def command_of(config: dict[str, Any]) -> str:
+    """The command that repeats a run, by its resolved options; "" for a command that is not known."""
+    declared = CONFIGS.get(config.get("command", ""))
+    if declared is None:
+        return ""
+    left_out = NOT_REPEATED | (OF_OWN_FILES if is_task(str(config.get("task", ""))) else set())
+    left_out |= {"tokenizer"} if config.get("from") not in (None, "scratch") else set()
+    words = ["bert", str(config["command"])]
+    for each in fields(declared):
+        name = each.name.rstrip("_")
+        value = config.get(name)
+        if name in left_out or value is None or value == default_of(each):
+            continue
+        if each.metadata["metavar"]:
+            words.append(str(value))
+        elif isinstance(value, bool):
+            words.append(flag(each) if value else f"--no-{flag(each)[2:]}")
+        else:
+            words += [flag(each), str(value)]
+    return join(words)
+
+
+def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
+    """What the card of a run says of its origin; `split` has an example of its input."""
+    origin = origin_of(record.config.get("from") or "")
+    result, start = record.result, PRETRAINED.get(origin)
+    kind = KINDS.get(record.config.get("kind", ""), MASK)
+    task = TASKS.get(result.task)
+    request = list(split.examples.request().values()) if split else [FILLED]
+    return Provenance(
+        pipeline=kind.pipeline,
+        auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
+        call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
+        sample=kind.sample,
+        base_model=start.hub if start else origin if _is_on_hub(origin) else "",
+        licence=start.licence if start else "",
+        language="en" if start or task else "",
+        dataset=task.hub if task else ("", None),
+        data=_data(record, start),
+        limits=_limits(record),
+    )
+
+
+def _is_on_hub(name: str) -> bool:
+    """Whether a model is named as on the Hub: OWNER/NAME."""
+    return name.count("/") == 1 and not Path(name).exists() and not name.startswith((".", "/", "runs/"))
+
+
+def _auto_class(config: Path, head: str) -> str:
+    """The class of transformers that opens a model with its head; of a class of ours only the encoder."""
+    saved = read_json(config, "Restore it.") if config.exists() else {}
+    import transformers
+
+    is_theirs = all(hasattr(transformers, name) for name in saved.get("architectures") or ())
+    return f"AutoModelFor{head}" if is_theirs else "AutoModel"
+
+
+def _data(record: RunRecord, start: Pretrained | None) -> list[str]:
+    lines = [f"Pre-training: {start.name}, on {start.trained_on}."] if start else []
+    for name, read in record.result.data.items():
+        counts = [f"{read[key]:,} {words}" for key, words in COUNTED.items() if read.get(key)]
+        facts = [f"{key} {value}" for key, value in read.get("facts", {}).items()]
+        lines += [f"{name}: {', '.join([*counts, *facts])}."]
+    return lines
+
+
+def _limits(record: RunRecord) -> list[str]:
+    longest = record.config.get("max_seq_length")
+    found = [f"It reads at most {longest} tokens of a text; what is longer is cut."] if longest else []
+    found.append("Its scores are of texts like those that it was trained on; of others they may be lower.")
+    saved = Path(record.path, "model", "config.json")
+    if saved.exists() and _auto_class(saved, "") == "AutoModel":
+        found.append("In transformers, which has no class for its head, AutoModel gives its hidden states only.")
+    return found

@@ -1,0 +1,234 @@
+"""The report of a run, or of several beside each other: read from their folders, written as a page and as Markdown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertcli import quietly, say
+from bertcli.config.use import ReportConfig
+from bertcli.data.json_files import read_json
+from bertcli.errors import UserError
+from bertcli.kinds import KINDS
+from bertcli.kinds.kind import Split
+from bertcli.lifecycle.provenance import command_of, provenance_of
+from bertcli.lifecycle.scored import Scored, beside, score_split
+from bertcli.lifecycle.scoring import compare, measure
+from bertcli.lifecycle.sources import find_source
+from bertcli.lifecycle.start import CROSS_VALIDATED
+from bertcli.lifecycle.workspace import latest_finished_run
+from bertcli.objectives import OBJECTIVES
+from bertcli.reports.charts import standalone
+from bertcli.reports.comparison import MOST_SHOWN, comparison_markdown, comparison_page, disagreements, options_table
+from bertcli.reports.curves import run_curves
+from bertcli.reports.evaluation import Evaluation
+from bertcli.reports.model_card import model_card
+from bertcli.reports.record import Answers, RunRecord
+from bertcli.reports.rendering import escaped, markdown_tables, write_page
+from bertcli.reports.run_page import run_page
+from bertcli.reports.sections import Page, chart_style, render_page
+from bertcli.tasks.task import Task
+from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder
+
+ALL = 1_000_000  # mistakes
+HINT = "Restore it, or remove it."
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page, the same in Markdown, and the runs in it."""
+
+    report: str
+    markdown: str
+    runs: list[dict[str, Any]]
+    comparison: dict[str, Any] | None = None  # paired, where all were scored on the same examples
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as `--json` prints it."""
+        return {key: value for key, value in asdict(self).items() if key != "markdown"}
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A run as its reports show it, and the scores that another is compared by."""
+
+    record: RunRecord
+    scored: Scored | None
+
+
+def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -> Report:
+    """Write the report of one run into its folder, or that of several, beside each other, into a file.
+
+    What a run lacks, because an older version wrote it or its data have moved, is named on the page. Raises UserError if
+    a folder is not of a run.
+    """
+    config = ReportConfig.build(runs, options)
+    folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run()]
+    page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
+    own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
+    out = Path(config.out) if config.out else own
+    if out.is_dir() or not out.parent.is_dir():
+        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
+    if config.dry_run:
+        say(f"would write {out}")
+        return found
+    write_page(out, render_page(page))
+    say(f"report: {out}")
+    return replace(found, report=str(out))
+
+
+def _alone(read: Sequence[_Read]) -> tuple[Page, Report]:
+    record = read[0].record
+    tables = markdown_tables([record.scores]) if record.scores.rows else ""
+    text = "\n\n".join(filter(None, (escaped(record.sentence), tables)))
+    return run_page(record), Report("", text, [_summary(record)])
+
+
+def _beside_each_other(read: Sequence[_Read]) -> tuple[Page, Report]:
+    records, compared = _named_apart([each.record for each in read]), _compared(read)
+    comparison = _comparison(records, compared) if compared else None
+    text = comparison_markdown(records, compared)
+    return comparison_page(records, compared), Report("", text, [*map(_summary, records)], comparison)
+
+
+def write_reports(
+    folder: RunFolder, result: TrainingResult, split: Split | None = None, task: Task | None = None
+) -> None:
+    """Write the page, the model card and the curve of a run that ends; result.json is written last and marks it as finished."""
+    found = _scored(folder, result, task, split) if split and task else None
+    record = _record(folder, result, found)
+    curves = run_curves(record.lines)
+    if curves:
+        folder.write("loss.svg", standalone(curves[0], chart_style()))
+    folder.write("README.md", model_card(record, provenance_of(record, split)))
+    folder.write("report.html", render_page(run_page(record)))
+    folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
+
+
+def _run_at(path: Path) -> RunFolder:
+    """The run of a folder, or of the model in it."""
+    path = path.parent if path.name == "model" else path
+    if not (path / "config.yaml").exists():
+        raise UserError(f"`{path}` is not the folder of a run.", "Give folders under runs/: bert report runs/NAME")
+    return RunFolder(path)
+
+
+def _read(folder: RunFolder) -> _Read:
+    config = folder.config
+    if not folder.is_finished:
+        result = TrainingResult(
+            task=str(config.get("task", "")), seed=int(config.get("seed") or 0), run=str(folder.path)
+        )
+        return _Read(_record(folder, result, "It has not finished: there are no scores yet."), None)
+    result = TrainingResult.read(folder.path)
+    found = _scored_again(folder, result) if config.get("kind") in KINDS else None
+    return _Read(_record(folder, result, found), found[0] if isinstance(found, tuple) else None)
+
+
+def _record(folder: RunFolder, result: TrainingResult, found: tuple[Scored, Answers] | str | None) -> RunRecord:
+    """The record of a run; `found` are its scored predictions, or why there are none."""
+    config, path = folder.config, folder.path / "environment.json"
+    environment = read_json(path, HINT) if path.exists() else {}
+    lines, missing = folder.metrics(), [found] if isinstance(found, str) else []
+    if not lines:
+        missing.append("metrics.jsonl has no lines: there are no curves.")
+    if folder.is_finished and not result.data:
+        missing.append("How the data were read: the version that made this run did not record it.")
+    scored, answers = found if isinstance(found, tuple) else (None, None)
+    command = command_of(config) or environment.get("command_line", "")
+    evaluation = scored.evaluation if scored else None
+    objective = OBJECTIVES.get(config.get("objective") or "")
+    verdict = objective.in_words(result.metrics) if objective else ""
+    return RunRecord(folder.path, config, environment, result, lines, command, evaluation, answers, missing, verdict)
+
+
+def _scored_again(folder: RunFolder, result: TrainingResult) -> tuple[Scored, Answers] | str:
+    """The predictions that a run has kept, scored on its data; or why that cannot be done."""
+    config = folder.config
+    columns = {key: config.get(key) for key in ("text", "text_pair", "label")}
+    is_on_all = result.split == CROSS_VALIDATED
+    try:
+        with quietly():
+            source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], config.get("seed", 0))
+            limit = config.get("limit") if is_on_all else None
+            split = source.for_training(is_on_all).read("train" if is_on_all else "dev", is_on_all, limit)
+    except UserError as error:
+        return f"Errors, intervals and calibration: its data cannot be read. {error.message}"
+    if config.get("data_digests", {}).get(split.name) != split.examples.digest:
+        return f"Errors, intervals and calibration: the {split.name} data have changed since it was trained."
+    return _scored(folder, result, source.task, split)
+
+
+def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split) -> tuple[Scored, Answers] | str:
+    """The predictions that a run has kept, scored; or why that cannot be done."""
+    kind = KINDS[task.kind]
+    try:
+        predictions = kind.kept_predictions(folder.path)
+        if not predictions or len(predictions) != len(split):
+            return "Errors, intervals and calibration: it has kept no predictions of these examples."
+        with quietly():
+            compared = compare(task, split, predictions)
+            scored = score_split(task, folder.path.name, split, predictions, mistakes=ALL)
+            metrics = measure(task, compared)
+        sorts, values = kind.sorts_of_errors(task, compared), kind.values(compared)
+        answers = Answers(
+            kind.in_words(task, compared, metrics), kind.confidences(task, predictions, compared), sorts, values
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        return f"Errors, intervals and calibration: its predictions cannot be read ({type(error).__name__}: {error})."
+    return replace(scored, evaluation=replace(scored.evaluation, baseline=result.baseline)), answers
+
+
+def _compared(read: Sequence[_Read]) -> Evaluation | None:
+    """The evaluations of the runs, each beside the first; None where they are not of the same examples."""
+    scored = [each.scored for each in read if each.scored]
+    if len(scored) < len(read):
+        return None
+    names = [each.record.path for each in read]
+    try:
+        others = [beside(scored[0], each) for each in scored[1:]]
+    except UserError as error:
+        say(error.message)
+        return None
+    named = [replace(each, model=str(name)) for each, name in zip((scored[0].evaluation, *others), names, strict=True)]
+    return replace(named[0], others=named[1:])
+
+
+def _named_apart(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """The records, with their paths for names where two have the same one."""
+    names = [each.name for each in records]
+    if len(set(names)) == len(names):
+        return list(records)
+    return [replace(each, label=str(each.path)) for each in records]
+
+
+def _summary(record: RunRecord) -> dict[str, Any]:
+    intervals = record.evaluation.confidence_intervals if record.evaluation else {}
+    kept = {"metrics": record.result.metrics, "confidence_intervals": intervals, "baseline": record.result.baseline}
+    return {
+        "run": str(record.path),
+        "task": record.result.task,
+        "result": record.sentence,
+        **kept,
+        "missing": list(record.missing),
+    }
+
+
+def _comparison(records: Sequence[RunRecord], compared: Evaluation) -> dict[str, Any]:
+    """The first evaluation, and what a comparison adds: differences, options, and the examples that one run alone gets right."""
+    names = [each.name for each in records]
+    options = {str(name): dict(zip(names, values, strict=True)) for name, *values in options_table(records).rows}
+    others = [
+        {
+            "model": each.model,
+            "metrics": each.metrics,
+            "to_first": each.to_first,
+            "disagreements": disagreements(records[0], record)[:MOST_SHOWN],
+        }
+        for each, record in zip(compared.others, records[1:], strict=True)
+    ]
+    return {**replace(compared, mistakes=[], others=[]).to_json(), "options": options, "others": others}

@@ -1,0 +1,75 @@
+"""The scores of predictions with their intervals, and two of them beside each other on the same examples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from bertcli import say
+from bertcli.errors import UserError
+from bertcli.kinds import KINDS
+from bertcli.kinds.kind import Split
+from bertcli.kinds.types import Compared, Prediction
+from bertcli.lifecycle.scoring import compare, measure, resampled
+from bertcli.reports.evaluation import Evaluation
+from bertcli.tasks.task import Task
+
+if TYPE_CHECKING:
+    from bertcli.metrics.metric import Array
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An evaluation with what another one is compared by: the split, and the scores of resampled examples."""
+
+    evaluation: Evaluation
+    split: Split
+    resampled: dict[str, Array]
+
+
+def score_split(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> Scored:
+    """Score predictions, with intervals by the bootstrap, scores by label, and the `mistakes` most confident errors."""
+    from bertcli.metrics.metric import confidence_interval
+
+    kind, compared = KINDS[task.kind], compare(task, split, predictions)
+    metrics = measure(task, compared)
+    drawn = resampled(task, compared)
+    drawn = {name: drawn[name] for name in metrics if name in drawn}
+    labels = kind.label_scores(task, predictions, compared)
+    intervals = {name: confidence_interval(scores) for name, scores in drawn.items()}
+    worst = _worst_mistakes(task, split, predictions, compared, mistakes)
+    scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, worst)
+    return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, drawn)
+
+
+def _worst_mistakes(
+    task: Task, split: Split, predictions: list[Prediction], compared: Compared, count: int
+) -> list[Prediction]:
+    """The `count` most confident errors; without probabilities, in the order of the split."""
+    if not count:
+        return []
+    kind = KINDS[task.kind]
+    found = sorted(kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0), reverse=True)
+    if found and kind.has_probabilities and not any("score" in each or "scores" in each for each in predictions):
+        say("no probabilities are given: equally wrong errors are in the order of the split")
+    return [mistake for _, mistake in found[:count]]
+
+
+def beside(first: Scored, other: Scored) -> Evaluation:
+    """The other evaluation with its differences to the first, significant if the interval excludes 0."""
+    if other.split != first.split:
+        what = f"`{first.evaluation.model}` and `{other.evaluation.model}` are not scored on the same examples."
+        hint = "Each run has held out its own part of a file: give a file that none has learnt from, or the same --data-dir."
+        raise UserError(what, hint)
+    from bertcli.metrics.metric import paired_difference
+
+    to_first = {
+        name: paired_difference(
+            other.evaluation.metrics[name] - first.evaluation.metrics[name],
+            other.resampled[name] - first.resampled[name],
+        )
+        for name in first.resampled
+        if name in other.resampled
+    }
+    return replace(other.evaluation, to_first=to_first)

@@ -1,0 +1,162 @@
+"""Several runs beside each other, as the sections of a page and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain, zip_longest
+from typing import Any
+
+from bertcli.reports.curves import common_curves
+from bertcli.reports.evaluation import Evaluation, evaluation_tables
+from bertcli.reports.record import RunRecord
+from bertcli.reports.rendering import escaped, markdown_tables
+from bertcli.reports.sections import Page, Section
+from bertcli.reports.tables import Table, interval_text
+
+Mistakes = dict[Any, dict[str, Any]]  # by the number or the id of the example
+MOST_SHOWN, MOST_IN_MARKDOWN = 100, 5  # examples that one run gets right and another wrong
+COUNTED = ("examples", "skipped", "duplicates", "in_train", "cut")
+
+
+def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> Page:
+    """The runs beside each other; `compared` are their evaluations where all are of the same examples."""
+    tables = [scores_table(runs, compared)]
+    text = _remarks(runs, compared)
+    sections = [
+        Section("Scores", text, tables=tables),
+        Section("What differs", tables=[table for table in (options_table(runs), data_table(runs)) if table.rows]),
+        Section("Curves", charts=common_curves({run.name: run.lines for run in runs})),
+        *(_disagreements(runs[0], other) for other in runs[1:] if compared),
+    ]
+    missing = [f"{run.name}: {each}" for run in runs for each in run.missing]
+    title = " and ".join(run.name for run in runs) if len(runs) < 4 else f"{len(runs)} runs"
+    return Page(
+        title, verdict(runs, compared), [each for each in sections if _has_content(each)], missing, "comparison"
+    )
+
+
+def comparison_markdown(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
+    """The same as Markdown, with the first examples only."""
+    tables = [table for table in (scores_table(runs, compared), options_table(runs), data_table(runs)) if table.rows]
+    parts = [escaped(verdict(runs, compared)), *map(escaped, _remarks(runs, compared)), markdown_tables(tables)]
+    for other in runs[1:] if compared else ():
+        section = _disagreements(runs[0], other)
+        names = list(section.examples[0]) if section.examples else []
+        rows = [[_joined(each.get(name)) for name in names] for each in section.examples[:MOST_IN_MARKDOWN]]
+        parts += [escaped(section.text[0]), *([markdown_tables([Table(section.title, names, rows)])] if rows else [])]
+    return "\n\n".join(parts)
+
+
+def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
+    """Which run scores best, and whether its lead is more than chance, in a sentence."""
+    metric = next(iter(runs[0].result.metrics), "")
+    scored = [run for run in runs if metric in run.result.metrics]
+    if compared is None or not metric:
+        return "These runs are not scored on the same examples, so a difference between their scores may be one of the data."
+    first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
+    lead = f"{first.name} is best: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}"
+    beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
+    pairs = zip(runs[1:], compared.others, strict=True)
+    apart = [run.name for run, each in pairs if each.to_first.get(metric, {}).get("significant")]
+    chance = f"more than chance for {', '.join(apart)}" if apart else "perhaps chance alone"
+    return (
+        f"{lead}; {beside}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
+    )
+
+
+def scores_table(runs: Sequence[RunRecord], compared: Evaluation | None) -> Table:
+    """Scores with intervals and paired differences to the first run; without these where the examples differ."""
+    if compared is not None:
+        return replace(evaluation_tables(replace(compared, mistakes=[], other_splits=[]))[0])
+    rows: list[list[object]] = []
+    for run in runs:
+        intervals = run.evaluation.confidence_intervals if run.evaluation else {}
+        for metric, score in run.result.metrics.items():
+            row = [run.name, run.result.task, run.result.split, metric, score, interval_text(intervals.get(metric))]
+            rows.append(row)
+    return Table("scores", ["run", "task", "split", "metric", "score", "95 % interval"], rows)
+
+
+def options_table(runs: Sequence[RunRecord]) -> Table:
+    """The options in which the runs differ."""
+    return _differing("options that differ", "option", [run.options for run in runs], runs)
+
+
+def data_table(runs: Sequence[RunRecord]) -> Table:
+    """The data in which the runs differ: what they read, and digests of it."""
+    facts = []
+    for run in runs:
+        read = {f"{split}, digest": digest for split, digest in run.config.get("data_digests", {}).items()}
+        for split, counts in run.result.data.items():
+            read |= {f"{split}, {name.replace('_', ' ')}": counts[name] for name in COUNTED if name in counts}
+        facts.append(read | ({"digest": run.config["data_digest"]} if "data_digest" in run.config else {}))
+    return _differing("data that differ", "data", facts, runs)
+
+
+def _differing(title: str, head: str, columns: Sequence[dict[str, Any]], runs: Sequence[RunRecord]) -> Table:
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows: list[list[object]] = [[name.replace("_", " "), *(column.get(name) for column in columns)] for name in names]
+    different = [row for row in rows if len(set(map(str, row[1:]))) > 1]
+    return Table(title, [head, *(run.name for run in runs)], different)
+
+
+def _remarks(runs: Sequence[RunRecord], compared: Evaluation | None) -> list[str]:
+    if compared is None:
+        return []
+    return [
+        f"Differences are to {compared.model}, on the same resamples of the same {compared.examples:,} examples"
+        " (paired bootstrap); significant if the interval leaves out 0."
+    ]
+
+
+def disagreements(first: RunRecord, other: RunRecord) -> list[dict[str, Any]]:
+    """The examples that one run gets right and the other wrong, the most confident errors first; of values the largest gaps."""
+    found = [run.evaluation.mistakes if run.evaluation else [] for run in (first, other)]
+    mine, theirs = ({_key(each): each for each in mistakes} for mistakes in found)
+    mine_alone = [_said(each, first, each, other, None) for key, each in mine.items() if key not in theirs]
+    theirs_alone = [_said(each, first, None, other, each) for key, each in theirs.items() if key not in mine]
+    in_turn = chain.from_iterable(zip_longest(mine_alone, theirs_alone))
+    return [each for each in in_turn if each] or _values_apart(first, other, mine, theirs)
+
+
+def _values_apart(first: RunRecord, other: RunRecord, mine: Mistakes, theirs: Mistakes) -> list[dict[str, Any]]:
+    """The examples with the largest differences between the errors of two runs, where these are numbers."""
+    both = [(each, theirs[key]) for key, each in mine.items() if "error" in each]
+    both.sort(key=lambda pair: -abs(abs(pair[0]["error"]) - abs(pair[1]["error"])))
+    return [_said(own, first, own, other, their) for own, their in both]
+
+
+def _said(
+    example: dict[str, Any],
+    first: RunRecord,
+    mine: dict[str, Any] | None,
+    other: RunRecord,
+    theirs: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """An example, the right answer, and what each run says; one that has made no mistake is right."""
+    shown = {name: example[name] for name in ("text", "question", "text_pair", "gold") if name in example}
+    by_run = {first.name: mine, other.name: theirs}
+    return shown | {name: "right" if own is None else own["predicted"] for name, own in by_run.items()}
+
+
+def _key(mistake: dict[str, Any]) -> Any:
+    return mistake.get("id", mistake.get("example"))
+
+
+def _disagreements(first: RunRecord, other: RunRecord) -> Section:
+    found = disagreements(first, other)
+    right = [sum(each.get(run.name) == "right" for each in found) for run in (first, other)]
+    text = f"{first.name} alone is right {right[0]:,} times, {other.name} alone {right[1]:,} times."
+    if not any(right):
+        text = f"{first.name} and {other.name} get the same examples right."
+        text = f"The examples whose errors differ most between {first.name} and {other.name}." if found else text
+    return Section(f"{first.name} beside {other.name}", [text], examples=found[:MOST_SHOWN])
+
+
+def _has_content(section: Section) -> bool:
+    return bool(section.text or section.charts or section.tables or section.examples)
+
+
+def _joined(value: Any) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

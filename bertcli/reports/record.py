@@ -1,0 +1,92 @@
+"""What a run has left behind, as its reports and its model card show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertcli.reports.evaluation import Evaluation
+from bertcli.reports.tables import Table, score_table
+from bertcli.training.result import BAG_OF_WORDS, GUESS, TrainingResult
+
+NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated"}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the kind of a task says of the answers of a run."""
+
+    in_words: str
+    confidences: Sequence[tuple[float, bool]] = ()
+    sorts: dict[str, int] = field(default_factory=dict)
+    values: Sequence[tuple[float, float]] = ()  # true and predicted
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as its files tell it."""
+
+    path: Path
+    config: dict[str, Any]
+    environment: dict[str, Any]
+    result: TrainingResult
+    lines: list[dict[str, Any]]  # of metrics.jsonl
+    command: str  # which repeats it
+    evaluation: Evaluation | None = None  # of the predictions that it has kept
+    answers: Answers | None = None
+    missing: Sequence[str] = ()  # what cannot be shown, and why
+    verdict: str = ""  # the result in words, where the objective gives them
+    label: str = ""  # its name beside others with the same one
+
+    @property
+    def name(self) -> str:
+        """The name of its folder, or what tells it from another."""
+        return self.label or self.path.resolve().name
+
+    @property
+    def scores(self) -> Table:
+        """Its scores beside the paper's and those of the baselines, with intervals where its predictions are known."""
+        result, intervals = self.result, self.evaluation.confidence_intervals if self.evaluation else None
+        return score_table(result.task, result.split, result.metrics, intervals, result.baseline)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Its options that are set."""
+        return {
+            name: value
+            for name, value in self.config.items()
+            if name not in NOT_OPTIONS and value is not None and value is not False
+        }
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence that needs no knowledge of metrics."""
+        result = self.result
+        if not result.metrics:
+            return "It has no scores."
+        if self.verdict:
+            return self.verdict
+        metric, score = next(iter(result.metrics.items()))
+        if self.answers is None:
+            return f"On {result.split or 'the evaluation data'} its {_plain(metric)} is {score:.1f}."
+        others = {"a bag of words": BAG_OF_WORDS, "always giving the most frequent answer": GUESS}
+        beside = [
+            f"that of {words} {result.baseline[name]['metrics'][metric]:.1f}"
+            for words, name in others.items()
+            if name in result.baseline
+        ]
+        paper = [] if self.evaluation is None else list(self.evaluation.paper.items())
+        beside += [f"that of the paper's base model {value:.1f}" for name, value in paper if name == f"base {metric}"]
+        words = self.answers.in_words
+        if result.collapsed:
+            words = f"It has learnt nothing and always says the same: {words[0].lower()}{words[1:]}"
+        return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}', *beside])}."
+
+
+def _plain(metric: str) -> str:
+    """A metric as people call it."""
+    return {"f1": "F1", "spearmanr": "Spearman correlation", "macro_f1": "mean F1 of the labels"}.get(
+        metric, metric.replace("_", " ")
+    )

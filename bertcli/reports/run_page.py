@@ -1,0 +1,227 @@
+"""The report of one run as the sections of a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bertcli.metrics.calibration import calibration
+from bertcli.reports.charts import histogram, scatter_chart
+from bertcli.reports.curves import run_curves
+from bertcli.reports.evaluation import LABEL_SCORES, MOST_LABELS, confusion_table
+from bertcli.reports.record import RunRecord
+from bertcli.reports.rendering import unescaped
+from bertcli.reports.sections import Page, Section
+from bertcli.reports.tables import Table, result_tables, summary_lines
+from bertcli.training.result import BAG_OF_WORDS
+
+MOST_ERRORS = 200
+MOST_STEPS = 8  # whose filled sentences are shown
+BINS_OF_ERRORS = 15
+COUNTS = {
+    "examples": "examples",
+    "inputs": "inputs",
+    "cut": "cut",
+    "cut_share": "cut, %",
+    "skipped": "rows skipped",
+    "duplicates": "repeated in it",
+    "in_train": "also in train",
+}
+
+
+def run_page(record: RunRecord) -> Page:
+    """The sections for which a run has something to show."""
+    result = record.result
+    sections = [_scores(record), Section("Training", charts=run_curves(record.lines)), _words(record), *_fills(record)]
+    sections += [_errors(record), _calibration(record), _mistakes(record), _data(record), _repeat(record)]
+    kicker = f"{record.config.get('command', 'run')} · {result.task} · {result.steps:,} steps · seed {result.seed}"
+    return Page(record.name, record.sentence, [each for each in sections if each], record.missing, kicker)
+
+
+def _scores(record: RunRecord) -> Section | None:
+    result = record.result
+    if not result.metrics:
+        return None
+    beside = summary_lines(result)[:1] if BAG_OF_WORDS in result.baseline else []
+    plain = [unescaped(note) for note in result.notes]
+    return Section(
+        "Scores",
+        [*(f"{line}." for line in beside), *_overlaps(result.data), *plain],
+        tables=[record.scores, *result_tables(result)[1:]],
+    )
+
+
+def _errors(record: RunRecord) -> Section | None:
+    found, answers = record.evaluation, record.answers
+    if found is None or answers is None:
+        return None
+    own = ", each by a head that had not seen it" if found.split == "train" else ""
+    text = f"Its answers to the {found.examples:,} examples of {found.split}{own}."
+    confusion = confusion_table(found) if found.confusion_matrix else Table("", [], [])
+    is_matrix = len(found.labels) <= MOST_LABELS
+    tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _sorts(answers.sorts)]
+    shown = [table for table in tables if table.rows]
+    charts = _residuals(answers.values) if answers.values else []
+    return Section("What it gets right and wrong", [text], charts, shown, confusion if is_matrix else None)
+
+
+def _sorts(sorts: dict[str, int]) -> Table:
+    total = sum(sorts.values())
+    rows: list[list[object]] = [[sort, count, f"{100 * count / total:.1f} %"] for sort, count in sorts.items()]
+    return Table("what is right, and what is wrong in which way", ["answer", "count", "share"], rows)
+
+
+def _by_label(labels: dict[str, dict[str, float]]) -> Table:
+    """The scores of each label; of many, those with the lowest F1."""
+    ordered = sorted(labels.items(), key=lambda each: each[1]["f1"])[:MOST_LABELS]
+    names = [name for name in labels if name in dict(ordered)] if len(labels) <= MOST_LABELS else [*dict(ordered)]
+    title = "by label" if len(labels) <= MOST_LABELS else f"the {MOST_LABELS} labels with the lowest F1"
+    return Table(
+        title, ["label", *LABEL_SCORES], [[name, *(labels[name][key] for key in LABEL_SCORES)] for name in names]
+    )
+
+
+def _residuals(values: Any) -> list[Any]:
+    import numpy as np
+
+    points = [(true, given, f"true {true:.3g}, predicted {given:.3g}") for true, given in values][:1000]
+    ends = [min(true for true, _ in values), max(true for true, _ in values)]
+    counts, edges = np.histogram([given - true for true, given in values], bins=BINS_OF_ERRORS)
+    return [
+        scatter_chart("Predicted values", points, "true value", [(end, end, "") for end in ends]),
+        histogram("Errors: predicted minus true", counts.tolist(), edges.round(3).tolist(), "error"),
+    ]
+
+
+def _calibration(record: RunRecord) -> Section | None:
+    confidences = record.answers.confidences if record.answers else ()
+    if not confidences:
+        return None
+    error, bins = calibration(confidences)
+    points = [
+        (100 * p, 100 * right, f"says {100 * p:.0f} %, is right {100 * right:.0f} % of the time ({count:,} decisions)")
+        for p, right, count in bins
+    ]
+    text = (
+        f"When it says 80 %, is it right 80 times of 100? On the line it would be. Its probabilities are off by"
+        f" {100 * error:.1f} points on average (expected calibration error, ten bins, {len(confidences):,} decisions)."
+    )
+    right = scatter_chart(
+        "Right, %", points, "its probability, %", [(0, 0, ""), (100, 100, "")], range=(0, 100), xrange=(0, 100)
+    )
+    rows: list[list[object]] = [[f"{100 * p:.1f} %", f"{100 * share:.1f} %", count] for p, share, count in bins]
+    return Section("Calibration", [text], [right], [Table("", ["mean probability", "right", "decisions"], rows)])
+
+
+def _mistakes(record: RunRecord) -> Section | None:
+    found = record.evaluation
+    if found is None or not found.mistakes:
+        return None
+    count = (
+        f"{MOST_ERRORS} of its {len(found.mistakes):,}"
+        if len(found.mistakes) > MOST_ERRORS
+        else f"Its {len(found.mistakes)}"
+    )
+    text = f"{count} errors, the most confident or the largest first."
+    return Section("Most confident errors", [text], examples=found.mistakes[:MOST_ERRORS])
+
+
+def _data(record: RunRecord) -> Section | None:
+    data = record.result.data
+    if not data:
+        return None
+    train = data.get("train", {}).get("histogram")
+    charts = [histogram("Lengths of the training inputs", train["counts"], train["edges"], "tokens")] if train else []
+    tables = [table for table in (_counts(data), _lengths(data), _labels(data), *_facts(data)) if table.rows]
+    return Section("Data", [*_overlaps(data), *_cut(data)], charts, tables)
+
+
+def _counts(data: dict[str, dict[str, Any]]) -> Table:
+    columns = [name for name in COUNTS if any(name in split for split in data.values())]
+    rows: list[list[object]] = [[name, *(split.get(key) for key in columns)] for name, split in data.items()]
+    return Table("how the data were read", ["split", *(COUNTS[key] for key in columns)], rows if columns else [])
+
+
+def _lengths(data: dict[str, dict[str, Any]]) -> Table:
+    rows = [[name, *split["tokens"].values()] for name, split in data.items() if "tokens" in split]
+    return Table("lengths in tokens, as the model reads them", ["split", "median", "95 %", "longest"], rows)
+
+
+def _facts(data: dict[str, dict[str, Any]]) -> list[Table]:
+    facts = {name: split["facts"] for name, split in data.items() if "facts" in split}
+    return [Table(name, ["", ""], [[key, value] for key, value in each.items()]) for name, each in facts.items()]
+
+
+def _labels(data: dict[str, dict[str, Any]]) -> Table:
+    splits = [name for name, split in data.items() if split.get("labels")]
+    names = list(dict.fromkeys(label for name in splits for label in data[name]["labels"]))
+    rows: list[list[object]] = [[label, *(data[name]["labels"].get(label, 0) for name in splits)] for label in names]
+    return Table(
+        "labels" if len(names) <= MOST_LABELS else "the most frequent labels", ["label", *splits], rows[:MOST_LABELS]
+    )
+
+
+def _overlaps(data: dict[str, dict[str, Any]]) -> list[str]:
+    """What makes scores too high."""
+    return [
+        f"{split['in_train']:,} of the {split['examples']:,} {name} examples"
+        f" ({100 * split['in_train'] / split['examples']:.1f} %) are training examples too: a score on {name} is too high."
+        for name, split in data.items()
+        if split.get("in_train")
+    ]
+
+
+def _cut(data: dict[str, dict[str, Any]]) -> list[str]:
+    """What the model does not read."""
+    return [
+        f"{name}: {split['cut']:,} {split['cut_what']} were cut ({split['cut_share']:.1f} %)."
+        for name, split in data.items()
+        if split.get("cut")
+    ]
+
+
+def _words(record: RunRecord) -> Section | None:
+    words = record.result.words
+    if not words:
+        return None
+    tables = [
+        Table(
+            title,
+            ["masked words", "right, %", "count"],
+            [[row["words"], row["accuracy"], row["count"]] for row in rows],
+        )
+        for title, rows in words.items()
+    ]
+    return Section("Which masked words it finds", tables=tables)
+
+
+def _fills(record: RunRecord) -> list[Section]:
+    lines = [line for line in record.lines if "fills" in line]
+    if not lines:
+        return []
+    every = -(-len(lines) // MOST_STEPS)
+    chosen = lines[::-1][::every][::-1]
+    tables = []
+    for number, sentence in enumerate(chosen[-1]["fills"]):
+        guesses = [(line["step"], line["fills"][number]["guesses"]) for line in chosen if number < len(line["fills"])]
+        rows: list[list[object]] = [
+            [step, *(f"{token} {100 * share:.0f} %" for token, share in best)] for step, best in guesses
+        ]
+        columns = ["step", *(f"guess {place}" for place in range(1, len(guesses[0][1]) + 1))]
+        tables.append(Table(f"{sentence['text']}  ({sentence['answer']})", columns, rows))
+    text = "The best guesses for a masked word of the evaluation data as training goes on; the true word stands in brackets."
+    return [Section("Filled sentences", [text], tables=tables)]
+
+
+def _repeat(record: RunRecord) -> Section:
+    environment = {key: value for key, value in record.environment.items() if key not in ("packages", "command_line")}
+    environment |= record.environment.get("packages", {})
+    options: list[list[object]] = [[name.replace("_", " "), str(value)] for name, value in record.options.items()]
+    typed = record.environment.get("command_line")
+    text = ["This command repeats it:"]
+    tables = [
+        Table("options", ["", ""], options),
+        Table("environment", ["", ""], [[k, str(v)] for k, v in environment.items()]),
+    ]
+    more = [["typed as", typed]] if typed else []
+    speed: list[list[object]] = [["tokens per second, without padding", record.result.tokens_per_second], *more]
+    return Section("How to repeat it", text, tables=[Table("run", ["", ""], speed), *tables], commands=[record.command])

@@ -1,0 +1,45 @@
+"""Charts are plain SVG: no script, no style, and the value of each point in a title."""
+
+import re
+import xml.etree.ElementTree as ET
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bertcli.reports.charts import MOST_POINTS, histogram, line_chart, scatter_chart
+
+HOSTILE = '</title><script>alert(1)</script> & "quoted" ]]>'
+
+
+def test_a_point_has_its_value_as_a_title() -> None:
+    chart = line_chart("Loss", {"loss": [(1, 2e-5, "step 1: 2e-05"), (2, 1e-5, "step 2: 1e-05")]})
+    assert chart
+    assert "<title>step 1: 2e-05</title>" in chart.svg
+    assert "2e-05</text>" in chart.svg  # on the axis, in full
+
+
+def test_a_line_without_two_points_is_not_drawn_and_a_long_one_is_thinned() -> None:
+    assert line_chart("Loss", {"loss": [(1, 1.0, "")]}) is None
+    chart = line_chart("Loss", {"loss": [(step, 1.0, f"step {step}.") for step in range(10_000)]})
+    assert chart
+    assert chart.svg.count("<circle") <= MOST_POINTS
+    assert "step 9999." in chart.svg
+
+
+def test_text_in_a_chart_is_text() -> None:
+    points = [(0.0, 1.0, HOSTILE), (1.0, 2.0, HOSTILE)]
+    charts = [line_chart(HOSTILE, {HOSTILE: points}), scatter_chart(HOSTILE, points, HOSTILE, points)]
+    for chart in (*charts, histogram(HOSTILE, [1, 2], [0, 1, 2], HOSTILE)):
+        assert chart
+        root = ET.fromstring(chart.svg)
+        assert not [each for each in root.iter() if each.tag.rpartition("}")[2] in ("script", "style", "desc")]
+        assert any(HOSTILE in (each.text or "") for each in root.iter()) or HOSTILE in root.attrib["aria-label"]
+        assert not re.search(r"https?://(?!www\.w3\.org)", chart.svg)
+
+
+@given(st.lists(st.floats(allow_nan=True, width=32), min_size=2, max_size=6))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_numbers_are_drawn(values: list[float]) -> None:
+    chart = line_chart("Loss", {"loss": [(step, value, "x") for step, value in enumerate(values)]})
+    assert chart
+    ET.fromstring(chart.svg)
