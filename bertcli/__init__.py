@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.convert import convert
     from bertcli.lifecycle.demo import demo
     from bertcli.lifecycle.evaluate import evaluate
+    from bertcli.lifecycle.export import export
     from bertcli.lifecycle.finetune import finetune
     from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
     from bertcli.lifecycle.predict import predict
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 # Each is the function of this name in bertcli.lifecycle.<name>, imported at its first use.
 __all__ = ["build_vocab", "convert", "demo", "evaluate", "finetune", "make_pretraining_data", "predict", "pretrain"]
-__all__ += ["submit"]
+__all__ += ["export", "submit"]
 
 say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, skipped or inferred
 

@@ -13,6 +13,7 @@ from bertcli.cli.build_vocab import build_vocab
 from bertcli.cli.convert import convert
 from bertcli.cli.demo import demo
 from bertcli.cli.evaluate import evaluate
+from bertcli.cli.export import export
 from bertcli.cli.finetune import finetune
 from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, submit, convert):
+for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, export, submit, convert):
     each.register(app)
 app.command()(lists.tasks)
 app.command()(lists.models)

@@ -1,6 +1,7 @@
 """Options of the commands that use a model."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 from bertcli.config.options import Config, option
 from bertcli.config.training import AUTO, PRECISIONS, OwnDataConfig
@@ -9,6 +10,8 @@ from bertcli.families.bert import BERT
 LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
 FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
+EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16")}  # with their precisions
+EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
@@ -65,6 +68,21 @@ class ConvertConfig(Config):
     source: str = option("", "A TensorFlow checkpoint (folder or zip file), a run or a model folder.", metavar="SOURCE")
     out: str = option("converted", "Output folder.")
     cased: bool = option(False, "The checkpoint is cased (its files do not say).")
+
+
+@dataclass(kw_only=True)
+class ExportConfig(Config):
+    """Options of `bert export`."""
+
+    run: str = option("", "Run, folder or Hub name; default: the latest run.", metavar="RUN")
+    format: str = option("onnx", "Form of the weights: {choices}.", choices=EXPORTS)
+    precision: str = option(
+        "float32", "onnx: float32, int8; safetensors: float32, bfloat16, float16.", choices=EXPORT_PRECISIONS
+    )
+    data_dir: str | None = option(
+        None, f"With int8, whose loss is measured on dev: {DATA_DIR[0].lower()}{DATA_DIR[1:]}"
+    )
+    out: str | None = option(None, "Output folder; default: FORMAT-PRECISION in the run's folder.")
 
 
 @dataclass(kw_only=True)

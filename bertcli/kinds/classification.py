@@ -27,6 +27,8 @@ class Classification(TextKind):
     options = ("class_weights",)
     purpose = "classification"
     names_outputs = True
+    example = """shares = np.exp(logits[0]) / np.exp(logits[0]).sum()
+print(json.dumps({"label": labels[logits[0].argmax()], "scores": dict(zip(labels, shares.tolist()))}))"""
 
     def strata(self, examples: Examples) -> list[str] | None:
         return cast(TextExamples, examples).labels

@@ -68,6 +68,8 @@ class Kind:
     scores_all: ClassVar[bool] = False  # whether all that the metric gives is shown, not what the task names alone
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known
     max_query_length: ClassVar[int] = 0  # where a question stands before a context
+    sample: ClassVar[t.Row] = {"text": "a gripping, beautiful film"}  # a row as `bert predict` takes it
+    example: ClassVar[str] = ""  # Python that prints the answer to it, of `logits`, in the folder of an exported model
     tokens_at_once: ClassVar[int | None] = None  # in a pass of prediction, where fewer than the device takes
 
     # Reading
@@ -167,6 +169,10 @@ class Kind:
         from bertcli.models import heads
 
         return cast("t.Outputs", getattr(heads, self.head)(model, batch))
+
+    def raw_outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
+        """The outputs before anything is chosen among them, by name."""
+        return self.outputs(model, batch)
 
     def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Losses summed over the batch, by name; `batch.counts` says what to divide each by."""

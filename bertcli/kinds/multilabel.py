@@ -29,6 +29,8 @@ class Multilabel(TextKind):
     has_linear_head = True
     says = "labels"
     names_outputs = True
+    example = """shares = 1 / (1 + np.exp(-logits[0]))
+print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
         cells = cast(TextExamples, examples).labels or []

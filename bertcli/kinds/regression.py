@@ -26,6 +26,7 @@ class Regression(TextKind):
     has_linear_head = True
     says = "value"
     has_probabilities = False
+    example = """print(json.dumps({"value": float(logits[0, 0])}))"""
 
     def missing_labels(self, labels: list[str]) -> set[str]:
         return NO_NUMBER

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from bertcli import say
 from bertcli.data.labelled import conll
@@ -41,6 +41,11 @@ class Tagging(Kind):
     options = ("frozen",)
     purpose = "token labelling"
     names_outputs = True
+    sample: ClassVar[t.Row] = {"text": "Ada Lovelace lived in London"}
+    example = """words = {}  # the first token of each, as the tokenizer splits the text
+for place, word in enumerate(encodings[0].word_ids):
+    words.setdefault(word, (encodings[0].offsets[place], labels[logits[0, place].argmax()]))
+print(json.dumps([[texts[0][start:end], tag] for (start, end), tag in words.values() if end]))"""
     has_probabilities = False
     has_windows = True
 

@@ -49,6 +49,18 @@ def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
+def latest_run() -> RunFolder:
+    """The latest finished run, of any command. Raises UserError if there is none."""
+    runs = [run for command in ("pretrain", "finetune") for run in find_runs(command, finished=True)[:1]]
+    if not runs:
+        raise UserError(
+            "There is no finished run in this folder.", "Make one: bert finetune glue/sst2; or name a model."
+        )
+    latest = max(runs, key=lambda run: (run.path / "config.yaml").stat().st_mtime)
+    say(f"model: {latest.path} (latest run)")
+    return latest
+
+
 def run_of_task(task: str) -> RunFolder:
     """The latest finished run of a task. Raises UserError if there is none."""
 
