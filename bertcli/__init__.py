@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
     from bertcli.lifecycle.predict import predict
     from bertcli.lifecycle.pretrain import pretrain
+    from bertcli.lifecycle.serve import serve
     from bertcli.lifecycle.submit import submit
 
 __version__ = "0.1.0"
 # Each is the function of this name in bertcli.lifecycle.<name>, imported at its first use.
 __all__ = ["build_vocab", "convert", "demo", "evaluate", "finetune", "make_pretraining_data", "predict", "pretrain"]
-__all__ += ["export", "submit"]
+__all__ += ["export", "serve", "submit"]
 
 say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, skipped or inferred
 

@@ -18,6 +18,7 @@ from bertcli.cli.finetune import finetune
 from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
+from bertcli.cli.serve import serve
 from bertcli.cli.submit import submit
 from bertcli.errors import UserError
 
@@ -33,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, export, submit, convert):
+for each in (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, export, serve, submit, convert):
     each.register(app)
 app.command()(lists.tasks)
 app.command()(lists.models)

@@ -86,6 +86,22 @@ class ExportConfig(Config):
 
 
 @dataclass(kw_only=True)
+class ServeConfig(Config):
+    """Options of `bert serve`."""
+
+    runs: list[str] = option([], "Runs, folders or Hub names; default: the latest run.", metavar="RUN...")
+    host: str = option("127.0.0.1", "Address to listen on; by default this machine alone reaches it.")
+    port: int = option(8000, "Port; 0 takes a free one.", minimum=0, maximum=65535)
+    precision: str = option("auto", f"{AUTO} (also for tiny models on a CPU).", choices=PRECISIONS)
+    top_k: int = option(5, "Number of candidates per [MASK].", minimum=1)
+    max_bytes: int = option(1_000_000, "Maximum size of a request.", minimum=100)
+    max_rows: int = option(256, "Maximum number of rows in a request.", minimum=1)
+    max_tokens: int = option(32_768, "Maximum number of tokens in a request.", minimum=1)
+    max_queue: int = option(512, "Number of requests that may wait; more are refused.", minimum=1)
+    timeout_seconds: float = option(30, "Time within which a request arrives and is answered.", minimum=0.001)
+
+
+@dataclass(kw_only=True)
 class DemoConfig(Config):
     """Options of `bert demo`."""
 

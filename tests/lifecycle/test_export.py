@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import write_reviews
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, BertConfig, BertModel
 
@@ -22,7 +21,6 @@ from bertcli.kinds import KINDS
 from bertcli.lifecycle import exporting
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.export import export
-from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from tests.data.text.tokenizers import save_bytes
@@ -34,20 +32,9 @@ SAMPLE = "a gripping, beautiful film"  # of example.py
 
 
 @pytest.fixture(scope="module")
-def run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A run that tells two labels apart."""
-    folder = tmp_path_factory.mktemp("reviews")
-    write_reviews(folder / "reviews.csv", 60)
-    start = str(home / "runs" / "pretrain-tiny")
-    return finetune(
-        str(folder / "reviews.csv"), from_=start, out=str(folder / "run"), epochs=3, precision="float32"
-    ).run
-
-
-@pytest.fixture(scope="module")
-def graph(run: str) -> Path:
+def graph(reviews_run: str) -> Path:
     """The folder of the run as a graph."""
-    return Path(export(run).out)
+    return Path(export(reviews_run).out)
 
 
 @pytest.fixture
@@ -63,8 +50,8 @@ def answer_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any
     return json.loads(capsys.readouterr().out.splitlines()[0])
 
 
-def test_a_graph_stands_in_the_runs_folder_with_what_a_program_needs(run: str, graph: Path) -> None:
-    assert graph == Path(run) / "onnx-float32"
+def test_a_graph_stands_in_the_runs_folder_with_what_a_program_needs(reviews_run: str, graph: Path) -> None:
+    assert graph == Path(reviews_run) / "onnx-float32"
     check_files(graph)
     assert json.loads((graph / "labels.json").read_text()) == ["bad", "good"]
     assert json.loads((graph / "config.json").read_text())["id2label"] == {"0": "bad", "1": "good"}
@@ -73,20 +60,24 @@ def test_a_graph_stands_in_the_runs_folder_with_what_a_program_needs(run: str, g
     assert [node.shape for node in session.get_inputs()] == [["batch", "sequence"]] * 3
 
 
-def test_its_example_runs_without_this_package_and_answers_as_predict(run: str, graph: Path, tmp_path: Path) -> None:
+def test_its_example_runs_without_this_package_and_answers_as_predict(
+    reviews_run: str, graph: Path, tmp_path: Path
+) -> None:
     moved = shutil.copytree(graph, tmp_path / "moved")
     program = f"import sys, runpy; runpy.run_path({str(moved / 'example.py')!r}); print({{'torch', 'bertcli'}} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
     answer, imported = done.stdout.splitlines()
     assert imported == "set()"
-    (wanted,) = predict(SAMPLE, model=run, precision="float32").records
+    (wanted,) = predict(SAMPLE, model=reviews_run, precision="float32").records
     assert json.loads(answer)["label"] == wanted["label"]
     assert json.loads(answer)["scores"] == pytest.approx(wanted["scores"], abs=1e-5)
 
 
 @pytest.mark.usefixtures("graph_again")
-def test_int8_is_measured_on_the_dev_set_and_what_it_costs_is_said(run: str, tmp_path: Path, said: LogCapture) -> None:
-    found = export(run, precision="int8", out=str(tmp_path / "int8"))
+def test_int8_is_measured_on_the_dev_set_and_what_it_costs_is_said(
+    reviews_run: str, tmp_path: Path, said: LogCapture
+) -> None:
+    found = export(reviews_run, precision="int8", out=str(tmp_path / "int8"))
     assert found.split == "dev"
     assert found.metrics.keys() == found.metrics_before.keys() == {"accuracy", "macro_f1"}
     assert f"accuracy {found.metrics_before['accuracy']:.2f} to {found.metrics['accuracy']:.2f}" in said.text
@@ -96,9 +87,9 @@ def test_int8_is_measured_on_the_dev_set_and_what_it_costs_is_said(run: str, tmp
 
 @pytest.mark.usefixtures("graph_again")
 def test_where_the_dev_set_is_gone_int8_is_not_measured_which_is_said(
-    run: str, tmp_path: Path, said: LogCapture
+    reviews_run: str, tmp_path: Path, said: LogCapture
 ) -> None:
-    moved = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("onnx*"))
+    moved = shutil.copytree(reviews_run, tmp_path / "run", ignore=shutil.ignore_patterns("onnx*"))
     text = (moved / "config.yaml").read_text().replace("reviews.csv", "gone.csv")
     (moved / "config.yaml").write_text(text)
     assert export(str(moved), precision="int8").metrics == {}
@@ -107,18 +98,18 @@ def test_where_the_dev_set_is_gone_int8_is_not_measured_which_is_said(
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_weights_are_written_in_half_the_bits(
-    run: str, tmp_path: Path, precision: str, capsys: pytest.CaptureFixture[str]
+    reviews_run: str, tmp_path: Path, precision: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    found = export(run, format="safetensors", precision=precision, out=str(out))
+    found = export(reviews_run, format="safetensors", precision=precision, out=str(out))
     assert {weight.dtype for weight in load_file(out / "model.safetensors").values()} == {getattr(torch, precision)}
     assert 0 < (found.largest_difference or 0) < 0.1
     (wanted,) = predict(SAMPLE, model=str(out), precision="float32").records
     assert answer_of(out, capsys)["scores"] == pytest.approx(wanted["scores"], abs=1e-5)
 
 
-def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_left(run: str, tmp_path: Path) -> None:
-    shutil.copytree(f"{run}/model", tmp_path / "large")
+def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_left(reviews_run: str, tmp_path: Path) -> None:
+    shutil.copytree(f"{reviews_run}/model", tmp_path / "large")
     weights = load_file(tmp_path / "large" / "model.safetensors")
     weights["classifier.bias"] += 1e5
     (tmp_path / "large" / "checksums.sha256").unlink(missing_ok=True)
@@ -128,11 +119,11 @@ def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_left(run: s
     assert not list(tmp_path.glob("*out*"))
 
 
-def test_a_graph_that_differs_is_not_written(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = onnx_of_other_weights(Path(run) / "onnx-float32" / "model.onnx", tmp_path / "other.onnx")
+def test_a_graph_that_differs_is_not_written(reviews_run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = onnx_of_other_weights(Path(reviews_run) / "onnx-float32" / "model.onnx", tmp_path / "other.onnx")
     monkeypatch.setattr(exporting, "write_graph", lambda model, path: shutil.copyfile(other, path))
     with pytest.raises(UserError, match=r"outputs of the graph differ by \d"):
-        export(run, out=str(tmp_path / "out"))
+        export(reviews_run, out=str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 
 
@@ -146,10 +137,10 @@ def onnx_of_other_weights(path: Path, out: Path) -> Path:
     return out
 
 
-def test_without_the_extra_the_error_says_how_to_install_it(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_says_how_to_install_it(reviews_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda name: None if name == "onnxruntime" else 1)
     with pytest.raises(UserError, match="needs onnxruntime, which is not installed") as caught:
-        export(run)
+        export(reviews_run)
     assert caught.value.hint == "Install it: pip install 'bertcli[onnx]'"
 
 
