@@ -156,7 +156,13 @@ def _largest_difference(kind: Kind, source: str, other: Any, tokenizer: WordPiec
     task = replace(NO_TASK, kind=kind.name, labels=tuple(model.config.id2label.values()))
     draw, words = random.Random(0), [token for token in tokenizer.tokens if token.isalpha()] or ["a"]
     rows = [{key: _random_text(value, words, draw) for key, value in kind.sample.items()} for _ in range(TEXTS)]
-    encoder = Encoder(tokenizer, WindowRules(min(kind.max_seq_length, longest_input(model)), max_query_length=0))
+    encoder = Encoder(
+        tokenizer,
+        WindowRules(
+            min(kind.max_seq_length, longest_input(model)),
+            max_query_length=min(kind.max_query_length, longest_input(model) // 2),
+        ),
+    )
     features = kind.encode(task, kind.input_examples(rows, tokenizer), encoder)
     prepare_layers(model)
     prepare_layers(other.eval())

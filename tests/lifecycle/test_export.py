@@ -193,6 +193,7 @@ def save_start(name: str, config: dict[str, Any], kind: str) -> None:
     outputs = 1 if kind in ("choose", "regress") else 2
     labels = {"id2label": {0: "O", 1: "B-PER"}} if kind == "tag" else {"num_labels": outputs}
     config = {name: value for name, value in config.items() if name != "num_labels"} | labels
+    config |= {"max_position_embeddings": 96}
     save(name, {**config, "problem_type": KINDS[kind].problem_type or None}, HEADS[kind], Path("start"))
 
 
