@@ -36,7 +36,7 @@ class Mask(Kind):
     example = """place = encodings[0].ids.index(mask)
 shares = np.exp(logits[0, place] - logits[0, place].max())
 for token in shares.argsort()[:-6:-1]:
-    print(json.dumps({"token": tokenizer.id_to_token(int(token)), "score": float(shares[token] / shares.sum())}))"""
+    print(json.dumps({"token": tokenizer.decode([int(token)]), "score": float(shares[token] / shares.sum())}))"""
     tokens_at_once = 2048  # each mask has a number for every token of the vocabulary
 
     def __init__(self, top_k: int = 5, vocab_size: int | None = None) -> None:

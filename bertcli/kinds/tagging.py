@@ -41,11 +41,11 @@ class Tagging(Kind):
     options = ("frozen",)
     purpose = "token labelling"
     names_outputs = True
-    sample: ClassVar[t.Row] = {"text": "Ada Lovelace lived in London"}
-    example = """words = {}  # the first token of each, as the tokenizer splits the text
-for place, word in enumerate(encodings[0].word_ids):
-    words.setdefault(word, (encodings[0].offsets[place], labels[logits[0, place].argmax()]))
-print(json.dumps([[texts[0][start:end], tag] for (start, end), tag in words.values() if end]))"""
+    sample: ClassVar[t.Row] = {"text": " Ada Lovelace lived in London"}  # words are read as after a space
+    example = """words = {}  # start, end and tag of each, the tag being that of its first token
+for place, (word, (start, end)) in enumerate(zip(encodings[0].word_ids, encodings[0].offsets)):
+    words.setdefault(word, [start, end, labels[logits[0, place].argmax()]])[1] = end
+print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag) in words.items() if word is not None]))"""
     has_probabilities = False
     has_windows = True
 

@@ -125,12 +125,12 @@ def _write_graph(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, d
     config = model.config
     graph = part / "model.onnx"
     write_graph(model, graph)
-    found = replace(plan, largest_difference=_largest_difference(kind, plan.model, OnnxModel(graph, config), tokenizer))
-    if not found.largest_difference <= LARGEST_DIFFERENCE:
-        what = f"The outputs of the graph differ by {found.largest_difference:.1e} from those of the model."
+    difference = _largest_difference(kind, plan.model, OnnxModel(graph, config), tokenizer)
+    if not difference <= LARGEST_DIFFERENCE:
+        what = f"The outputs of the graph differ by {difference:.1e} from those of the model."
         raise RunError(what, "Give --format safetensors; and please report the model.")
     if plan.precision == "float32":
-        return found
+        return replace(plan, largest_difference=difference)
     whole = graph.rename(part / "whole.onnx")
     quantize(whole, graph)
     for path in (whole, part / "model.onnx.data"):

@@ -72,6 +72,7 @@ class Service:
 
     config: ServeConfig
     models: dict[str, ServedModel]
+    address: str
 
     def __post_init__(self) -> None:
         self.worker = Worker(inference_tokens(), self.config.max_queue, lambda rows: self.metrics.batch.observe(rows))
@@ -142,7 +143,7 @@ class Service:
         """The application: its paths, and a worker that lives as long."""
         described = [model.described for model in self.models.values()]
         documented = openapi(described, limits_of(self.config), self.config.max_rows)
-        pages = {"/": main_page(described), "/docs": docs_page(documented)}
+        pages = {"/": main_page(described), "/docs": docs_page(documented, self.address)}
         routes = [
             Route("/predict", self.predict, methods=["POST"]),
             Route("/predict/{model}", self.predict, methods=["POST"]),
@@ -234,7 +235,8 @@ def load_served(name: str, source: str, config: ServeConfig) -> ServedModel:
 
 def run_server(config: ServeConfig, models: dict[str, str], listener: socket.socket, address: str) -> int:
     """Serve until SIGINT or SIGTERM; return the number of requests that were answered."""
-    service = Service(config, {name: load_served(name, source, config) for name, source in models.items()})
+    served = {name: load_served(name, source, config) for name, source in models.items()}
+    service = Service(config, served, address)
     BoundedProtocol.timeout_seconds = config.timeout_seconds
     settings = uvicorn.Config(
         service.application(),

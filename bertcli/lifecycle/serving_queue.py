@@ -71,7 +71,8 @@ class Worker(threading.Thread):
         """What is waiting, up to the number of tokens; nothing once it stops."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting or self._stops)
-            jobs, room = [], self.tokens
+            jobs: list[Job] = []
+            room = self.tokens
             while self.waiting and (not jobs or self.waiting[0].tokens <= room):
                 jobs.append(self.waiting.popleft())
                 room -= jobs[-1].tokens

@@ -1,6 +1,7 @@
 """What a server says of itself: its OpenAPI document, that as a page, and the page to type into."""
 
 import json
+import shlex
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,16 @@ def _get(summary: str, form: str = "application/json") -> dict[str, Any]:
     return {"summary": summary, "responses": {"200": {"description": summary, "content": {form: {}}}}}
 
 
-def docs_page(document: dict[str, Any]) -> str:
-    """The OpenAPI document as a page that needs no network and no script."""
+def docs_page(document: dict[str, Any], address: str) -> str:
+    """The OpenAPI document as a page that needs no network and no script; `address` is that of the server."""
     parts = []
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
             examples = body.get("examples", {}).items()
             calls = "".join(
-                f"<pre>{escape(_curl(path, name, each['value'], len(examples)))}</pre>" for name, each in examples
+                f"<pre>{escape(_curl(address + path, name, each['value'], len(examples)))}</pre>"
+                for name, each in examples
             )
             rows = "".join(
                 f"<tr><td>{escape(status)}<td>{escape(each['description'])}"
@@ -100,13 +102,11 @@ def docs_page(document: dict[str, Any]) -> str:
     return _page("bert serve: docs", f"{intro}{links}{''.join(parts)}<h2>Schemas</h2><pre>{schemas}</pre>")
 
 
-def _curl(path: str, name: str, row: dict[str, Any], models: int) -> str:
+def _curl(address: str, name: str, row: dict[str, Any], models: int) -> str:
     """A command line that asks a model."""
-    if "{model}" in path:
-        path = path.replace("{model}", name)
-    elif models > 1:
-        row = {**row, "model": name}
-    return f"curl -d '{json.dumps(row, ensure_ascii=False)}' http://localhost:8000{path}"
+    is_named = "{model}" in address
+    row = row if is_named or models == 1 else {**row, "model": name}
+    return shlex.join(["curl", address.replace("{model}", name), "-d", json.dumps(row, ensure_ascii=False)])
 
 
 def main_page(models: list[Description]) -> str:

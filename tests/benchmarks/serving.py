@@ -71,6 +71,7 @@ def serve(engine: str, model: str) -> None:
         Starlette(routes=[Route("/predict", predict, methods=["POST"])]), port=0, log_level="error"
     )
     listener = settings.bind_socket()
+    listener.listen(2 * CLIENTS)
     print(f"serving at http://127.0.0.1:{listener.getsockname()[1]} ", file=sys.stderr, flush=True)
     uvicorn.Server(settings).run([listener])
 
@@ -102,12 +103,14 @@ def measure(texts: str, command: list[str]) -> dict[str, Any]:
     lines = Path(texts).read_text(encoding="utf-8").splitlines()
     with subprocess.Popen([sys.executable, "-m", *command], stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
-        said = ""
-        while not (found := re.search(r"at http://127.0.0.1:(\d+) ", said)):
-            said += server.stderr.readline() or sys.exit(said)
-        asyncio.run(ask(int(found[1]), (lines * CLIENTS)[:WARM_UP]))
-        answers, seconds, total = asyncio.run(ask(int(found[1]), lines))
-        server.terminate()
+        try:
+            said = ""
+            while not (found := re.search(r"at http://127.0.0.1:(\d+) ", said)):
+                said += server.stderr.readline() or sys.exit(said)
+            asyncio.run(ask(int(found[1]), (lines * CLIENTS)[:WARM_UP]))
+            answers, seconds, total = asyncio.run(ask(int(found[1]), lines))
+        finally:
+            server.terminate()
     times = dict(
         zip(("p50_ms", "p95_ms", "p99_ms"), (1000 * np.percentile(seconds, (50, 95, 99))).tolist(), strict=True)
     )

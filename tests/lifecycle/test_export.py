@@ -203,7 +203,13 @@ def check_example(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     choices = {"choice": sample.pop("choices")} if "choices" in sample else {}
     (wanted,) = predict(**sample, **choices, model="start", precision="float32").records
     answer = answer_of(Path("out"), capsys)
-    for name in {"scores", "value", "answer", "choice"} & answer.keys():
+    if kind == "tag":
+        assert [word for word, tag in answer if tag != "O"] == [entity["text"] for entity in wanted["entities"]]
+        return
+    if kind == "span":  # predict shows whole words
+        assert answer["answer"] in wanted["answer"], (answer, wanted)
+        return
+    for name in {"scores", "value", "choice"} & answer.keys():
         assert answer[name] == pytest.approx(wanted[name], abs=1e-5)
     if kind == "fill":
         assert answer["score"] == pytest.approx(wanted["fills"][0]["score"], abs=1e-5)

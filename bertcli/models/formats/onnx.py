@@ -78,7 +78,7 @@ def write_graph(model: PreTrainedModel, path: Path) -> None:
 
 def _is_large(model: PreTrainedModel) -> bool:
     """Whether the weights do not fit into one file, which holds less than 2 GB."""
-    return sum(weight.numel() * weight.element_size() for weight in model.parameters()) > 1.9e9
+    return bool(sum(weight.numel() * weight.element_size() for weight in model.parameters()) > 1.9e9)
 
 
 def quantize(graph: Path, out: Path) -> None:
