@@ -156,21 +156,16 @@ def _largest_difference(kind: Kind, source: str, other: Any, tokenizer: WordPiec
     task = replace(NO_TASK, kind=kind.name, labels=tuple(model.config.id2label.values()))
     draw, words = random.Random(0), [token for token in tokenizer.tokens if token.isalpha()] or ["a"]
     rows = [{key: _random_text(value, words, draw) for key, value in kind.sample.items()} for _ in range(TEXTS)]
-    encoder = Encoder(
-        tokenizer,
-        WindowRules(
-            min(kind.max_seq_length, longest_input(model)),
-            max_query_length=min(kind.max_query_length, longest_input(model) // 2),
-        ),
-    )
-    features = kind.encode(task, kind.input_examples(rows, tokenizer), encoder)
+    longest = longest_input(model)
+    rules = WindowRules(min(kind.max_seq_length, longest), max_query_length=min(kind.max_query_length, longest // 2))
+    features = kind.encode(task, kind.input_examples(rows, tokenizer), Encoder(tokenizer, rules))
     prepare_layers(model)
     prepare_layers(other.eval())
     differences = [0.0]
     for batch in evaluation_batches(features, TOKENS):
         ours, theirs = (kind.raw_outputs(each, batch) for each in (model, other))
         differences += [_difference(ours[name], theirs[name]) for name in ours]
-    return max(differences)
+    return float(torch.tensor(differences).max())  # NaN if one is
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:
