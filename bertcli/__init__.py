@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.convert import convert as convert
     from bertcli.lifecycle.demo import demo as demo
     from bertcli.lifecycle.evaluate import evaluate as evaluate
+    from bertcli.lifecycle.export import export as export
     from bertcli.lifecycle.finetune import finetune as finetune
     from bertcli.lifecycle.make_pretraining_data import make_pretraining_data as make_pretraining_data
     from bertcli.lifecycle.predict import predict as predict
     from bertcli.lifecycle.pretrain import pretrain as pretrain
     from bertcli.lifecycle.report import report as report
+    from bertcli.lifecycle.serve import serve as serve
     from bertcli.lifecycle.similar import similar as similar
     from bertcli.lifecycle.submit import submit as submit
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -46,3 +47,10 @@ def check_vacant(out: Path) -> None:
     """Check that an output folder does not exist or is empty. Raises UserError if it is neither, or a file."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"`{out}` exists already and is not empty.", "Give another folder: --out NEW-FOLDER")
+
+
+def check_extra(extra: str, *packages: str) -> None:
+    """Check that the packages of an extra are installed, importing none. Raises UserError if one is not."""
+    if missing := [package for package in packages if find_spec(package) is None]:
+        what = f"This needs {' and '.join(missing)}, which {'are' if missing[1:] else 'is'} not installed."
+        raise UserError(what, f"Install it: pip install 'bertcli[{extra}]'")

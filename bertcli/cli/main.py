@@ -13,11 +13,13 @@ from bertcli.cli.build_vocab import build_vocab
 from bertcli.cli.convert import convert
 from bertcli.cli.demo import demo
 from bertcli.cli.evaluate import evaluate
+from bertcli.cli.export import export
 from bertcli.cli.finetune import finetune
 from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
 from bertcli.cli.report import report
+from bertcli.cli.serve import serve
 from bertcli.cli.similar import similar
 from bertcli.cli.submit import submit
 from bertcli.errors import UserError
@@ -34,7 +36,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-COMMANDS = (build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, similar, report, submit, convert)
+COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, similar]
+COMMANDS += [report, export, serve, submit, convert]
 for each in COMMANDS:
     each.register(app)
 app.command()(lists.tasks)

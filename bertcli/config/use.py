@@ -1,6 +1,7 @@
 """Options of the commands that use a model."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 from bertcli.config.options import Config, option
 from bertcli.config.training import AUTO, PRECISIONS, OwnDataConfig
@@ -10,6 +11,8 @@ LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
 FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
 EXPLAIN = "Show the words that moved the decision, or where each head of each layer attends: {choices}."
+EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16")}  # with their precisions
+EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
@@ -93,6 +96,37 @@ class ConvertConfig(Config):
     source: str = option("", "A TensorFlow checkpoint (folder or zip file), a run or a model folder.", metavar="SOURCE")
     out: str = option("converted", "Output folder.")
     cased: bool = option(False, "The checkpoint is cased (its files do not say).")
+
+
+@dataclass(kw_only=True)
+class ExportConfig(Config):
+    """Options of `bert export`."""
+
+    run: str = option("", "Run, folder or Hub name; default: the latest run.", metavar="RUN")
+    format: str = option("onnx", "Form of the weights: {choices}.", choices=EXPORTS)
+    precision: str = option(
+        "float32", "onnx: float32, int8; safetensors: float32, bfloat16, float16.", choices=EXPORT_PRECISIONS
+    )
+    data_dir: str | None = option(
+        None, f"With int8, whose loss is measured on dev: {DATA_DIR[0].lower()}{DATA_DIR[1:]}"
+    )
+    out: str | None = option(None, "Output folder; default: FORMAT-PRECISION in the run's folder.")
+
+
+@dataclass(kw_only=True)
+class ServeConfig(Config):
+    """Options of `bert serve`."""
+
+    runs: list[str] = option([], "Runs, folders or Hub names; default: the latest run.", metavar="RUN...")
+    host: str = option("127.0.0.1", "Address to listen on; by default this machine alone reaches it.")
+    port: int = option(8000, "Port; 0 takes a free one.", minimum=0, maximum=65535)
+    precision: str = option("auto", f"{AUTO} (also for tiny models on a CPU).", choices=PRECISIONS)
+    top_k: int = option(5, "Number of candidates per [MASK].", minimum=1)
+    max_bytes: int = option(1_000_000, "Maximum size of a request.", minimum=100)
+    max_rows: int = option(256, "Maximum number of rows in a request.", minimum=1)
+    max_tokens: int = option(32_768, "Maximum number of tokens in a request.", minimum=1)
+    max_queue: int = option(512, "Number of requests that may wait; more are refused.", minimum=1)
+    timeout_seconds: float = option(30, "Time within which a request arrives and is answered.", minimum=0.001)
 
 
 @dataclass(kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
@@ -27,7 +27,9 @@ class Choice(TextKind):
     inputs = ("choices",)
     needs = "a text with choices"
     says = "choice"
-    sample = "--text 'She closed the door and' --choice left. --choice 'ate the moon.'"
+    sample: ClassVar[t.Row] = {"text": "She closed the door and", "choices": ["left.", "ate the moon."]}
+    example = """shares = np.exp(logits[0]) / np.exp(logits[0]).sum()
+print(json.dumps({"choice": int(logits[0].argmax()), "scores": shares.tolist()}))"""
     needs_all_splits = True  # whether choices count from 0 or from 1
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:

@@ -28,6 +28,8 @@ class Classification(TextKind):
     purpose = "classification"
     names_outputs = True
     evidence_unit = "log-odds"
+    example = """shares = np.exp(logits[0]) / np.exp(logits[0]).sum()
+print(json.dumps({"label": labels[logits[0].argmax()], "scores": dict(zip(labels, shares.tolist()))}))"""
 
     def strata(self, examples: Examples) -> list[str] | None:
         return cast(TextExamples, examples).labels

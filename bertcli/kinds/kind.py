@@ -60,7 +60,6 @@ class Kind:
     has_probabilities: ClassVar[bool] = True  # which order mistakes
     is_task: ClassVar[bool] = True  # whether there are tasks of it, with labels to learn
     pipeline: ClassVar[str] = "text-classification"  # the task as the Hub calls it
-    sample: ClassVar[str] = ""  # options of `bert predict`, where the training data do not give them
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
     can_collapse: ClassVar[bool] = True  # whether one answer for all shows that nothing was learnt
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
@@ -71,6 +70,8 @@ class Kind:
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known
     max_query_length: ClassVar[int] = 0  # where a question stands before a context
     evidence_unit: ClassVar[str] = ""  # of what `bert predict --explain` spreads over the words, where it can
+    sample: ClassVar[t.Row] = {"text": "a gripping, beautiful film"}  # a row as `bert predict` takes it
+    example: ClassVar[str] = ""  # Python that prints the answer to it, of `logits`, in the folder of an exported model
     tokens_at_once: ClassVar[int | None] = None  # in a pass of prediction, where fewer than the device takes
 
     # Reading
@@ -170,6 +171,10 @@ class Kind:
         from bertcli.models import heads
 
         return cast("t.Outputs", getattr(heads, self.head)(model, batch))
+
+    def raw_outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
+        """The outputs before anything is chosen among them, by name."""
+        return self.outputs(model, batch)
 
     def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
         """Losses summed over the batch, by name; `batch.counts` says what to divide each by."""

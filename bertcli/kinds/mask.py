@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.tables import place_of
@@ -33,7 +33,11 @@ class Mask(Kind):
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
     is_task = False
-    sample = f"--text 'Paris is the {MASK_TOKEN} of France.'"
+    sample: ClassVar[t.Row] = {"text": f"Paris is the {MASK_TOKEN} of France."}
+    example = """place = encodings[0].ids.index(mask)
+shares = np.exp(logits[0, place] - logits[0, place].max())
+for token in shares.argsort()[:-6:-1]:
+    print(json.dumps({"token": tokenizer.decode([int(token)]), "score": float(shares[token] / shares.sum())}))"""
     tokens_at_once = 2048  # each mask has a number for every token of the vocabulary
 
     def __init__(self, top_k: int = 5, vocab_size: int | None = None) -> None:
@@ -65,10 +69,15 @@ class Mask(Kind):
 
     def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
         """The probabilities of the best tokens for each mask, and their ids, [M, top_k] each."""
+        logits = self.raw_outputs(model, batch)["logits"].float()
+        shares, ids = logits.softmax(-1)[:, : self.vocab_size].topk(self.top_k)
+        return {"shares": shares, "ids": ids}
+
+    def raw_outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
+        """The logits of the vocabulary for each mask, [M, V]."""
         from bertcli.models.heads import masked_lm_logits
 
-        shares, ids = masked_lm_logits(model, batch).float().softmax(-1)[:, : self.vocab_size].topk(self.top_k)
-        return {"shares": shares, "ids": ids}
+        return {"logits": masked_lm_logits(model, batch)}
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         names, masks = tokenizer.tokens, zip(outputs["ids"], outputs["shares"], strict=True)

@@ -30,6 +30,8 @@ class Multilabel(TextKind):
     evidence_unit = "log-odds"
     says = "labels"
     names_outputs = True
+    example = """shares = 1 / (1 + np.exp(-logits[0]))
+print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
         cells = cast(TextExamples, examples).labels or []

@@ -27,6 +27,7 @@ class Regression(TextKind):
     evidence_unit = "value"
     says = "value"
     has_probabilities = False
+    example = """print(json.dumps({"value": float(logits[0, 0])}))"""
 
     def missing_labels(self, labels: list[str]) -> set[str]:
         return NO_NUMBER

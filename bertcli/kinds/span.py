@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from bertcli import say
 from bertcli.data.labelled import squad
@@ -40,6 +40,13 @@ class Span(Kind):
     inputs = ("question",)
     needs = "a question with its context"
     says = "answer"
+    sample: ClassVar[t.Row] = {"question": "Who wrote it?", "context": "It was written by Ada."}
+    example = """start, end = logits[0], outputs[1][0]  # the best start and end in the context, the end not before the start
+sums = np.triu(start[:, None] + end) - 1e9 * np.tril(np.ones((len(start), len(end))), -1)
+outside = [place for place, part in enumerate(encodings[0].sequence_ids) if part != 1]
+sums[outside] = sums[:, outside] = -1e9
+first, last = np.unravel_index(sums.argmax(), sums.shape)
+print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodings[0].offsets[last][1]]}))"""
     official_file = "predictions.json"
     can_collapse = False
     has_windows = True

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from bertcli import say
 from bertcli.data.labelled import conll
@@ -42,6 +42,11 @@ class Tagging(Kind):
     options = ("frozen",)
     purpose = "token labelling"
     names_outputs = True
+    sample: ClassVar[t.Row] = {"text": " Ada Lovelace lived in London"}  # words are read as after a space
+    example = """words = {}  # start, end and tag of each, the tag being that of its first token
+for place, (word, (start, end)) in enumerate(zip(encodings[0].word_ids, encodings[0].offsets)):
+    words.setdefault(word, [start, end, labels[logits[0, place].argmax()]])[1] = end
+print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag) in words.items() if word is not None]))"""
     has_probabilities = False
     has_windows = True
 

@@ -104,7 +104,7 @@ def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, 
     saved = saved_config(resolve_model(model)) if model else {}
     if model and config.predictions and not saved:
         raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
-    source = _source(config, saved)
+    source = source_of(config, saved)
     if config.na_probs and not (config.predictions and source.kind.max_query_length):
         hint = "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json"
         raise UserError("--na-probs belongs to --predictions of questions.", hint)
@@ -123,7 +123,7 @@ def _read(source: Source, config: EvaluateConfig) -> list[Split]:
     return splits
 
 
-def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
+def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
     """The data to score on; for own files, the run's configuration fills in options that are not given."""
     if not looks_like_file(config.task):
         data_dir = config.data_dir or saved.get("data_dir")
@@ -162,7 +162,7 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
             form = form_of(own_files(config.task))
             if form is not kind and (form or not kind.reads_tables):
                 return f"is of the kind `{kind.name}`"
-            source = _source(config, run.config)
+            source = source_of(config, run.config)
             labels = [*dict.fromkeys(kind.labels_of(source.task, _read(source, config)[0].examples))]
     except UserError as error:
         return f"cannot read it ({error.message.rstrip('.')})"

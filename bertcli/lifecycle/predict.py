@@ -17,7 +17,7 @@ from bertcli.data.labelled.tables import chunks_of, count_rows
 from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS, kind_of_model
-from bertcli.kinds.kind import Encoder, Kind, Split
+from bertcli.kinds.kind import Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.prediction_files import check_output, flat, write_official, write_predictions
@@ -26,7 +26,7 @@ from bertcli.lifecycle.prediction_options import INPUTS, check_options
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task
-from bertcli.tasks.task import Files, Task
+from bertcli.tasks.task import Task
 from bertcli.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -100,9 +100,12 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
     kind = _kind(model, inputs.form, bool(config.explain))
     if config.dry_run:
         return Predictions(model, kind.name, 0)
+
+    from bertcli.lifecycle.task_model import load_for_rows
+
     is_watched = bool(config.file and (output or not sys.stdout.isatty()))  # on a terminal, results show the progress
     rows = _with_remarks(inputs, model, config)
-    loaded = _load(model, kind, config)
+    loaded = load_for_rows(model, kind, config.precision, config.top_k, has_gradients=bool(config.explain))
     found = _predictions(loaded, rows, config.file, is_watched)
     if config.explain:
         from bertcli.lifecycle.explain import explained
@@ -135,17 +138,6 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
     return kind
 
 
-def _load(source: str, kind: Kind, config: PredictConfig) -> TaskModel:
-    from bertcli.lifecycle.task_model import load_task_model
-
-    with_impossible = saved_config(source).get("with_impossible", False)
-    task = Task("input", kind.name, Files({}, {}), ("", None), (), with_impossible=with_impossible)
-    task = replace(task, max_seq_length=kind.max_seq_length)
-    if config.explain:  # prepacked weights have no gradients
-        return load_task_model(task, source, "float32")
-    return load_task_model(task, source, config.precision, fast=kind.is_task, top_k=config.top_k)
-
-
 def _predictions(
     model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool
 ) -> Iterator[tuple[InputRow, Prediction]]:
@@ -161,12 +153,9 @@ def _predictions(
     try:
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
-                examples = kind.input_examples(chunk, model.tokenizer)
-                features = kind.encode(model.task, examples, Encoder(model.tokenizer, rules))
-                cut += features.truncated
-                predictions = model.predict(Split("input", examples, features))
-                for number, (row, prediction) in enumerate(zip(chunk, predictions, strict=True)):
-                    yield row, kind.show(row, prediction, examples, number)
+                predictions, truncated = model.predict_rows(chunk)
+                cut += truncated
+                yield from zip(chunk, predictions, strict=True)
                 if progress:
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:

@@ -52,7 +52,7 @@ def read_inputs(config: PredictConfig) -> Inputs:
     parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
     row: InputRow = {key: part for key, part in parts.items() if part is not None}
     row |= {"choices": config.choice} if config.choice else {}
-    return Inputs(iter([row]), _form(row))
+    return Inputs(iter([row]), form_of_row(row))
 
 
 def inputs_of(rows: Sequence[str | InputRow]) -> Inputs:
@@ -61,10 +61,11 @@ def inputs_of(rows: Sequence[str | InputRow]) -> Inputs:
     if not made or any(row.keys() != made[0].keys() for row in made):
         what = "The rows have different keys." if made else "There is no input."
         raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
-    return Inputs(iter(made), _form(made[0]))
+    return Inputs(iter(made), form_of_row(made[0]))
 
 
-def _form(row: InputRow) -> str:
+def form_of_row(row: InputRow) -> str:
+    """The form of an input: question, choices, pair, mask or text."""
     for key, form in {"question": "question", "choices": "choices", "text_pair": "pair"}.items():
         if key in row:
             return form
@@ -117,7 +118,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
         lines = chain([first_line], lines)
         if not isinstance(tables.json_value(first_line), dict):
             texts = (_of_line(line.rstrip("\r\n"), number) for number, line in enumerate(lines, start=1))
-            return Inputs(counted(texts, _is_empty, "have no text", name), _form({"text": first_line}))
+            return Inputs(counted(texts, _is_empty, "have no text", name), form_of_row({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     return of_table(path, names, cells)
 
@@ -135,7 +136,7 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     rows = _rows_of_table(path, names, begin, cells, learnt)
     first = next(rows)
     what, *_ = first
-    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", str(path)), _form(first), misfit)
+    return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", str(path)), form_of_row(first), misfit)
 
 
 def _misfit(names: list[str], run: RunFolder) -> str:
@@ -145,7 +146,7 @@ def _misfit(names: list[str], run: RunFolder) -> str:
     wanted += ["text_pair"] if takes_pairs(run.config) and "text_pair" not in columns else []
     if lacking := [f"`{name}`" for name in wanted if name not in names]:
         return f"needs the column {' and '.join(lacking)}"
-    return misfit_of_form(_form({key.replace("choice0", "choices"): "" for key in columns}), run)
+    return misfit_of_form(form_of_row({key.replace("choice0", "choices"): "" for key in columns}), run)
 
 
 def _of_line(text: str, number: int) -> InputRow:

@@ -68,7 +68,7 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
         pipeline=kind.pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
         call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
-        sample=kind.sample,
+        sample=_as_options(kind.sample),
         base_model=start.hub if start else origin if _is_on_hub(origin) else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",
@@ -76,6 +76,13 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
         data=_data(record, start),
         limits=_limits(record),
     )
+
+
+def _as_options(row: dict[str, Any]) -> str:
+    """A row as options of `bert predict`."""
+    names = {name: "choice" if name == "choices" else name.replace("_", "-") for name in row}
+    texts = {name: value if isinstance(value, list) else [value] for name, value in row.items()}
+    return join(word for name in row for text in texts[name] for word in (f"--{names[name]}", text))
 
 
 def _is_on_hub(name: str) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -15,8 +16,8 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Kind, Split
-from bertcli.kinds.types import Prediction
+from bertcli.kinds.kind import Encoder, Kind, Split
+from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.sources import describe_split, encode_split
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
@@ -24,7 +25,7 @@ from bertcli.models.loading import check_length, check_vocabulary
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.packed import is_packed
 from bertcli.models.working_copy import cast_weights
-from bertcli.tasks.task import Task
+from bertcli.tasks.task import Files, Task
 from bertcli.training.device import (
     inference_device,
     inference_tokens,
@@ -32,6 +33,9 @@ from bertcli.training.device import (
     resolve_precision,
     training_precision,
 )
+
+if TYPE_CHECKING:
+    from bertcli.kinds.types import Features
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,31 @@ class TaskModel:
         tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
         outputs = run_model(self.model, split.features, self.device, tokens, self.dtype)
         return self.kind.decode(self.task, split, outputs, self.tokenizer)
+
+    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], int]:
+        """What `bert predict` shows of each row, and how many inputs were cut; the rows have the same columns."""
+        split = self._encoded(rows)
+        predictions = enumerate(self.predict(split))
+        shown = [self.kind.show(rows[number], each, split.examples, number) for number, each in predictions]
+        return shown, cast("Features", split.features).truncated
+
+    def count_cut(self, rows: Sequence[Row]) -> int:
+        """How many inputs of rows are longer than the model takes."""
+        return cast("Features", self._encoded(rows).features).truncated
+
+    def _encoded(self, rows: Sequence[Row]) -> Split:
+        examples = self.kind.input_examples(rows, self.tokenizer)
+        return Split("input", examples, self.kind.encode(self.task, examples, Encoder(self.tokenizer, self.rules)))
+
+
+def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False) -> TaskModel:
+    """Load a model of any kind to predict rows, as `bert predict` does; prepacked weights have no gradients."""
+    with_impossible = saved_config(source).get("with_impossible", False)
+    task = Task("input", kind.name, Files({}, {}), ("", None), (), with_impossible=with_impossible)
+    task = replace(task, max_seq_length=kind.max_seq_length)
+    if has_gradients:
+        return load_task_model(task, source, "float32")
+    return load_task_model(task, source, precision, fast=kind.is_task, top_k=top_k)
 
 
 def load_task_model(task: Task, source: str, precision: str, fast: bool = False, top_k: int | None = None) -> TaskModel:

@@ -21,7 +21,9 @@ from bertcli.models.packed import is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
-TOKENS_STEP = 64  # a CPU compiles a program for each new shape of a bfloat16 product: idle tokens round their number up
+TOKENS_STEP = (
+    64  # a CPU compiles a program for each new shape of a product, and keeps it: idle tokens round their number up
+)
 NO_END = 1_000_000  # length of the longest input, where positions are relative
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # outputs of heads for each token
 
@@ -141,13 +143,20 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
 
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     """The inputs end to end, each column [1, T], and the boundaries of the sequences."""
-    tokens_step, length_step = (TOKENS_STEP, LENGTH_STEP) if model.dtype == torch.bfloat16 else (1, 1)
-    idle = -len(batch.input_ids) % tokens_step
+    length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
+    idle = -len(batch.input_ids) % _tokens_step(model, len(batch.input_ids))
     if model.training:
         name_rows(batch, torch.arange(len(batch.input_ids) + idle) < len(batch.input_ids))
     columns = {**_columns(model, batch), "position_ids": batch.position_ids + _family(model).first_position(model)}
     columns = {name: pad(column, (0, idle))[None] for name, column in columns.items()}
     return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device, length_step)}
+
+
+def _tokens_step(model: PreTrainedModel, count: int) -> int:
+    """What the number of tokens is rounded up to a multiple of; for predictions in float32 it grows by an eighth at most."""
+    if model.dtype == torch.bfloat16:
+        return TOKENS_STEP
+    return 1 if model.training else min(TOKENS_STEP, max(8, 2 ** count.bit_length() // 16))
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:

@@ -33,6 +33,12 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
         logits: Tensor = self.classifier(self.dropout(states))
         return logits
 
+    def forward_padded(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Outputs:
+        """The same of padded columns, [N, S] each, for programs that do not pack."""
+        hidden = self.bert(input_ids, attention_mask, token_type_ids).last_hidden_state  # [N, S, H]
+        mask = attention_mask[:, :, None].to(hidden.dtype)
+        return {"logits": self.classifier((hidden * mask).sum(1) / mask.sum(1))}
+
     def pooled(self, batch: PackedBatch) -> Tensor:
         """The mean of the hidden states of each sequence, [N, H], in float32."""
         return _means(self, batch)

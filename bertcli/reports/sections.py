@@ -45,7 +45,7 @@ def render_page(page: Page) -> str:
 
     script, style = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    filters = {"cell": cell_text, "shown": shown, "share": _share, "drawing": Markup}
+    filters: dict[str, Any] = {"cell": cell_text, "shown": shown, "share": _share, "drawing": Markup}
     parts = {"script": Markup(script), "script_digest": digest, "style": Markup(style + chart_style())}
     return render("page.html", filters, page=page, **parts)
 

@@ -23,6 +23,7 @@ SHOWN = {
     "tokens_per_second": "{:,.0f} tokens/s",
     "texts_per_second": "{:,.1f} texts/s",
     "wall_seconds": "{:,.1f} s",
+    **dict.fromkeys(("p50_ms", "p95_ms", "p99_ms"), "{:,.1f} ms"),
     "share_outside": "{:.2%}",
     "share_of_peak": "{:.1%}",
 }
@@ -47,7 +48,8 @@ class Line:
         """How many times as fast ours is; nothing where it does not count."""
         if self.theirs is None or not self.agrees:
             return None
-        return self.theirs / self.ours if self.row.measure == "wall_seconds" else self.ours / self.theirs
+        is_time = self.row.measure.endswith(("wall_seconds", "_ms"))
+        return self.theirs / self.ours if is_time else self.ours / self.theirs
 
     def cells(self) -> list[str]:
         """The row as text."""
@@ -55,7 +57,7 @@ class Line:
         theirs = f"{shown(self.theirs)} ({self.row.theirs})" if self.theirs is not None else "–"
         ratio = f"{self.ratio:.2f} ×" if self.ratio else "–" if self.agrees else "does not count"
         return [
-            self.what,
+            f"{self.what}{f', {self.row.measure[:3]}' * self.row.measure.endswith('_ms')}",
             f"{shown(self.ours)} ({self.row.ours})",
             theirs,
             ratio,

@@ -125,6 +125,13 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("evaluate good.csv --split half --model bert-books", "Unknown split `half`", "test"),
         ("predict --text a --model folder", "`folder` holds no model", "config.json"),
         ("predict --text a --precision float8", "`float8`", "float"),
+        ("export", "no finished run in this folder", "bert finetune"),
+        ("export bert-books --format onx", "`onx`", "`onnx`"),
+        ("export bert-books --precision float16", "onnx is not written in float16", "float32 or int8"),
+        ("export bert-books --format safetensors --out folder/..", "is not empty", "--out NEW-FOLDER"),
+        ("serve", "no finished run in this folder", "bert finetune"),
+        ("serve runs/none", "no model `runs/none`", "runs/"),
+        ("serve bert-books --host nowhere.invalid", "--host nowhere.invalid", "address of this machine"),
         ("recipes show nothing", "recipe `nothing`", "bert recipes"),
     ],
 )
@@ -237,6 +244,9 @@ COMMANDS = (
     "evaluate",
     "predict",
     "similar",
+    "report",
+    "export",
+    "serve",
     "submit",
     "convert",
     "demo",
@@ -307,6 +317,12 @@ REJECTED = [
     "similar --file good.csv",
     "similar --file good.csv --text a --model runs/none",
     "similar --file good.csv --text a --text-column nocolumn --model bert-books",
+    "export",
+    "export runs/none",
+    "export bert-books --precision float16",
+    "serve",
+    "serve runs/none",
+    "serve bert-books --host nowhere.invalid",
     "submit glue",
     "submit glue runs/none",
     "convert",
@@ -350,7 +366,7 @@ def test_requests_that_a_core_rejects_import_no_heavy_package(workspace: Path) -
 def test_every_commands_help_shows_examples(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "evaluate", "predict", "similar"):
+    for name in COMMANDS[:11]:
         code, out, _ = run([name, "--help"], capsys, monkeypatch)
         assert code == 0
         assert f"bert {name} " in out

@@ -1,0 +1,47 @@
+"""Write a model for other programs: ONNX graphs or safetensors, with tokenizer, labels and an example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertcli import say
+from bertcli.config.use import EXPORTS, ExportConfig
+from bertcli.errors import UserError, check_extra, check_vacant
+from bertcli.lifecycle.workspace import latest_finished_run, resolve_model, saved_config
+
+if TYPE_CHECKING:
+    from bertcli.lifecycle.exporting import Exported
+
+EXTRA = "onnx"  # that a format of this name needs
+
+
+def export(run: ExportConfig | str | None = None, **options: Any) -> Exported:
+    """Write the model of a run, by default the latest, for other programs.
+
+    Raises UserError if there is no such model, if the format does not have the precision, or if the outputs differ by
+    more than 1e-4 (RunError). An int8 graph is scored on the dev set of its run, where that is there.
+    """
+    config = ExportConfig.build(run, options)
+    if config.precision not in EXPORTS[config.format]:
+        what = f"{config.format} is not written in {config.precision}."
+        raise UserError(what, f"Give --precision {' or '.join(EXPORTS[config.format])}, or another --format.")
+    if config.format == EXTRA:
+        check_extra(EXTRA, "onnx", "onnxruntime", "onnxscript")
+    model = resolve_model(config.run) if config.run else str(latest_finished_run().model)
+    out = Path(config.out) if config.out else _default_out(config, model)
+    check_vacant(out)
+
+    from bertcli.lifecycle.exporting import Exported, write_export
+
+    plan = Exported(model, str(out), config.format, config.precision)
+    if config.dry_run:
+        say(f"would write {out}: {model} as {config.format} in {config.precision}")
+        return plan
+    return write_export(plan, config.data_dir)
+
+
+def _default_out(config: ExportConfig, model: str) -> Path:
+    """FORMAT-PRECISION in the folder of the run; of another model, NAME-FORMAT-PRECISION in this folder."""
+    name = f"{config.format}-{config.precision}"
+    return Path(model).parent / name if saved_config(model) else Path(f"{Path(config.run).name}-{name}")

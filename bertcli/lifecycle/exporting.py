@@ -1,0 +1,207 @@
+"""The files of an exported model, and the checks that its answers are those of the model."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from bertcli import quietly, say
+from bertcli.config.use import EvaluateConfig
+from bertcli.data.atomic import replacing
+from bertcli.data.labelled.examples import Examples
+from bertcli.data.packing.batches import PackedBatch, evaluation_batches
+from bertcli.data.packing.windows import WindowRules
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import RunError, UserError
+from bertcli.kinds import kind_of_model
+from bertcli.kinds import types as t
+from bertcli.kinds.classification import CLASSIFICATION
+from bertcli.kinds.kind import Encoder, Kind
+from bertcli.kinds.mask import MASK_TOKEN
+from bertcli.lifecycle.evaluate import source_of
+from bertcli.lifecycle.export_example import example_of
+from bertcli.lifecycle.scoring import score
+from bertcli.lifecycle.sources import encode_split
+from bertcli.lifecycle.task_model import load_task_model
+from bertcli.lifecycle.workspace import saved_config, takes_pairs
+from bertcli.models.encoder import encode, longest_input
+from bertcli.models.formats.onnx import OnnxModel, quantize, write_graph
+from bertcli.models.loading import (
+    check_vocabulary,
+    has_finite_weights,
+    load_model,
+    open_config,
+    save_architecture,
+    save_model,
+)
+from bertcli.models.model_with_loss import Outputs
+from bertcli.models.packed import prepare_layers
+from bertcli.tasks.task import Files, Task
+
+LARGEST_DIFFERENCE = 1e-4
+TEXTS, WORDS = 9, 6  # random texts that are compared, and words of each at most
+TOKENS = 40  # a batch of them
+NO_TASK = Task("texts", "", Files({}, {}), ("", None), ())
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how far its answers are from those of the model."""
+
+    model: str
+    out: str
+    format: str
+    precision: str
+    megabytes: float = 0.0
+    largest_difference: float | None = None  # of the outputs before softmax, over random texts
+    split: str | None = None  # on which the scores were measured, before and after
+    metrics_before: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class _Encoder(Kind):
+    """A model without a head: its hidden states."""
+
+    example = """is_token = np.array(encodings[0].attention_mask)[:, None]
+print(json.dumps(((outputs[0][0] * is_token).sum(0) / is_token.sum()).tolist()))  # the mean of the hidden states"""
+
+    def raw_outputs(self, model: PreTrainedModel, batch: PackedBatch) -> Outputs:
+        return {"states": encode(model, batch)}
+
+    def encode(self, task: Task, examples: Examples, encoder: Encoder, training: bool = False) -> t.Features:
+        return CLASSIFICATION.encode(task, examples, encoder)
+
+    def input_examples(self, rows: Sequence[t.Row], tokenizer: WordPiece) -> Examples:
+        return CLASSIFICATION.input_examples(rows, tokenizer)
+
+
+def write_export(plan: Exported, data_dir: str | None) -> Exported:
+    """Write the files aside, check and measure them, and rename the folder. Raises UserError or RunError, see `export`."""
+    source, tokenizer = plan.model, load_tokenizer(plan.model)
+    kind, model = _load(source)
+    check_vocabulary(model, tokenizer, source)
+    if getattr(model, "reads_batches", False) and not hasattr(model, "forward_padded"):
+        what = f"`{source}` has a BiLSTM on frozen features, which is not exported."
+        raise UserError(what, "Export a run that was fine-tuned without --frozen.")
+    with replacing(Path(plan.out)) as part:
+        part.mkdir(parents=True)
+        found = WRITERS[plan.format](plan, part, kind, tokenizer, data_dir)
+        longest = min(saved_config(source).get("max_seq_length") or kind.max_seq_length, longest_input(model))
+        example = example_of(plan.format, kind, model, tokenizer, longest, bool(takes_pairs(saved_config(source))))
+        (part / "example.py").write_text(example, encoding="utf-8")
+        if kind.names_outputs:
+            labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
+            (part / "labels.json").write_text(json.dumps(labels, ensure_ascii=False) + "\n", encoding="utf-8")
+        size = sum(path.stat().st_size for path in part.glob("model*")) / 1e6
+    _say_written(found, size)
+    return replace(found, megabytes=round(size, 1))
+
+
+def _say_written(found: Exported, megabytes: float) -> None:
+    difference = f"outputs differ by {found.largest_difference:.1e} at most, on {TEXTS} random texts"
+    say(f"wrote {found.out}: {found.format} in {found.precision}, {megabytes:,.1f} MB; {difference}")
+    say(f"to run it: python {found.out}/example.py")
+
+
+def _load(source: str) -> tuple[Kind, PreTrainedModel]:
+    """The kind of a model, and the model."""
+    with quietly():
+        kind = kind_of_model(open_config(source))
+        return kind or _Encoder(), kind.load_model(source) if kind else load_model(source)
+
+
+def _write_graph(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, data_dir: str | None) -> Exported:
+    """Write and check the graph; in int8 also measure what it costs."""
+    model = _load(plan.model)[1]
+    save_architecture(model, tokenizer, part)
+    config = model.config
+    graph = part / "model.onnx"
+    write_graph(model, graph)
+    difference = _largest_difference(kind, plan.model, OnnxModel(graph, config), tokenizer)
+    if not difference <= LARGEST_DIFFERENCE:
+        what = f"The outputs of the graph differ by {difference:.1e} from those of the model."
+        raise RunError(what, "Give --format safetensors; and please report the model.")
+    if plan.precision == "float32":
+        return replace(plan, largest_difference=difference)
+    whole = graph.rename(part / "whole.onnx")
+    quantize(whole, graph)
+    for path in (whole, part / "model.onnx.data"):
+        path.unlink(missing_ok=True)
+    small = OnnxModel(graph, config)
+    difference = _largest_difference(kind, plan.model, small, tokenizer)
+    return _with_scores(replace(plan, largest_difference=difference), small, data_dir)
+
+
+def _write_weights(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, data_dir: str | None) -> Exported:
+    """Write the weights in a precision. Raises UserError if they are too large for it."""
+    model = _load(plan.model)[1].to(getattr(torch, plan.precision))
+    if not has_finite_weights(model):
+        raise UserError(f"Some weights are too large for {plan.precision}.", "Give --precision bfloat16.")
+    save_model(model, tokenizer, part)
+    return replace(plan, largest_difference=_largest_difference(kind, plan.model, _load(str(part))[1], tokenizer))
+
+
+@torch.inference_mode()
+def _largest_difference(kind: Kind, source: str, other: Any, tokenizer: WordPiece) -> float:
+    """How far the outputs of another model are from those of ours at most, over random texts of several lengths."""
+    model = _load(source)[1].eval()
+    task = replace(NO_TASK, kind=kind.name, labels=tuple(model.config.id2label.values()))
+    draw, words = random.Random(0), [token for token in tokenizer.tokens if token.isalpha()] or ["a"]
+    rows = [{key: _random_text(value, words, draw) for key, value in kind.sample.items()} for _ in range(TEXTS)]
+    longest = longest_input(model)
+    rules = WindowRules(min(kind.max_seq_length, longest), max_query_length=min(kind.max_query_length, longest // 2))
+    features = kind.encode(task, kind.input_examples(rows, tokenizer), Encoder(tokenizer, rules))
+    prepare_layers(model)
+    prepare_layers(other.eval())
+    differences = [0.0]
+    for batch in evaluation_batches(features, TOKENS):
+        ours, theirs = (kind.raw_outputs(each, batch) for each in (model, other))
+        differences += [_difference(ours[name], theirs[name]) for name in ours]
+    return float(torch.tensor(differences).max())  # NaN if one is
+
+
+def _difference(ours: Tensor, theirs: Tensor) -> float:
+    """The largest difference; where one has -inf, as beyond the end of a text, so must the other."""
+    return float(torch.where(ours == theirs, 0.0, (ours.float() - theirs.float()).abs()).max())
+
+
+def _random_text(sample: Any, words: list[str], draw: random.Random) -> Any:
+    """Other words in the place of a text or of texts; with a mask if it has one."""
+    if isinstance(sample, list):
+        return [_random_text(each, words, draw) for each in sample]
+    return " ".join([*draw.choices(words, k=draw.randint(1, WORDS)), *[MASK_TOKEN] * (MASK_TOKEN in sample)])
+
+
+def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Exported:
+    """The scores of the model and of the graph on the dev set of the run, where it is there; says what is lost."""
+    saved = saved_config(plan.model)
+    if saved.get("command") != "finetune":
+        say(f"what {plan.precision} costs is not measured: {plan.model} is not of a fine-tuned run")
+        return plan
+    try:
+        source = source_of(EvaluateConfig(task=saved["task"], data_dir=data_dir), saved)
+        split = source.read(source.dev_splits[0])
+        model = load_task_model(source.task, plan.model, "float32")
+        split = encode_split(source.task, split, model.tokenizer, model.rules)
+    except UserError as error:
+        say(f"what {plan.precision} costs is not measured, as the dev set is not there: {error.message}")
+        return plan
+    quantized = replace(model, model=model.kind.with_loss(cast(Any, small)))
+    before, after = (score(source.task, split, each.predict(split)) for each in (model, quantized))
+    lost = ", ".join(
+        f"{name} {before[name]:.2f} to {after[name]:.2f} ({after[name] - before[name]:+.2f})" for name in before
+    )
+    say(f"{plan.precision} on {split.name} ({len(split):,} examples): {lost}")
+    return replace(plan, split=split.name, metrics_before=before, metrics=after)
+
+
+Writer = Callable[[Exported, Path, Kind, WordPiece, str | None], Exported]
+WRITERS: dict[str, Writer] = {"onnx": _write_graph, "safetensors": _write_weights}

@@ -1,0 +1,1 @@
+"""The server of `bert serve`: requests gathered into packed batches, within bounds."""

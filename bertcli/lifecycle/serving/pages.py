@@ -1,0 +1,121 @@
+"""What a server says of itself: its OpenAPI document, that as a page, and the page to type into."""
+
+import json
+import shlex
+from html import escape
+from typing import Any
+
+from bertcli import __version__
+from bertcli.reports.rendering import TEMPLATES
+
+Description = dict[str, Any]  # of a model: name, kind, takes, labels, sample
+STYLE, PAGE = TEMPLATES / "serving.css", TEMPLATES / "serving.html"
+STATUSES = {
+    "413": "too many bytes, rows or tokens",
+    "422": "not a row that the model takes",
+    "429": "the queue is full: try again in a second",
+    "503": "no answer within the time, or the server is stopping",
+}
+
+
+def openapi(models: list[Description], limits: str, most_rows: int) -> dict[str, Any]:
+    """The OpenAPI document: what each path takes and answers; `limits` says it of all requests."""
+    text = {"type": "string"}
+    columns = dict.fromkeys(("text", "text_pair", "question", "context"), text)
+    names = {"type": "string", "enum": [model["name"] for model in models]}
+    row = {
+        "type": "object",
+        "properties": {**columns, "choices": {"type": "array", "items": text, "minItems": 2}, "model": names},
+        "additionalProperties": False,
+    }
+    rows = {"type": "array", "items": {"$ref": "#/components/schemas/Row"}, "minItems": 1, "maxItems": most_rows}
+    answer = {"type": "object", "description": "What `bert predict --json` prints of the row."}
+    error = {"type": "object", "properties": {"error": text, "hint": text}, "required": ["error", "hint"]}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "bert serve", "version": __version__, "description": limits},
+        "paths": {
+            "/predict": {"post": _predict("Predict a row, or a list of rows", models, [])},
+            "/predict/{model}": {
+                "post": _predict(
+                    "The same, with the model in the path",
+                    models,
+                    [{"name": "model", "in": "path", "required": True, "schema": names}],
+                )
+            },
+            "/health": {"get": _get("Whether the server answers, its models and what each takes")},
+            "/metrics": {"get": _get("Counts and times for Prometheus", "text/plain")},
+        },
+        "components": {"schemas": {"Row": row, "Rows": rows, "Answer": answer, "Error": error}},
+    }
+
+
+def _predict(summary: str, models: list[Description], parameters: list[Any]) -> dict[str, Any]:
+    def either(one: str, several: Any) -> dict[str, Any]:
+        return {"oneOf": [{"$ref": f"#/components/schemas/{one}"}, several]}
+
+    answers = {"type": "array", "items": {"$ref": "#/components/schemas/Answer"}}
+    examples = {model["name"]: {"summary": model["takes"], "value": model["sample"]} for model in models}
+    taken = {"schema": either("Row", {"$ref": "#/components/schemas/Rows"}), "examples": examples}
+    refused = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    return {
+        "summary": summary,
+        "parameters": parameters,
+        "requestBody": {"required": True, "content": {"application/json": taken}},
+        "responses": {
+            "200": {
+                "description": "The answer to each row",
+                "headers": {"Inputs-Cut": {"description": "Number of inputs cut", "schema": {"type": "integer"}}},
+                "content": {"application/json": {"schema": either("Answer", answers)}},
+            },
+            **{status: {"description": words, "content": refused} for status, words in STATUSES.items()},
+        },
+    }
+
+
+def _get(summary: str, form: str = "application/json") -> dict[str, Any]:
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": {form: {}}}}}
+
+
+def docs_page(document: dict[str, Any], address: str) -> str:
+    """The OpenAPI document as a page that needs no network and no script; `address` is that of the server."""
+    parts = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            examples = body.get("examples", {}).items()
+            calls = "".join(
+                f"<pre>{escape(_curl(address + path, name, each['value'], len(examples)))}</pre>"
+                for name, each in examples
+            )
+            rows = "".join(
+                f"<tr><td>{escape(status)}<td>{escape(each['description'])}"
+                for status, each in operation["responses"].items()
+            )
+            parts.append(
+                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}.</p>{calls}"
+                f"<table><tr><th>status<th>answer{rows}</table>"
+            )
+    schemas = escape(json.dumps(document["components"]["schemas"], indent=2))
+    intro = f"<h1>bert serve</h1><p>{escape(document['info']['description'])}</p>"
+    links = '<p><a href="/">A page to type into</a> · <a href="/openapi.json">openapi.json</a></p>'
+    return _page("bert serve: docs", f"{intro}{links}{''.join(parts)}<h2>Schemas</h2><pre>{schemas}</pre>")
+
+
+def _curl(address: str, name: str, row: dict[str, Any], models: int) -> str:
+    """A command line that asks a model."""
+    is_named = "{model}" in address
+    row = row if is_named or models == 1 else {**row, "model": name}
+    return shlex.join(["curl", address.replace("{model}", name), "-d", json.dumps(row, ensure_ascii=False)])
+
+
+def main_page(models: list[Description]) -> str:
+    """The page to type into; the models are in it as JSON, of which nothing can end the script."""
+    values = json.dumps(models).replace("<", "\\u003c")
+    return _page("bert serve", PAGE.read_text(encoding="utf-8").replace("MODELS", values))
+
+
+def _page(title: str, body: str) -> str:
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
+    style = STYLE.read_text(encoding="utf-8")
+    return f'<!doctype html>\n<html lang="en">{head}<style>{style}</style><body>{body}</html>\n'

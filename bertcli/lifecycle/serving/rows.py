@@ -1,0 +1,123 @@
+"""The rows of a request, as `bert predict` takes them, checked before they are queued."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from bertcli.errors import UserError
+from bertcli.kinds.kind import Kind
+from bertcli.kinds.types import Row
+from bertcli.lifecycle.prediction_inputs import form_of_row
+from bertcli.lifecycle.task_model import TaskModel
+
+FORMS = ({"text"}, {"text", "text_pair"}, {"text", "choices"}, {"question", "context"})
+COLUMNS = ("text", "text_pair", "choices", "question", "context")
+FORM = 'Send {"text": "..."}, or a list of such rows; see /docs.'
+MOST_CHOICES = 64
+
+
+class Refused(UserError):
+    """A request that is refused, with the status of the answer."""
+
+    def __init__(self, status: int, message: str, hint: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message, hint)
+        self.status, self.headers = status, headers or {}
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model by its name."""
+
+    name: str
+    task_model: TaskModel
+    has_pairs: bool
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its task."""
+        return self.task_model.kind
+
+    @property
+    def sample(self) -> Row:
+        """A row as it takes them."""
+        return {**self.kind.sample, **({"text_pair": "It is bad."} if self.has_pairs else {})}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The model in the words of `GET /health`."""
+        needs = "a pair of texts" if self.has_pairs else self.kind.needs
+        labels = {"labels": list(self.task_model.task.labels)} if self.kind.names_outputs else {}
+        return {"name": self.name, "kind": self.kind.name, "takes": needs, **labels, "sample": self.sample}
+
+    def count_tokens(self, rows: list[Row]) -> int:
+        """The number of tokens of all texts in rows."""
+        texts = [
+            text for row in rows for value in row.values() for text in (value if isinstance(value, list) else [value])
+        ]
+        return sum(map(len, self.task_model.tokenizer.encode_ids(texts)))
+
+    def check(self, row: Row) -> None:
+        """Raise Refused if the model does not take a row."""
+        form = form_of_row(row)
+        if form not in self.kind.inputs:
+            raise Refused(422, f"The model `{self.name}` needs {self.kind.needs}.", FORM)
+        try:
+            self.kind.check_input(row, self.task_model.tokenizer, self.task_model.longest, None)
+        except UserError as error:
+            raise Refused(422, error.message, error.hint) from None
+
+
+def read_rows(
+    body: bytes, name: str | None, models: dict[str, ServedModel], most: int
+) -> tuple[ServedModel, list[Row], bool]:
+    """The model that a request names, its rows, and whether they came as a list. Raises Refused if something is wrong."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused(422, "The request is not JSON.", FORM) from None
+    rows = given if isinstance(given, list) else [given]
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        raise Refused(422, "The request is neither an object nor a list of objects.", FORM)
+    if len(rows) > most:
+        raise Refused(413, f"The request has {len(rows):,} rows; the maximum is {most:,}.", "Send fewer at a time.")
+    model = _model([name, *(row.pop("model", None) for row in rows)], models)
+    for row in rows:
+        _check_columns(row)
+        model.check(row)
+    return model, rows, isinstance(given, list)
+
+
+def _model(names: list[Any], models: dict[str, ServedModel]) -> ServedModel:
+    """The model by the names in the path and in the rows, of which some may be missing. Raises Refused."""
+    given, known = [name for name in names if name is not None], ", ".join(models)
+    if any(name != given[0] for name in given):
+        raise Refused(422, "The request names several models.", "Send a request to each.")
+    if not given and len(models) > 1:
+        raise Refused(422, "Several models are served, and the request names none.", f'Name one as "model": {known}.')
+    name = given[0] if given else next(iter(models))
+    if not isinstance(name, str) or name not in models:
+        raise Refused(404, "There is no such model here.", f"Name one as `model`: {known}.")
+    return models[name]
+
+
+def _check_columns(row: dict[str, Any]) -> None:
+    """Check that the columns of a row are a form of input, and their types. Raises Refused."""
+    if strange := next((key for key in row if key not in COLUMNS), None):
+        raise Refused(422, f"A row has the unknown key `{ascii(strange[:40])[1:-1]}`.", f"Known: {', '.join(COLUMNS)}.")
+    if {*row} not in FORMS:
+        raise Refused(422, f"A row has {' and '.join(row) or 'nothing'}, which is no form of input.", FORM)
+    for key, value in row.items():
+        if key == "choices" and not (isinstance(value, list) and 2 <= len(value) <= MOST_CHOICES):
+            raise Refused(422, f"`choices` is not a list of 2 to {MOST_CHOICES} texts.", FORM)
+        if not all(map(_is_text, value if key == "choices" else [value])):
+            raise Refused(422, f"`{key}` is not text.", FORM)
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is text that can be written as UTF-8: JSON may name half of a surrogate pair."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
