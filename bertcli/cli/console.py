@@ -30,11 +30,13 @@ class Output:
     def start(self) -> None:
         """Print the notes of the other modules to stderr."""
         logger.handlers = [_ToStderr()]
-        logger.setLevel(logging.ERROR if self.quiet or not _is_first() else logging.INFO)
+        logger.setLevel(logging.ERROR if self.quiet or not is_first() else logging.INFO)
         logger.propagate = False
 
     def emit(self, result: Any) -> None:
         """Print a result, or plain values, as one JSON object on one line of stdout."""
+        if not is_first():
+            return
         values = result if isinstance(result, dict) else getattr(result, "to_json", lambda: asdict(result))()
         print(json.dumps(values, ensure_ascii=False), flush=True)
 
@@ -42,7 +44,7 @@ class Output:
         self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "", below: Iterable[str] = ()
     ) -> None:
         """Print a table, numbers aligned to the right, in a box with the lines `below` it if there are any; nothing with --json."""
-        if self.json:
+        if self.json or not is_first():
             return
         from rich import box
         from rich.console import Console, Group
@@ -62,11 +64,11 @@ class Output:
 
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
-    if _is_first():
+    if is_first():
         print(f"error: {message}\nhint: {hint}", file=sys.stderr)
 
 
-def _is_first() -> bool:
+def is_first() -> bool:
     """Whether this is the first of the processes of a run, the only one that prints."""
     return os.environ.get("RANK", "0") == "0"
 

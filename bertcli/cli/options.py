@@ -8,9 +8,10 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 
 from bertcli.cli.completion import complete_recipes, completion_of
-from bertcli.cli.console import Output
+from bertcli.cli.console import Output, is_first
 from bertcli.config.options import Config, ConfigType, default_of, flag, help_of
 from bertcli.config.recipes import read_recipe
+from bertcli.config.training import TrainingConfig
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
 SHARED: dict[str, Any] = {  # name -> annotation
@@ -49,6 +50,8 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
     it returns is printed with `--json`. The examples are those of its docstring.
     """
 
+    shares_processes = issubclass(config_class, TrainingConfig)
+
     def make(function: Callable[[ConfigType, Output], object]) -> Command:
         def run(recipe: str | None, json: bool, quiet: bool, print_config: bool, **given: Any) -> None:
             values = read_recipe(recipe) if recipe else {}
@@ -57,6 +60,8 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
                 import yaml
 
                 print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
+                return
+            if not (shares_processes or is_first()):  # of several processes, which only a training shares
                 return
             output = Output(json, quiet)
             output.start()
