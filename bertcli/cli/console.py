@@ -33,6 +33,11 @@ class Output:
         logger.setLevel(logging.ERROR if self.quiet or not is_first() else logging.INFO)
         logger.propagate = False
 
+    @property
+    def shows_tables(self) -> bool:
+        """Whether tables are printed: not with --json, and by the first of several processes only."""
+        return not self.json and is_first()
+
     def emit(self, result: Any) -> None:
         """Print a result, or plain values, as one JSON object on one line of stdout."""
         if not is_first():
@@ -44,7 +49,7 @@ class Output:
         self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "", below: Iterable[str] = ()
     ) -> None:
         """Print a table, numbers aligned to the right, in a box with the lines `below` it if there are any; nothing with --json."""
-        if self.json or not is_first():
+        if not self.shows_tables:
             return
         from rich import box
         from rich.console import Console, Group

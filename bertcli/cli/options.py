@@ -49,7 +49,6 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
     The function gets the checked configuration (flags win over `--recipe`, which wins over defaults) and the output; what
     it returns is printed with `--json`. The examples are those of its docstring.
     """
-
     shares_processes = issubclass(config_class, TrainingConfig)
 
     def make(function: Callable[[ConfigType, Output], object]) -> Command:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear
 
 from bertcli import say
@@ -105,12 +105,12 @@ def _linear_add_and_norm(
     second: Tensor,
     numbers: tuple[int, float, float],
 ) -> Tensor:
-    (weight, bias, *of_norm), (dropped, scale, epsilon) = weights, numbers
+    (weight, bias, gain, shift), (dropped, scale, epsilon) = weights, numbers
     product = linear(states, weight, bias)
     if dropped:
         factors = torch.where(chances(first, second, product.shape[1]) < dropped, 0.0, scale)
         product = (product * factors).to(product.dtype)
-    return layer_norm(product + residual, bias.shape, *of_norm, epsilon)
+    return layer_norm(product + residual, gain.shape, gain, shift, epsilon)
 
 
 @compiled

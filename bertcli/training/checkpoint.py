@@ -71,7 +71,7 @@ def save_checkpoint(folder: Path, model: nn.Module, slots: Slots, step: int, mor
     """
     from safetensors.torch import save_file
 
-    tensors = {f"model.{name}": value for name, value in model.named_parameters()}
+    tensors: dict[str, Tensor] = {f"model.{name}": value for name, value in model.named_parameters()}
     for index, values in slots.items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
     folder.mkdir(parents=True, exist_ok=True)

@@ -46,20 +46,22 @@ def processes_to_launch(asked: int) -> int:
         return asked
     launcher = psutil.Process().parent()
     typed = launcher.cmdline() if launcher else []
-    begin = next((place for place, word in enumerate(typed) if LAUNCHER.search(word)), None)
-    if begin is None:
-        return asked
+    begin = next((place for place, word in enumerate(typed, 1) if LAUNCHER.search(word)), None)
+    return asked if begin is None else _asked_of_accelerate(typed[begin + (typed[begin] == "launch") :]) or asked
+
+
+def _asked_of_accelerate(arguments: list[str]) -> int:
+    """How many processes the arguments of `accelerate launch`, or its configuration, name; 0 if they name none."""
     from accelerate.commands.config.config_args import default_config_file, load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
-    begin += 1 + (typed[begin + 1] == "launch")
-    given, _ = launch_command_parser().parse_known_args(typed[begin:])
+    given, _ = launch_command_parser().parse_known_args(arguments)
     reads = given.config_file or (os.path.isfile(default_config_file) and not given.cpu)
     saved = load_config_from_file(given.config_file) if reads else given
     if (given.num_machines or saved.num_machines or 1) > 1:
         hint = "On each: torchrun --nnodes MACHINES --node-rank N --nproc-per-node P --master-addr FIRST -m bertcli ..."
         raise UserError("`accelerate launch` on CPUs starts one process on each machine.", hint)
-    return int(given.num_processes or saved.num_processes or asked)
+    return int(given.num_processes or saved.num_processes or 0)
 
 
 def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> TrainingResult:

@@ -2,6 +2,7 @@
 
 import copy
 import os
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -36,12 +37,12 @@ class Shards(WorkingCopy):
             transformer_cls_names_to_wrap=[*{type(layer).__name__ for layer in layers}],
             cpu_ram_efficient_loading=False,
         )
-        self.module = fsdp2_prepare_model(accelerator, copy.deepcopy(model))
+        self.module: Any = fsdp2_prepare_model(accelerator, copy.deepcopy(model))
         if dtype != torch.float32:
             sum_embeddings_in_float32(self.module)
-        shards = dict(self.module.named_parameters())
+        shards: dict[str, Any] = dict(self.module.named_parameters())
         self._own = {name: nn.Parameter(each.to_local(), each.requires_grad) for name, each in shards.items()}
-        self._shards = {self._own[name]: each for name, each in shards.items()}
+        self._shards: dict[nn.Parameter, Any] = {self._own[name]: each for name, each in shards.items()}
 
     def named_parameters(self) -> list[tuple[str, nn.Parameter]]:
         """The shards of this process, which share memory with those of the module."""
@@ -94,4 +95,6 @@ class Shards(WorkingCopy):
             return values
         shard = self._shards[own]
         given = values.detach().to(own.device)
-        return distribute_tensor(given, shard.device_mesh, shard.placements, src_data_rank=None).to_local()
+        part: Any = distribute_tensor(given, shard.device_mesh, shard.placements, src_data_rank=None)
+        local: Tensor = part.to_local()
+        return local

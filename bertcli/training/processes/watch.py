@@ -54,8 +54,10 @@ class Watch:
         if self.is_on:
             _watches += 1
             self.rank, self.count = dist.get_rank(), dist.get_world_size()
-            store = distributed_c10d._get_default_store().clone()  # a connection for this thread
-            self._store = dist.PrefixStore(f"watch-{_watches}", store)
+            store: Any = distributed_c10d._get_default_store()
+            self._store: Any = distributed_c10d.PrefixStore(
+                f"watch-{_watches}", store.clone()
+            )  # a connection of its own
             self._stderr, sys.stderr = sys.stderr, _Heard(sys.stderr, self._heard)
             self._tell()
             dist.barrier()
@@ -130,8 +132,9 @@ class Watch:
         has_spoken = rank == 0 and message.get("state") == FAILED
         if self.rank == min(others, default=self.rank) and not has_spoken:
             words = f"; its last words: {message['words']}" if message.get("words") else ""
-            what = f"Process {rank} of {self.count}, on the machine {message.get('machine', 'of the first')}, {how}{words}"
-            self._stderr.write(f"error: {what}\nhint: Continue with the same command, --resume and --out {self.folder}\n")
+            where = f"on the machine {message.get('machine', 'of the first')}"
+            what, hint = f"Process {rank} of {self.count}, {where}, {how}{words}", "Continue with the same command"
+            self._stderr.write(f"error: {what}\nhint: {hint}, --resume and --out {self.folder}\n")
             self._stderr.flush()
         if message.get("machine") == platform.node() and not _is_gone(message) and message["state"] == RUNNING:
             os.kill(message["pid"], signal.SIGKILL)
@@ -159,6 +162,6 @@ def _is_gone(message: dict[str, Any]) -> bool:
     if message.get("machine") != platform.node():
         return False
     try:
-        return psutil.Process(message["pid"]).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(message["pid"]).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True

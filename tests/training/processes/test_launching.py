@@ -35,7 +35,9 @@ def assert_same_run(one: str | Path, other: str | Path) -> None:
     assert losses(other) == pytest.approx(losses(one), abs=1e-5)
     first, second = weights(one), weights(other)
     for name in first:
-        torch.testing.assert_close(second[name], first[name], atol=1e-4, rtol=0, msg=lambda text, n=name: f"{n}: {text}")
+        torch.testing.assert_close(
+            second[name], first[name], atol=1e-4, rtol=0, msg=lambda text, n=name: f"{n}: {text}"
+        )
 
 
 def bert(launcher: list[str], *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -148,7 +150,8 @@ def test_a_run_is_shared_by_the_usual_variables_and_goes_on_with_another_number(
     pretrain(**options, out=str(tmp_path / "one"))
     port, command = free_port(), [sys.executable, "-m", "bertcli", "pretrain", *flags(options)]
     processes = [
-        subprocess.Popen([*command, "--out", str(tmp_path / "three")], env=variables(rank, 3, port)) for rank in range(3)
+        subprocess.Popen([*command, "--out", str(tmp_path / "three")], env=variables(rank, 3, port))
+        for rank in range(3)
     ]
     assert [each.wait(timeout=300) for each in processes] == [0, 0, 0]
     assert_same_run(tmp_path / "one", tmp_path / "three")
