@@ -35,6 +35,7 @@ class Shards(WorkingCopy):
             mixed_precision_policy=MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32),
             auto_wrap_policy="transformer_based_wrap",
             transformer_cls_names_to_wrap=[*{type(layer).__name__ for layer in layers}],
+            reshard_after_forward=False,
             cpu_ram_efficient_loading=False,
         )
         self.module: Any = fsdp2_prepare_model(accelerator, copy.deepcopy(model))
@@ -49,8 +50,9 @@ class Shards(WorkingCopy):
         return [*self._own.items()]
 
     def exchange(self, is_last: bool) -> None:
-        """Sum gradients over processes with the last pass of a step only."""
+        """Gather weights with the first pass of a step and sum gradients with the last: processes differ in the passes between."""
         self.module.set_requires_gradient_sync(is_last)
+        self.module.set_reshard_after_backward(is_last)
 
     @torch.no_grad()
     def give_gradients(self, is_last: bool) -> None:
