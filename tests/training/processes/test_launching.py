@@ -145,7 +145,7 @@ def test_several_machines_share_a_run(at_home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.torture
-def test_a_run_is_shared_by_the_usual_variables_and_goes_on_with_another_number(at_home: Path, tmp_path: Path) -> None:
+def test_a_run_is_shared_by_the_usual_variables(at_home: Path, tmp_path: Path) -> None:
     options = {**LONG, "steps": 20}
     pretrain(**options, out=str(tmp_path / "one"))
     port, command = free_port(), [sys.executable, "-m", "bertcli", "pretrain", *flags(options)]
