@@ -150,9 +150,10 @@ def cells(path: Path) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("name", ["static", "single", "seeds"])
-def test_an_interrupted_run_ends_as_the_undisturbed_one(name: str) -> None:
+def test_an_interrupted_run_ends_as_the_undisturbed_one(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     old, run = EXPECTED["whole"][name], Path("runs", name)
     result = json.loads(bert(old["arguments"][0], "--resume", "--out", str(run), "--json"))
+    assert "begun by an older version: dropout draws other masks from here on" in capfd.readouterr().err
     # Steps after the interruption draw other dropout masks than they did: what they end with is near, not the same.
     assert fmean(result["losses"]) == pytest.approx(fmean(old["losses"]), rel=0.1)
     assert [own["setting"] for own in result["runs"]] == [own[0] for own in old["runs"]]

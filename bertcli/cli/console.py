@@ -32,11 +32,18 @@ class Output:
     def start(self) -> None:
         """Print the notes of the other modules to stderr."""
         logger.handlers = [_ToStderr()]
-        logger.setLevel(logging.ERROR if self.quiet or not _is_first() else logging.INFO)
+        logger.setLevel(logging.ERROR if self.quiet or not is_first() else logging.INFO)
         logger.propagate = False
+
+    @property
+    def shows_tables(self) -> bool:
+        """Whether tables are printed: not with --json, and by the first of several processes only."""
+        return not self.json and is_first()
 
     def emit(self, result: Any) -> None:
         """Print a result, or plain values, as one JSON object on one line of stdout."""
+        if not is_first():
+            return
         values = result if isinstance(result, dict) else getattr(result, "to_json", lambda: asdict(result))()
         print(json.dumps(values, ensure_ascii=False), flush=True)
 
@@ -44,7 +51,7 @@ class Output:
         self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "", below: Iterable[str] = ()
     ) -> None:
         """Print a table, numbers aligned to the right, in a box with the lines `below` it if there are any; nothing with --json."""
-        if self.json:
+        if not self.shows_tables:
             return
         from rich import box
         from rich.console import Console, Group
@@ -77,7 +84,7 @@ class Output:
 
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
-    if _is_first():
+    if is_first():
         print(f"error: {message}\nhint: {hint}", file=sys.stderr)
 
 
@@ -90,7 +97,7 @@ def is_piped() -> bool:
     return any(is_kind(mode) for is_kind in (stat.S_ISFIFO, stat.S_ISREG, stat.S_ISSOCK))
 
 
-def _is_first() -> bool:
+def is_first() -> bool:
     """Whether this is the first of the processes of a run, the only one that prints."""
     return os.environ.get("RANK", "0") == "0"
 

@@ -10,9 +10,10 @@ import typer
 from typer.core import TyperCommand
 
 from bertcli.cli.completion import complete_recipes, completion_of
-from bertcli.cli.console import Output
+from bertcli.cli.console import Output, is_first
 from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of
 from bertcli.config.recipes import read_recipe
+from bertcli.config.training import TrainingConfig
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
 SHARED: dict[str, Any] = {  # name -> annotation
@@ -51,6 +52,7 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
     The function gets the checked configuration (flags win over `--recipe`, which wins over defaults) and the output; what
     it returns is printed with `--json`. The examples are those of its docstring.
     """
+    shares_processes = issubclass(config_class, TrainingConfig)
 
     def make(function: Callable[[ConfigType, Output], object]) -> Command:
         def run(recipe: str | None, json: bool, quiet: bool, print_config: bool, **given: Any) -> None:
@@ -60,6 +62,8 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
                 import yaml
 
                 print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
+                return
+            if not (shares_processes or is_first()):  # of several processes, which only a training shares
                 return
             output = Output(json, quiet)
             output.start()

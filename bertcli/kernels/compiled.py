@@ -10,6 +10,7 @@ from typing import Any
 
 import llvmlite
 import numba
+import numpy as np
 import torch
 from filelock import FileLock
 from llvmlite import binding
@@ -72,9 +73,16 @@ def kernel(function: Callable[..., Any]) -> Callable[..., None]:
 
     def call(*arguments: Any) -> None:
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-        compiled(*(array(each) if isinstance(each, Tensor) else each for each in arguments))
+        compiled(*map(_native, arguments))
 
     return call
+
+
+def _native(argument: Any) -> Any:
+    """An argument as a kernel takes it: a tensor as an array, and the names in a mask as uint32."""
+    if isinstance(argument, tuple):
+        return tuple(each.numpy().view(np.uint32) if isinstance(each, Tensor) else each for each in argument)
+    return array(argument) if isinstance(argument, Tensor) else argument
 
 
 def _in_turn(compiled: Any) -> Callable[..., Any]:

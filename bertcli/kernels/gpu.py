@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear
 
 from bertcli import say
+from bertcli.data.packing.drawn_bits import chances, hashes
 from bertcli.data.packing.sequences import Sequences
 
 # T tokens, H what a layer is wide, A heads, D size per head, M masked tokens, V vocabulary
 
 BACKEND: Any = "inductor"  # of torch.compile
-CHANCES = 1 << 16  # of which a mask drops so many, as in models/dropout.py
 HALVES = (torch.bfloat16, torch.float16)
 
 
@@ -70,14 +70,47 @@ def linear_gelu(states: Tensor, weights: tuple[Tensor, Tensor], is_tanh: bool) -
     return gelu(linear(states, *weights), approximate="tanh" if is_tanh else "none")
 
 
+def drop(values: Tensor, mask: Any) -> Any:
+    """Dropout by a mask, [..., C]."""
+    if not compiles(values):
+        return NotImplemented
+    rows = values.reshape(-1, values.shape[-1])
+    torch._dynamo.maybe_mark_dynamic(rows, 1)  # those of attention weights are as many as a sequence is long
+    key, dropped, scale, names = mask
+    return _drop(rows, *hashes(int(key), names.to(values.device)), dropped, float(scale)).view(values.shape)
+
+
 @compiled
+def _drop(rows: Tensor, first: Tensor, second: Tensor, dropped: int, scale: float) -> Tensor:
+    factors = torch.where(chances(first, second, rows.shape[1]) < dropped, 0.0, scale)
+    return (rows * factors).to(rows.dtype)
+
+
 def linear_add_and_norm(
-    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], rate: float, epsilon: float
+    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], mask: Any, epsilon: float
 ) -> Tensor:
-    """[T, H] of the middle, and of the residual, to [T, H]."""
-    weight, bias, scale, shift = weights
-    total = nn.functional.dropout(linear(states, weight, bias), rate) + residual
-    return layer_norm(total, scale.shape, scale, shift, epsilon)
+    """[T, H] of the middle, and of the residual, to [T, H], with dropout by a mask between."""
+    key, dropped, scale, names = mask
+    hashed = hashes(int(key), names.to(states.device))
+    found: Tensor = _linear_add_and_norm(states, residual, weights, *hashed, (dropped, float(scale), epsilon))
+    return found
+
+
+@compiled
+def _linear_add_and_norm(
+    states: Tensor,
+    residual: Tensor,
+    weights: tuple[Tensor, ...],
+    first: Tensor,
+    second: Tensor,
+    numbers: tuple[int, float, float],
+) -> Tensor:
+    (weight, bias, gain, shift), (dropped, scale, epsilon) = weights, numbers
+    product = linear(states, weight, bias)
+    if dropped:
+        factors = torch.where(chances(first, second, product.shape[1]) < dropped, 0.0, scale)
+        product = (product * factors).to(product.dtype)
+    return layer_norm(product + residual, gain.shape, gain, shift, epsilon)
 
 
 @compiled
@@ -95,13 +128,13 @@ def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor:
 
 
 def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
-    """Flash attention, given the sequence boundaries; torch has no public function for it that drops weights."""
-    if not is_half_on_gpu(states[0]):
+    """Flash attention, given the sequence boundaries; what it drops would depend on how rows are batched."""
+    if mask[1] or not is_half_on_gpu(states[0]):
         return NotImplemented
     ends, longest = sequences.boundaries, sequences.longest
     query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
     return torch.ops.aten._flash_attention_forward(
-        query, key, value, ends, ends, longest, longest, mask[1] / CHANCES, False, False, scale=scaling
+        query, key, value, ends, ends, longest, longest, 0.0, False, False, scale=scaling
     )[0]
 
 

@@ -132,10 +132,11 @@ class Output(nn.Module):
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
-        norm, rate = self.LayerNorm, self.dropout.p if self.training else 0.0
+        norm = self.LayerNorm
         if torch.is_grad_enabled() and gpu.compiles(hidden_states):
             weights = (self.dense.weight, self.dense.bias, norm.weight, norm.bias)
-            normed: Tensor = gpu.linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, rate, norm.eps)
+            mask = self.dropout.next_mask(len(rows(hidden_states)))
+            normed = gpu.linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, mask, norm.eps)
             return normed.view(input_tensor.shape)
         if not fits_many(hidden_states, input_tensor, norm.weight):
             return cast(Tensor, super().forward(hidden_states, input_tensor))

@@ -44,7 +44,7 @@ from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
-from bertcli.training.processes import launch, processes_to_launch
+from bertcli.training.processes.launching import launch, processes_to_launch
 from bertcli.training.progress import doing, duration
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder

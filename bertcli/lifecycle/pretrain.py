@@ -19,7 +19,7 @@ from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective, ObjectiveExamples
-from bertcli.training.processes import launch, processes_to_launch
+from bertcli.training.processes.launching import launch, processes_to_launch
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 

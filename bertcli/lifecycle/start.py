@@ -13,6 +13,7 @@ from bertcli.config.training import TrainingConfig
 from bertcli.data.atomic import replacing
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import find_runs, new_run
+from bertcli.training.processes.launching import processes_of_run
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -32,7 +33,7 @@ CHANGEABLE = LENGTHS | STEPS | {"resume", "out", "dry_run", "processes", "track"
 
 def check_batch_size(batch_size: int, processes: int) -> None:
     """Raise UserError if there are more processes than examples per step."""
-    if batch_size < processes:
+    if batch_size < processes_of_run(processes):
         raise UserError(f"--batch-size {batch_size} is less than --processes.", "Give each process an example.")
 
 
@@ -123,6 +124,8 @@ def enter(
     save_start: Callable[[Path], None] | None = None,
 ) -> None:
     """Create the run folder, with what the model is built from, or with `--resume` lock it."""
+    from accelerate.utils import broadcast_object_list
+
     if accelerator.is_main_process:
         if config.resume:
             folder.lock()
@@ -133,6 +136,7 @@ def enter(
             with replacing(folder.start) as part:
                 save_start(part)
     accelerator.wait_for_everyone()
+    folder.path = broadcast_object_list([folder.path])[0]  # another number, where a run has taken its name since
     if config.track:
         plain = {name: value for name, value in resolved.items() if isinstance(value, (int, float, str))}
         accelerator.init_trackers("bertcli", config=plain)

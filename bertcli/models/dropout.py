@@ -2,24 +2,21 @@
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.batches import PackedBatch, send
+from bertcli.data.packing.drawn_bits import CHANCES, chances, hashes, mixed, signed
 from bertcli.kernels import faster
 
 # T tokens of the batch, R rows, C columns
 
-CHANCES = 1 << 16  # each element has 16 random bits
-BLOCK = 32  # columns that share 16 hashes of 32 bits
-HEAD = np.uint32(0x9E3779B9)  # sets the rows of attention heads apart
-Names = NDArray[np.uint32]
+HEAD = signed(0x9E3779B9)  # sets the rows of attention heads apart
 Mask = tuple[
-    np.uint64, int, np.float32, Names
+    np.uint64, int, np.float32, Tensor
 ]  # key, how many of the chances drop an element, scale, names of the rows
 
 _keys = np.random.SFC64(0)
-_names: Names = np.zeros(0, np.uint32)
+_names = torch.zeros(0, dtype=torch.int32)
 
 
 def seed_dropout(key: int, torch_key: int | None = None) -> None:
@@ -35,70 +32,48 @@ def name_rows(batch: PackedBatch, is_token: Tensor | None = None) -> None:
     `is_token` says which elements of the layout that the layers see are tokens; all padding gets the name 0.
     """
     global _names
-    if batch.input_ids.device.type != "cpu":
-        return
     rows = batch.rows if batch.sequence_rows is None else batch.sequence_rows
-    of_rows = _mixed(np.repeat(rows, batch.lengths).astype(np.uint32))
-    _names = _mixed(of_rows + batch.position_ids.numpy().astype(np.uint32))
-    if is_token is not None:
-        padded = np.zeros(is_token.shape, np.uint32)
-        padded[is_token.numpy()] = _names
-        _names = padded.ravel()
+    of_rows = torch.from_numpy(np.repeat(rows, batch.lengths).astype(np.int32))
+    _names = mixed(mixed(send(of_rows, batch.input_ids.device)) + batch.position_ids.int())
+    if is_token is not None:  # without a boolean index, for which a CPU would wait for the GPU
+        _names = _names.new_zeros(is_token.shape).masked_scatter_(is_token, _names).flatten()
 
 
 def choose_rows(model: nn.Module, chosen: Tensor | slice) -> None:
     """Keep the names of some rows, [R], where a model is trained: from here on, its layers see only these."""
     global _names
-    if model.training and isinstance(chosen, Tensor) and chosen.device.type == "cpu":
-        _names = _names[chosen.numpy()]
+    if model.training:
+        _names = _names[chosen]
 
 
 def next_mask(rate: float, rows: int) -> Mask:
     """A mask with a new key for so many rows; the rate is rounded to a multiple of 1/65,536. A rate of 0 draws no key."""
     dropped = round(rate * CHANCES)
     key = _keys.random_raw() if dropped else 0
-    names = _names if len(_names) == rows else np.arange(rows, dtype=np.uint32)
+    names = _names if len(_names) == rows else torch.arange(rows, dtype=torch.int32)
     return np.uint64(key), dropped, np.float32(CHANCES / max(1, CHANCES - dropped)), names
 
 
-def of_heads(mask: Mask, rows: NDArray[np.int64], heads: int) -> Mask:
+def of_heads(mask: Mask, rows: Tensor, heads: int) -> Mask:
     """The mask of attention weights, whose rows are heads and tokens: `rows`, [n, S], to [n * A * S]."""
-    names = mask[3][rows][:, None] + np.arange(heads, dtype=np.uint32)[:, None] * HEAD
-    return (*mask[:3], _mixed(names).reshape(-1))
+    head = torch.arange(heads, dtype=torch.int32, device=rows.device) * HEAD
+    return (*mask[:3], mixed(mask[3].to(rows.device)[rows][:, None] + head[:, None]).flatten())
 
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
-    """Do what nn.functional.dropout does, on a CPU with the next mask."""
-    if not training or rate == 0 or values.device.type != "cpu":
-        return nn.functional.dropout(values, rate, training)
+    """Do what nn.functional.dropout does, with the next mask."""
+    if not training or rate == 0:
+        return values
     return drop(values, next_mask(rate, values.shape[:-1].numel()))
 
 
 @faster
 def drop(values: Tensor, mask: Mask) -> Tensor:
     """Multiply values, [..., C], by 0 where the mask drops them, else by its scale; all axes but the last count as rows."""
-    columns = values.shape[-1]
-    is_dropped = _chances(mask, columns) < mask[1]
-    factors = torch.from_numpy(np.where(is_dropped, np.float32(0), mask[2])).view(values.shape)
+    key, dropped, scale, names = mask
+    is_dropped = chances(*hashes(int(key), names.to(values.device)), values.shape[-1]) < dropped
+    factors = torch.where(is_dropped, 0.0, float(scale)).view(values.shape)
     return (values * factors).to(values.dtype)
-
-
-def _chances(mask: Mask, columns: int) -> NDArray[np.uint32]:
-    """16 random bits for each element, [R, C]: a hash of the key, the row's name and the column makes those of two elements."""
-    low, high = np.uint32(mask[0] & np.uint64(0xFFFFFFFF)), np.uint32(mask[0] >> np.uint64(32))
-    first = _mixed(mask[3] ^ low)[:, None]
-    second = _mixed(first + high)
-    places = np.arange(-(-columns // BLOCK) * BLOCK // 2, dtype=np.uint32)
-    bits = _mixed(_mixed(places ^ first) + second).reshape(len(first), -1, 1, BLOCK // 2)
-    halves = np.concatenate([bits & np.uint32(0xFFFF), bits >> np.uint32(16)], axis=2)
-    return halves.reshape(len(first), -1)[:, :columns]
-
-
-def _mixed(bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """lowbias32 of hash-prospector: a one-to-one function of 32 bits."""
-    bits = (bits ^ bits >> np.uint32(16)) * np.uint32(0x7FEB352D)
-    bits = (bits ^ bits >> np.uint32(15)) * np.uint32(0x846CA68B)
-    return bits ^ bits >> np.uint32(16)
 
 
 class Dropout(nn.Dropout):

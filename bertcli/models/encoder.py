@@ -146,7 +146,7 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
     idle = -len(batch.input_ids) % _tokens_step(model, len(batch.input_ids))
     if model.training:
-        name_rows(batch, torch.arange(len(batch.input_ids) + idle) < len(batch.input_ids))
+        name_rows(batch, pad(torch.ones_like(batch.input_ids, dtype=torch.bool), (0, idle)))
     columns = {**_columns(model, batch), "position_ids": batch.position_ids + _family(model).first_position(model)}
     columns = {name: pad(column, (0, idle))[None] for name, column in columns.items()}
     return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device, length_step)}

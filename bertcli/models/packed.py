@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
 from bertcli.data.packing.sequences import Group, Sequences
 from bertcli.kernels import faster, fuse
-from bertcli.models.dropout import CHANCES, Mask, drop, next_mask, of_heads, use_keyed_dropout
+from bertcli.models.dropout import Mask, drop, next_mask, of_heads, use_keyed_dropout
 
 # T tokens of the batch, A heads, D size per head; of a group: n sequences, S the longest
 
@@ -51,27 +52,30 @@ def attend(sequences: Sequences, dropout: float, scaling: float, *states: Tensor
 
 @faster
 def attention(sequences: Sequences, mask: Mask, scaling: float, *states: Tensor) -> Tensor:
-    """As `attend`; on a CPU the weights are dropped by a mask whose rows are named as the tokens."""
-    found, dropout = [], mask[1] / CHANCES
+    """As `attend`; the weights are dropped by a mask whose rows are named as the tokens."""
+    found = []
     query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
     for group, rows in sequences.groups_with_rows():
         q, k, v = (group.padded(each[rows]) for each in (query, key, value))  # [n, A, S, D]
-        if dropout and q.device.type == "cpu":
-            context = _weights(q, k, group, (*mask[:3], mask[3][rows]), scaling) @ v
+        if mask[1]:  # the weights are computed again in the backward pass: kept, they take more memory than all else
+            drawn = (*mask[:3], mask[3][rows])
+            context = checkpoint(
+                _dropped, q, k, v, group, drawn, scaling, use_reentrant=False, preserve_rng_state=False
+            )
         else:
-            context = scaled_dot_product_attention(q, k, v, group.mask, dropout, scale=scaling)
+            context = scaled_dot_product_attention(q, k, v, group.mask, scale=scaling)
         found.append(group.unpadded(context))
     found.append(query.new_zeros(sequences.idle, *query.shape[1:]))
     return torch.cat(found)
 
 
-def _weights(query: Tensor, key: Tensor, group: Group, mask: Mask, scaling: float) -> Tensor:
-    """The attention weights of a group, [n, A, S, S]; dropout drops whole tokens to attend to, as in modeling.py."""
-    scores = query @ key.transpose(-1, -2) * scaling
+def _dropped(query: Tensor, key: Tensor, value: Tensor, group: Group, mask: Mask, scaling: float) -> Tensor:
+    """The context of a group, [n, A, S, D]; dropout drops whole tokens to attend to, as in modeling.py."""
+    scores = query @ key.transpose(-1, -2) * scaling  # [n, A, S, S]
     if group.mask is not None:
         scores = scores.masked_fill(~group.mask, -torch.inf)
-    tokens = group.padded(torch.arange(group.tokens)[:, None, None])[:, 0, :, 0].numpy()  # [n, S]
-    return drop(scores.softmax(-1), of_heads(mask, tokens, query.shape[1]))
+    tokens = group.padded(torch.arange(group.tokens, device=query.device)[:, None, None])[:, 0, :, 0]  # [n, S]
+    return drop(scores.softmax(-1), of_heads(mask, tokens, query.shape[1])) @ value
 
 
 AttentionInterface.register(PACKED, packed_attention)

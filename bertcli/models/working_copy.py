@@ -12,15 +12,17 @@ class WorkingCopy:
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         self.module = model
+        self.updated: Any = model  # has the parameters of the optimizer
         self._copies: dict[nn.Parameter, nn.Parameter] = {}
         if dtype != torch.float32:
             self.module = cast_weights(copy.deepcopy(model), dtype)
-            for module in self.module.modules():
-                if type(module) is nn.Embedding:
-                    module.__class__ = _Embedding
+            sum_embeddings_in_float32(self.module)
             self._copies = dict(zip(model.parameters(), self.module.parameters(), strict=True))
         for own in self._copies:
             own.grad_dtype = None  # that of its copy, or float32
+
+    def exchange(self, is_last: bool) -> None:
+        """Say whether the next pass is the last of a step; training/processes/shards.py exchanges gradients then."""
 
     @torch.no_grad()
     def give_gradients(self, is_last: bool) -> None:
@@ -47,6 +49,25 @@ class WorkingCopy:
         """The copy of a weight of the model; an empty one where the copy is the model."""
         return self._copies.get(own, own.new_empty(0, dtype=torch.bfloat16))
 
+    def norm(self, of_shards: Tensor) -> Tensor:
+        """The norms of whole tensors from those that this process has."""
+        return of_shards
+
+    def gather(self) -> None:
+        """Give the model the weights, where they are elsewhere."""
+
+    def take(self) -> None:
+        """Take the weights of the model."""
+        self.refresh()
+
+    def whole(self, own: nn.Parameter, values: Tensor) -> Tensor:
+        """The whole of something that has a value for each weight."""
+        return values
+
+    def part(self, own: nn.Parameter, values: Tensor) -> Tensor:
+        """What this process holds of it."""
+        return values
+
     @torch.no_grad()
     def refresh(self) -> None:
         """Copy the model's weights."""
@@ -59,6 +80,13 @@ def cast_weights(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     for weight in model.parameters():
         weight.data = weight.data.to(dtype)
     return model
+
+
+def sum_embeddings_in_float32(model: nn.Module) -> None:
+    """Have the gradients of embeddings in bfloat16 summed in float32."""
+    for module in model.modules():
+        if type(module) is nn.Embedding:
+            module.__class__ = _Embedding
 
 
 class _Lookup(torch.autograd.Function):

@@ -15,8 +15,9 @@ from bertcli.data.json_files import read_json
 from bertcli.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
+
+    Slots = dict[int, dict[str, Tensor]]  # of the optimizer, by the number of the parameter
 
 CHECKPOINTS = "checkpoints"
 LAST = "last"  # the only checkpoint, without checksums, of a run begun by an older version
@@ -54,19 +55,25 @@ class History:
             self.timed_flops += flops
             self.timed_seconds += seconds
 
+    def describe(self, steps: int, memory_bytes: int) -> str:
+        """The progress of a run of so many steps, in words."""
+        loss = f"loss {self.losses[-1]:.4f}  " if self.losses else ""
+        scores = self.best.get("metrics", self.metrics)
+        score = "".join(f"{name} {value:.1f}  " for name, value in [*scores.items()][:1])
+        memory = f"{memory_bytes / 2**30:.1f} GiB"
+        return f"step {self.steps:,}/{steps:,}  {loss}{score}{self.tokens_per_second:,.0f} tokens/s  {memory}"
 
-def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, step: int, more: dict[str, Any]
-) -> None:
+
+def save_checkpoint(folder: Path, model: nn.Module, slots: Slots, step: int, more: dict[str, Any]) -> None:
     """Write a folder with weights and optimizer state after `step` steps; `more` is the state of the loop.
 
     It has checksums, appears whole or not at all, and the one before it is kept.
     """
     from safetensors.torch import save_file
 
-    tensors = {f"model.{name}": value for name, value in model.named_parameters()}
-    for index, slots in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer.{index}.{name}": value for name, value in slots.items()}
+    tensors: dict[str, Tensor] = {f"model.{name}": value for name, value in model.named_parameters()}
+    for index, values in slots.items():
+        tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
     folder.mkdir(parents=True, exist_ok=True)
     for old in _checkpoints(folder)[1:]:  # first, as three may not fit on the disk
         remove(old)
@@ -111,15 +118,14 @@ def _step_of(checkpoint: Path) -> int:
     return int(checkpoint.name.partition("-")[2])
 
 
-def load_checkpoint(checkpoint: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Load a checkpoint into a model and its optimizer; return the state of the loop, with `step`.
+def load_checkpoint(checkpoint: Path, model: nn.Module) -> tuple[dict[str, Any], Slots]:
+    """Load a checkpoint into a model; return the state of the loop, with `step`, and that of the optimizer.
 
     Raises UserError if it is of another model.
     """
     state, tensors = _read(checkpoint)
     _copy(checkpoint, tensors, model, "model.")
-    optimizer.load_state_dict({**optimizer.state_dict(), "state": _optimizer_slots(tensors)})
-    return state
+    return state, _optimizer_slots(tensors)
 
 
 def load_weights(checkpoint: Path, model: nn.Module) -> None:
@@ -146,8 +152,8 @@ def _copy(checkpoint: Path, tensors: dict[str, Tensor], model: nn.Module, prefix
             value.copy_(saved)
 
 
-def _optimizer_slots(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
-    slots: dict[int, dict[str, Tensor]] = {}
+def _optimizer_slots(tensors: dict[str, Tensor]) -> Slots:
+    slots: Slots = {}
     for key, value in tensors.items():
         if key.startswith("optimizer."):
             _, index, name = key.split(".", 2)

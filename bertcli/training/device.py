@@ -12,13 +12,14 @@ from typing import Any
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs
+from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch import cuda
 from torch.backends import mps
 
 from bertcli import say
 from bertcli.errors import UserError
 from bertcli.kernels import multiplies_bfloat16
+from bertcli.training.processes.shards import is_sharded
 
 # bfloat16 needs nothing of Accelerate: a working copy of the model runs in it (models/working_copy.py).
 ACCELERATE_NAMES = {"float32": "no", "bfloat16": "no", "float16": "fp16"}
@@ -33,16 +34,27 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h of glibc
 def make_accelerator(precision: str, track: str | None, folder: Path, unused: bool = False) -> Accelerator:
     """Make the Accelerator of a run; `unused`: a loss may leave weights without a gradient."""
     handlers = [DistributedDataParallelKwargs(find_unused_parameters=unused, gradient_as_bucket_view=True)]
+    if is_sharded():
+        _prepare_for_shards(precision)
     AcceleratorState._reset_state()  # the process has one, and an earlier run may have had another precision
     mixed, cpu = ACCELERATE_NAMES[training_precision(precision)], not (cuda.is_available() or mps.is_available())
     tracks: dict[str, Any] = {"log_with": track, "project_dir": str(folder / "tracking")}
     try:
-        return Accelerator(mixed_precision=mixed, cpu=cpu, kwargs_handlers=handlers, **tracks)
+        with patch_environment(ACCELERATE_USE_FSDP="false"):  # Accelerate has no FSDP on a CPU; Shards is for both
+            return Accelerator(mixed_precision=mixed, cpu=cpu, kwargs_handlers=handlers, **tracks)
     except (ValueError, ImportError) as error:
         if track is None:
             raise
         what = f"--track {track} cannot be used: {str(error).splitlines()[0]}"
         raise UserError(what, f"Install it: pip install {track}") from None
+
+
+def _prepare_for_shards(precision: str) -> None:
+    """Switch off what does not go with weights in shards. Raises UserError for float16, whose scaler would differ by process."""
+    if training_precision(precision) == "float16":
+        raise UserError("--precision float16 does not go with FSDP.", "Give --precision bfloat16 or float32.")
+    if not cuda.is_available():  # torch frees gathered weights, and cannot where NumPy has seen them
+        os.environ["BERT_KERNELS"] = "off"
 
 
 def disconnect() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
+from torch import Tensor
 
 from bertcli import say
 from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
@@ -24,6 +25,8 @@ from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_c
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
 from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
 from bertcli.training.plan import Plan
+from bertcli.training.processes.shards import Shards, is_sharded
+from bertcli.training.processes.watch import Watch
 from bertcli.training.progress import Advise, Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -35,7 +38,7 @@ from bertcli.training.stopping import (
     not_finite,
     out_of_memory,
 )
-from bertcli.training.throughput import peak_flops, training_flops
+from bertcli.training.throughput import peak_flops, work_of
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
 
@@ -60,15 +63,18 @@ class Training:
         self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, share, shares)
         self.model = model.to(accelerator.device)  # what is updated, evaluated and saved
         dtype = torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
-        self.working_copy = WorkingCopy(model, dtype)
-        optimizer = make_optimizer(model, plan.optimizer, self.working_copy)
-        self.module, self.optimizer = accelerator.prepare(self.working_copy.module, optimizer)
-        dtype = next(self.working_copy.module.parameters()).dtype
+        self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
+        module = self.working_copy.module
+        self.module = module if is_sharded() else accelerator.prepare(module)
+        self.optimizer = accelerator.prepare(
+            make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy)
+        )
+        self.watch = Watch(folder.path)
         self.peak_flops, self.peak_words = peak_flops(accelerator.device, dtype)
         self.history = History()
         self.gradient_norm = 0.0  # of the last step, before clipping
         self.has_saved, self.saved_at = False, time.perf_counter()
-        self._pending: list[dict[str, torch.Tensor]] = []  # losses not yet read from the device
+        self._pending: list[dict[str, Tensor]] = []  # losses not yet read from the device
 
     @property
     def _own_optimizer(self) -> Adam:
@@ -85,10 +91,11 @@ class Training:
     def resume(self) -> None:
         """Continue from the latest checkpoint of the run that is not damaged."""
         checkpoint = latest_checkpoint(self.folder.path)
-        state = load_checkpoint(checkpoint, self.model, self._own_optimizer)
+        state, slots = load_checkpoint(checkpoint, self.model)
+        self.working_copy.take()
+        self._own_optimizer.load_slots(slots)
         if checkpoint.name == LAST:
             say("this run was begun by an older version: dropout draws other masks from here on")
-        self.working_copy.refresh()
         self.history = History(steps=state.pop("step"), **state)
         say(f"continuing after step {self.history.steps:,}")
         self.accelerator.wait_for_everyone()
@@ -107,7 +114,8 @@ class Training:
         """
         keep_freed_memory()
         history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
-        with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, Progress("training", steps) as progress:
+        progress = Progress("training", steps)
+        with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, progress, self.watch:
             progress.start_at(first)
             for step, started, micro_batches in self._batches_from(first, ahead):
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
@@ -115,13 +123,14 @@ class Training:
                 saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
-                progress.advance(1, self._describe_progress())
+                progress.advance(1, history.describe(steps, memory_bytes(self.accelerator.device)))
                 progress.estimate(str(self.folder.path), advise)
-                if evaluates:
-                    self._evaluate(evaluate)
-                is_over = stop or self.is_out_of_patience
-                if saves or is_over:
-                    self._save()
+                with self.watch.idling():
+                    if evaluates:
+                        self._evaluate(evaluate)
+                    is_over = stop or self.is_out_of_patience
+                    if saves or is_over:
+                        self._save()
                 if is_over:
                     break
         if stop or interruption.asked:
@@ -206,7 +215,7 @@ class Training:
         rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        losses: dict[str, torch.Tensor] = {}
+        losses: dict[str, Tensor] = {}
         self._last_batch = micro_batches[-1]
         self.module.train()
         for index, batch in enumerate(micro_batches):
@@ -214,7 +223,7 @@ class Training:
             seed_dropout(
                 derive(self.plan.seed, step), derive(self.plan.seed, step, self.accelerator.process_index, index)
             )
-            with self._synchronized(last):
+            with self._synchronized(last), self.watch.idling():
                 sums = self.module(batch.to(self.accelerator.device))
                 parts = {name: value / (totals[name] or 1) for name, value in sums.items()}
                 # Data parallelism averages gradients over processes, but these are sums.
@@ -225,14 +234,12 @@ class Training:
         self._update(step, micro_batches, losses)
         return totals
 
-    def _update(self, step: int, micro_batches: list[PackedBatch], losses: dict[str, torch.Tensor]) -> None:
+    def _update(self, step: int, micro_batches: list[PackedBatch], losses: dict[str, Tensor]) -> None:
         """Update the weights, unless the loss or its gradient is not finite. Raises RunError where that is so ten times in a row."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
         norm = self._own_optimizer.clip_by_global_norm()
-        values = torch.stack([*losses.values(), norm.to(self.accelerator.device)])
-        if self.accelerator.num_processes > 1:
-            values = self.accelerator.reduce(values)
+        values = self._summed(torch.stack([*losses.values(), norm.to(self.accelerator.device)]))
         history, self.gradient_norm = self.history, float(norm)
         if values.isfinite().all():
             history.skipped_in_a_row = 0
@@ -256,24 +263,22 @@ class Training:
             raise not_finite(what, self.plan.learning_rate, self.folder)
 
     def _global_counts(self, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
-        is_first = not self.has_saved
-        saves = (
-            self.plan.is_save_due(time.perf_counter() - self.saved_at, is_first) and self.accelerator.is_main_process
-        )
-        counts: dict[str, float] = {"tokens": 0, "flops": 0.0, "stop": int(asked > 0), "saves": int(saves)}
-        for batch in micro_batches:
-            counts["tokens"] += len(batch.input_ids)
-            counts["flops"] += training_flops(self.model.model, batch)
-            for name, count in batch.counts.items():
-                counts[name] = counts.get(name, 0) + count
+        saves = self.plan.is_save_due(time.perf_counter() - self.saved_at, not self.has_saved)
+        saves = saves and self.accelerator.is_main_process
+        counts = {**work_of(self.model.model, micro_batches), "stop": int(asked > 0), "saves": int(saves)}
+        values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.accelerator.device)
+        return dict(zip(counts, self._summed(values).tolist(), strict=True))
+
+    def _summed(self, values: Tensor) -> Tensor:
+        """Sum over processes."""
         if self.accelerator.num_processes > 1:
-            values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.accelerator.device)
-            summed = self.accelerator.reduce(values)
-            counts = dict(zip(counts, summed.tolist(), strict=True))
-        return counts
+            with self.watch.idling():
+                values = self.accelerator.reduce(values)
+        return values
 
     def _synchronized(self, last: bool) -> Any:
         """Processes exchange gradients once a step, with the last micro-batch."""
+        self.working_copy.exchange(last)
         return nullcontext() if last else self.accelerator.no_sync(self.module)
 
     def _log_if_due(self, saves_now: bool) -> tuple[bool, bool]:
@@ -285,7 +290,9 @@ class Training:
         if logs or saves or evaluates:
             self._read_losses()
         if saves or evaluates:
-            self._check_weights()
+            with self.watch.idling():
+                self.working_copy.gather()
+                self._check_weights()
         if logs:
             self._log()
         return saves, evaluates
@@ -297,9 +304,8 @@ class Training:
         names = list(self._pending[0])
         values = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending])
         self._pending.clear()
-        if self.accelerator.num_processes > 1:
-            values = self.accelerator.reduce(values)
-        self.history.unlogged += [dict(zip(names, step, strict=True)) for step in values.tolist()]
+        steps = self._summed(values).tolist()
+        self.history.unlogged += [dict(zip(names, step, strict=True)) for step in steps]
 
     def _log(self) -> None:
         plan, history = self.plan, self.history
@@ -322,14 +328,6 @@ class Training:
             self.folder.log(line)
         self.accelerator.log(line, step=history.steps)
 
-    def _describe_progress(self) -> str:
-        history = self.history
-        loss = f"loss {history.losses[-1]:.4f}  " if history.losses else ""
-        scores = history.best.get("metrics", history.metrics)
-        score = "".join(f"{name} {value:.1f}  " for name, value in [*scores.items()][:1])
-        memory = f"{memory_bytes(self.accelerator.device) / 2**30:.1f} GiB"
-        return f"step {history.steps:,}/{self.plan.steps:,}  {loss}{score}{history.tokens_per_second:,.0f} tokens/s  {memory}"
-
     def _evaluate(self, evaluate: Evaluate) -> None:
         self.module.eval()
         if self.accelerator.is_main_process:
@@ -343,8 +341,9 @@ class Training:
             self._log()
 
     def _save(self) -> None:
+        slots = self._own_optimizer.slots()
         if self.accelerator.is_main_process:
             more = {key: value for key, value in asdict(self.history).items() if key != "steps"}
-            save_checkpoint(self.folder.checkpoints, self.model, self._own_optimizer, self.history.steps, more)
+            save_checkpoint(self.folder.checkpoints, self.model, slots, self.history.steps, more)
         self.has_saved, self.saved_at = True, time.perf_counter()
         self.accelerator.wait_for_everyone()

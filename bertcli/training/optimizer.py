@@ -38,7 +38,7 @@ class Adam(torch.optim.AdamW):
 
         Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
         """
-        norm = gradient_norm([gradient for _, gradient, _ in self.given()])
+        norm = self.working_copy.norm(gradient_norm([gradient for _, gradient, _ in self.given()]))
         self.grad_scale = (norm / max_norm).clamp(min=1.0)
         return norm
 
@@ -56,6 +56,27 @@ class Adam(torch.optim.AdamW):
 
     def _take_step(self) -> None:
         adam_step(self)
+
+    def slots(self) -> dict[int, dict[str, Tensor]]:
+        """The state of each parameter, by its number; all processes must ask, where each has a part of it."""
+        whole = self.working_copy.whole
+        return {
+            number: {name: whole(each, value) for name, value in self.state[each].items()}
+            for number, each in enumerate(self._parameters())
+            if each in self.state
+        }
+
+    def load_slots(self, slots: dict[int, dict[str, Tensor]]) -> None:
+        """Take the state of each parameter."""
+        parts = {
+            number: {name: self.working_copy.part(each, value) for name, value in slots[number].items()}
+            for number, each in enumerate(self._parameters())
+            if number in slots
+        }
+        self.load_state_dict({**self.state_dict(), "state": parts})
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def given(self) -> Iterator[tuple[nn.Parameter, Tensor, dict[str, Any]]]:
         """The parameters that have a gradient, each with it and its group's options."""
@@ -78,7 +99,7 @@ class Lamb(Adam):
             corrections = 1 - beta1 ** state["step"], 1 - beta2 ** state["step"]
             step = state["exp_avg"] / corrections[0] / ((state["exp_avg_sq"] / corrections[1]).sqrt() + group["eps"])
             step += group["weight_decay"] * parameter
-            norms = parameter.norm(), step.norm()
+            norms = self.working_copy.norm(torch.stack([parameter.norm(), step.norm()]))
             ratio = torch.where((norms[0] > 0) & (norms[1] > 0), norms[0] / norms[1], 1.0)
             parameter.sub_(group["lr"] * ratio * step)
         self.working_copy.refresh()

@@ -32,6 +32,15 @@ def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
     return 6.0 * (encoder + attention + head)
 
 
+def work_of(model: PreTrainedModel, micro_batches: list[PackedBatch]) -> dict[str, float]:
+    """The tokens and FLOPs of a step, and what each of its losses is divided by."""
+    work = {"tokens": 0.0, "flops": 0.0}
+    for batch in micro_batches:
+        counts = {"tokens": len(batch.input_ids), "flops": training_flops(model, batch), **batch.counts}
+        work |= {name: work.get(name, 0) + count for name, count in counts.items()}
+    return work
+
+
 @lru_cache
 def peak_flops(device: torch.device, dtype: torch.dtype) -> tuple[float, str]:
     """The peak FLOP/s of a device, and its source: the data sheet, else large matrix products measured here."""

@@ -29,7 +29,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> CompileCounterWithBackend:
     return counter
 
 
-def make_model(dropout: float = 0.0) -> BertForPreTraining:
+def make_model(dropout: float = 0.0, attention_dropout: float = 0.0) -> BertForPreTraining:
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=VOCABULARY,
@@ -38,7 +38,7 @@ def make_model(dropout: float = 0.0) -> BertForPreTraining:
         num_attention_heads=4,
         intermediate_size=64,
         hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=0.0,
+        attention_probs_dropout_prob=attention_dropout,
         attn_implementation=PACKED,
     )
     return BertForPreTraining(config)
@@ -64,14 +64,17 @@ def losses_and_gradients(
     return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
 
 
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_step_as_a_gpu_makes_it_gives_the_losses_and_gradients_of_a_cpu(
-    dtype: torch.dtype, request: pytest.FixtureRequest
+    dropout: float, dtype: torch.dtype, request: pytest.FixtureRequest
 ) -> None:
     many = [(31, 20, 7), (64, 3), (12, 12, 12, 12)]
-    wanted = [losses_and_gradients(make_model(), lengths) for lengths in many]
+    seed_dropout(3)
+    wanted = [losses_and_gradients(make_model(dropout, dropout), lengths) for lengths in many]
     counter = request.getfixturevalue("compiler")
-    model = make_model().to(dtype)
+    model = make_model(dropout, dropout).to(dtype)
+    seed_dropout(3)
     tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.3}
     for lengths, (losses, gradients) in zip(many, wanted, strict=True):
         found, given = losses_and_gradients(model, lengths)
@@ -79,8 +82,9 @@ def test_a_step_as_a_gpu_makes_it_gives_the_losses_and_gradients_of_a_cpu(
         torch.testing.assert_close(found, losses, rtol=tolerance["rtol"], atol=0)
         for mine, theirs in zip(given, gradients, strict=True):
             torch.testing.assert_close(mine.float(), theirs, **tolerance)
-    # GELU; the sums of the attention's output and of the layer's, from 32 and 64; and cross entropy, there and back.
-    assert counter.frame_count == 5
+    # GELU; the sums of the attention's output and of the layer's, from 32 and 64; cross entropy, there and back; and dropout,
+    # whose columns are or are not as many as one hash serves.
+    assert counter.frame_count == (9 if dropout else 5)
 
 
 def test_what_is_compiled_drops_by_the_key_of_a_step_and_predicts_whole(compiler: CompileCounterWithBackend) -> None:
@@ -122,7 +126,7 @@ def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequenc
     monkeypatch.setattr(gpu, "is_half_on_gpu", lambda _: True)
     states = torch.empty(64, 3, 4, 8, dtype=torch.bfloat16, device="meta", requires_grad=True)
     on_meta = Sequences((17, 9), 38, torch.device("meta"))
-    context = attention(on_meta, next_mask(0.1, 64), 0.35, states)
+    context = attention(on_meta, next_mask(0.0, 64), 0.35, states)
     context.sum().backward()
     assert context.shape == (64, 4, 8)
     assert states.grad is not None

@@ -334,12 +334,24 @@ def test_two_processes_make_the_sweep_of_one(reviews: str, tmp_path: Path) -> No
             torch.testing.assert_close(first[name], second[name], atol=1e-4, rtol=1e-3)
 
 
+PARAGRAPHS = [
+    {
+        "context": f"the {animal} sat on the mat near the {place}",
+        "qas": [
+            {"id": f"{number}-{at}", "question": f"the {what}", "answers": [{"text": what, "answer_start": at}]}
+            for what, at in ((animal, 4), (place, 29))
+        ],
+    }
+    for number, (animal, place) in enumerate([("cat", "tree"), ("dog", "house")] * 12)
+]
 OWN = {
     "classes.csv": "text,label\n" + "the cat sat,yes\na dog,no\n" * 12,
     "values.csv": "text,score\n" + "the cat sat,0.5\na dog,1.5\na red cat,2.25\n" * 8,
     "several.jsonl": '{"text": "the cat sat", "label": ["a", "b"]}\n{"text": "a dog", "label": ["b"]}\n' * 12,
     "choices.csv": "text,choice_a,choice_b,label\n" + "the cat,sat down,ate,0\nthe dog ran,off,on the mat,1\n" * 12,
     "tags.conll": "the O\ncat B-X\nsat O\n\na O\ndog B-X\n\n" * 12,
+    "frozen.conll": "the O\ncat B-X\nsat O\n\na O\ndog B-X\n\n" * 12,
+    "spans.json": json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": PARAGRAPHS}]}),
 }
 
 
@@ -354,6 +366,7 @@ def test_of_each_kind_accumulation_gives_what_one_pass_gives_at_the_default_drop
         finetune(
             str(tmp_path / name),
             **options,
+            frozen=name.startswith("frozen"),
             precision="float32",
             micro_batch_tokens=tokens,
             out=str(tmp_path / f"{tokens}"),

@@ -1,0 +1,1 @@
+"""Several processes that share a run: started, watched, and with the weights in shards."""
