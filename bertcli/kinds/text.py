@@ -104,7 +104,7 @@ class TextKind(Kind):
     def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         true = self.targets(task, cast(TextExamples, examples))
         assert true is not None
-        return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
+        return {"predictions": [each[self.says] for each in predictions], "references": true.tolist()}
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         texts, labels = cast(TextExamples, examples), label_names(task, predictions)

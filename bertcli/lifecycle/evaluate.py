@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import nlargest
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
@@ -15,15 +16,15 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import looks_like_file, own_files
 from bertcli.data.labelled.prediction_table import has_lists_of_labels
-from bertcli.data.labelled.tables import check_file
+from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
-from bertcli.kinds.types import Compared, Prediction
+from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.scoring import compare, measure, resampled
-from bertcli.lifecycle.sources import Source, check_options, find_source
+from bertcli.lifecycle.sources import Source, check_options, cut_of, encode_split, find_source, size_of
 from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run_of_task, run_that_fits, saved_config
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task
@@ -32,6 +33,8 @@ from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from bertcli.kinds.types import Features
+    from bertcli.lifecycle.task_model import TaskModel
     from bertcli.metrics.metric import Array
 
 
@@ -76,7 +79,8 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
     if config.predictions:
         na_probs = Path(config.na_probs) if config.na_probs else None
         predictions = source.kind.read_predictions(task, splits[0], Path(config.predictions), na_probs)
-        yield _scored(task, config.predictions, splits[0], predictions, config.mistakes)
+        worst = _worst_mistakes(task, splits[0], predictions, config.mistakes)
+        yield _scored(task, config.predictions, splits[0], predictions, [mistake for _, mistake in worst])
         return
     found = resolve_model(model)
     for remark in _remarks(config, found, saved, source, splits[0]):
@@ -86,7 +90,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[_Scored]:
 
     loaded = load_task_model(task, found, config.precision)
     for split in splits:
-        scored = _scored(task, found, split, loaded.predict(split), config.mistakes)
+        scored = _scored(task, found, split, *_predicted(loaded, task, split, config.mistakes))
         yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
 
 
@@ -186,7 +190,30 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     return f"has other labels{listed(run.labels, 2)}" if has_other else ""
 
 
-def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> _Scored:
+def _predicted(loaded: TaskModel, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Prediction]]:
+    """The answers of a model, and its most confident errors; the texts of a table are in memory in part only."""
+    if not loaded.kind.reads_tables:
+        predictions = loaded.predict(split)
+        return predictions, [mistake for _, mistake in _worst_mistakes(task, split, predictions, mistakes)]
+    kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[tuple[int, int, str]]()
+    once: dict[str, Prediction] = {}  # equal answers are held once
+    for rows in chunks_of(
+        range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
+    ):
+        part = Split(split.name, split.examples.take(rows))
+        part = encode_split(loaded.task, part, loaded.tokenizer, loaded.rules)
+        cut.append((cast("Features", part.features).truncated, *kind.inputs_that_are_cut(part, loaded.rules)))
+        predictions = loaded.predict(part)
+        with quietly():
+            found = _worst_mistakes(task, part, predictions, mistakes)
+        found = [(size, {**each, "example": each["example"] + rows[0]}) for size, each in found]
+        worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
+        answers += (once.setdefault(str(each[kind.says]), {kind.says: each[kind.says]}) for each in predictions)
+    say("; ".join(filter(None, (size_of(split), cut_of(split.name, cut)))))
+    return answers, [mistake for _, mistake in worst]
+
+
+def _scored(task: Task, model: str, split: Split, predictions: list[Prediction], worst: list[Prediction]) -> _Scored:
     from bertcli.metrics.metric import confidence_interval
 
     kind, compared = KINDS[task.kind], compare(task, split, predictions)
@@ -195,22 +222,20 @@ def _scored(task: Task, model: str, split: Split, predictions: list[Prediction],
     drawn = {name: drawn[name] for name in metrics if name in drawn}
     labels = kind.label_scores(task, predictions, compared)
     intervals = {name: confidence_interval(scores) for name, scores in drawn.items()}
-    worst = _worst_mistakes(task, split, predictions, compared, mistakes)
     scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, worst)
     return _Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, drawn)
 
 
-def _worst_mistakes(
-    task: Task, split: Split, predictions: list[Prediction], compared: Compared, count: int
-) -> list[Prediction]:
+def _worst_mistakes(task: Task, split: Split, predictions: list[Prediction], count: int) -> list[Mistake]:
     """The `count` most confident errors; without probabilities, in the order of the split."""
     if not count:
         return []
     kind = KINDS[task.kind]
-    found = sorted(kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0), reverse=True)
+    compared = kind.compare(task, split.examples, predictions)
+    found = nlargest(count, kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0))
     if found and kind.has_probabilities and not any("score" in each or "scores" in each for each in predictions):
         say("no probabilities are given: equally wrong errors are in the order of the split")
-    return [mistake for _, mistake in found[:count]]
+    return found
 
 
 def _beside(first: _Scored, other: _Scored) -> Evaluation:

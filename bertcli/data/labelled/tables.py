@@ -19,9 +19,11 @@ from bertcli.data.text.documents import COMPRESSED, LONGEST_LINE, count_lines, l
 from bertcli.errors import UserError, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-TABLE_ENDINGS = (*DELIMITERS, ".jsonl", ".json", ".parquet")
+JSON_ENDINGS = (".jsonl", ".json")
+TABLE_ENDINGS = (*DELIMITERS, *JSON_ENDINGS, ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
 ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
+CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW = 2**22, 2**8  # in a part of a table, and the least that a row counts for
 Item = TypeVar("Item")
 NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
 TableStream = tuple[list[str], Iterator[NumberedRow]]
@@ -52,6 +54,15 @@ class Table:
         return place_of(self.path, self.numbers[row])
 
 
+@dataclass(frozen=True)
+class TableParts:
+    """The rows of a file, a part in memory at a time."""
+
+    path: Path
+    names: list[str]
+    parts: Iterator[Table]
+
+
 def place_of(path: Path, number: int) -> str:
     """Where a row of a file stands, for messages."""
     return f"`{path}` {'row' if ending_of(path) == '.parquet' else 'line'} {number}"
@@ -79,6 +90,18 @@ def read_table(path: Path) -> Table:
     numbers, cells = zip(*rows, strict=True)
     every = dict.fromkeys(chain(names, *cells))  # JSON lines need not have the same names
     return Table(path, [name for name in every if name], list(cells), list(numbers))
+
+
+def read_parts(path: Path) -> TableParts:
+    """Read a file of rows in parts of some MB. Raises UserError as `stream_table`."""
+    names, rows = stream_table(path)
+    if ending_of(path) in JSON_ENDINGS:  # any line may have another name
+        names = [name for name in dict.fromkeys(chain.from_iterable(cells for _, cells in rows)) if name]
+        _, rows = stream_table(path)
+    chunks = chunks_of(rows, CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + len(str(row[1])))
+    return TableParts(
+        path, names, (Table(path, names, [row[1] for row in chunk], [row[0] for row in chunk]) for chunk in chunks)
+    )
 
 
 def stream_table(path: Path) -> TableStream:

@@ -71,7 +71,7 @@ class WordPiece:
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize plain texts into ids only, which is faster."""
-        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [found.ids for found in self.backend.encode_batch_fast([*texts], add_special_tokens=False)]
 
     def encode_words(self, words: Sequence[str]) -> list[Encoding]:
         """Tokenize words as in the middle of a text."""
