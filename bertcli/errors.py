@@ -46,3 +46,9 @@ def check_vacant(out: Path) -> None:
     """Check that an output folder does not exist or is empty. Raises UserError if it is neither, or a file."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"`{out}` exists already and is not empty.", "Give another folder: --out NEW-FOLDER")
+
+
+def check_regular(path: Path) -> None:
+    """Raise UserError if a path leads to a pipe, a socket or a device, which may never end or never begin."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"`{path}` is a pipe or a device, not a file.", f"Write it to a file: head -c 1G {path} > FILE")

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from bertcli.data.atomic import replacing
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_regular
 
 
 def read_json(path: Path, hint: str, **types: type) -> dict[str, Any]:
     """Read an object. Raises UserError, which names the file, if it is damaged or a value is missing or of another type."""
+    check_regular(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

@@ -277,7 +277,7 @@ def _named_columns(table: Table, names: list[str], given: dict[str, str | None])
         text = take(named(TEXT_NAMES, left))
         pair = pair or take(named(PAIR_NAMES, left))
     if text is None and left:
-        text = take(max(left, key=lambda column: sum(map(len, table.column(column)[:200]))))
+        text = take(max(left, key=lambda column: sum(len(as_text(row.get(column))) for row in table.cells[:200])))
     if label is None and len(left) == 1:
         label = left[0]
     return [text, pair, label]

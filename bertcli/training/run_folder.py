@@ -15,6 +15,7 @@ import yaml
 from bertcli import __version__
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json
+from bertcli.data.yaml_files import read_yaml
 from bertcli.errors import UserError
 from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint
 
@@ -69,9 +70,9 @@ class RunFolder:
         """The saved configuration and the name of its command."""
         path = self.path / "config.yaml"
         try:
-            saved = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UserError(f"`{path}` cannot be read: {str(error).splitlines()[0]}.", MEND) from None
+            saved = read_yaml(path)
+        except (OSError, ValueError) as error:
+            raise UserError(f"`{path}` cannot be read: {error}.", MEND) from None
         if not isinstance(saved, dict) or "command" not in saved:
             raise UserError(f"`{path}` is not the configuration of a run.", MEND)
         return saved

@@ -15,8 +15,16 @@ from shlex import quote
 from typing import Any, TypeVar
 
 from bertcli import say
-from bertcli.data.text.documents import COMPRESSED, LONGEST_LINE, count_lines, lines_of, read_text, reading
-from bertcli.errors import UserError, unknown
+from bertcli.data.text.documents import (
+    COMPRESSED,
+    LONGEST_FILE,
+    LONGEST_LINE,
+    count_lines,
+    lines_of,
+    read_text,
+    reading,
+)
+from bertcli.errors import UserError, check_regular, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_ENDINGS = (".jsonl", ".json")
@@ -28,6 +36,7 @@ Item = TypeVar("Item")
 NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
 TableStream = tuple[list[str], Iterator[NumberedRow]]
 csv.field_size_limit(LONGEST_LINE)  # a field may be a whole book
+ROWS_PER_BYTE = 100  # of Parquet, at most
 SHOWN_COLUMNS = 20  # in a message
 
 
@@ -82,6 +91,7 @@ def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV
     """Check that a file is there. Raises UserError if it is not, or is a folder; `hint` is what to give."""
     if not path.exists() or path.is_dir():
         raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
+    check_regular(path)
 
 
 def read_table(path: Path) -> Table:
@@ -183,9 +193,13 @@ def _open_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     with reading(path) as file:
-        source = pa.BufferReader(file.read()) if path.suffix in COMPRESSED else path
+        source = pa.BufferReader(file.read(LONGEST_FILE)) if path.suffix in COMPRESSED else path
     with _parquet_errors(path):
-        return pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
+        opened = pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
+    if opened.metadata.num_rows > ROWS_PER_BYTE * path.stat().st_size:
+        what = f"`{path}` has {opened.metadata.num_rows:,} rows in {path.stat().st_size:,} bytes."
+        raise UserError(what, "No text is as short: check where it is from.")
+    return opened
 
 
 @contextmanager

@@ -12,11 +12,12 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import read_json
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_regular
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
+LARGEST_VOCABULARY = 100_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,7 @@ def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None,
 def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
     """Load a tokenizer from a folder, a vocab.txt (uncased unless `cased`) or the Hub. Raises UserError if it cannot."""
     path = Path(source)
+    check_regular(path)
     check_files(path.parent if path.is_file() else path, TOKENIZER_FILES)
     if path.is_file():
         return WordPiece(_read_vocab(path), cased, str(source))
@@ -181,6 +183,9 @@ def load_wordpiece(source: str | Path, cased: bool = False) -> WordPiece:
 
 def _read_vocab(path: Path) -> dict[str, int]:
     """Read one token per line; a token that is there twice has its last id, as in load_vocab."""
+    if path.stat().st_size > LARGEST_VOCABULARY:
+        what = f"The vocabulary `{path}` has more than {LARGEST_VOCABULARY / 1e6:.0f} MB."
+        raise UserError(what, "Give a vocab.txt: one token per line.")
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
