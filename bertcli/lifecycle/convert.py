@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.use import ConvertConfig
+from bertcli.data.text.documents import BAD_ZIP
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_regular, check_vacant
 from bertcli.lifecycle.workspace import resolve_model
@@ -96,7 +97,7 @@ def _extract(path: Path, folder: Path) -> None:
                 raise UserError(what, "Weights do not compress so well: check where it is from.")
             for member in wanted:
                 archive.extract(member, folder)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+    except (*BAD_ZIP, zlib.error, EOFError) as error:
         raise UserError(f"The zip `{path}` cannot be read: {error}.", "Download or copy it again.") from None
 
 

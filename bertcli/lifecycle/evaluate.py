@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -159,7 +160,9 @@ def _source(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
 
 def _has_learnt(saved: dict[str, Any], name: str) -> bool:
     """Whether a run was trained on files and left a dev set out."""
-    return Path(saved.get("task", "")).resolve() == Path(name).resolve() and "dev" in saved.get("data_digests", "dev")
+    return os.path.realpath(saved.get("task", "")) == os.path.realpath(name) and "dev" in saved.get(
+        "data_digests", "dev"
+    )
 
 
 def _latest_run(config: EvaluateConfig) -> RunFolder:

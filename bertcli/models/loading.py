@@ -133,6 +133,7 @@ def has_finite_weights(model: nn.Module) -> bool:
 
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
+    check_files(Path(source), {"config.json"})
     try:
         config = AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above

@@ -208,7 +208,7 @@ def _parquet_errors(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"`{path}` is not Parquet: {reason}", "Check the file, or write it again.") from None
 

@@ -22,9 +22,10 @@ from bertcli.errors import UserError, check_regular
 
 LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a file that is read as one value
 # Text compresses to a tenth; what unpacks to more than this many times its size, and bytes, was made to fill a disk.
-UNPACKED_TIMES, UNPACKED_FROM = 200, 100_000_000
+UNPACKED_TIMES, UNPACKED_FROM = 100, 20_000_000
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
+BAD_ZIP = (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)  # a password, another version, a name
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
 PICKLE = ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
 # First bytes of other formats, often mistaken for text. A pickle is never opened: that would run its code.
@@ -57,6 +58,8 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
         if not found:
             raise UserError(what, hint)
         for child in found:
+            if not child.exists():  # a link that leads nowhere
+                raise UserError(what, hint)
             check_regular(child)
         paths += [child for child in found if child.is_file()]
     if not paths:
@@ -82,7 +85,7 @@ def open_binary(path: Path) -> IO[bytes]:
     if inside := _inside_archive(path):
         try:
             return inside.open("rb")
-        except (RuntimeError, NotImplementedError) as error:  # a password, or another compression
+        except BAD_ZIP as error:
             raise zipfile.BadZipFile(str(error)) from None
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
@@ -103,9 +106,12 @@ def tar_of(path: Path) -> Path | None:
 
 def _inside_archive(path: Path) -> zipfile.Path | None:
     archive = next((parent for parent in path.parents if parent.suffix == ".zip"), None)
-    if archive is None or not zipfile.is_zipfile(archive):
+    if archive is None or not archive.is_file():
         return None
-    return zipfile.Path(archive, path.relative_to(archive).as_posix())
+    try:
+        return zipfile.Path(archive, path.relative_to(archive).as_posix())
+    except BAD_ZIP as error:
+        raise UserError(f"The zip `{archive}` cannot be read: {error}.", "Download or copy it again.") from None
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from bertcli.errors import UserError, check_regular
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
+RULES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")  # of tokenizer_config.json
 LARGEST_VOCABULARY = 100_000_000  # bytes
 
 
@@ -162,9 +163,8 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
         return WordPiece(_read_vocab(path), cased, str(source))
     if (path / "vocab.txt").exists():
         config = path / "tokenizer_config.json"
-        saved = (
-            read_json(config, "Restore it, or remove it: then the vocabulary is uncased.") if config.exists() else {}
-        )
+        hint = "Restore it, or remove it: then the vocabulary is uncased."
+        saved = read_json(config, hint, **dict.fromkeys(RULES, bool | None)) if config.exists() else {}
         rules = saved.get("strip_accents"), saved.get("tokenize_chinese_chars", True)
         vocab, is_cased = _read_vocab(path / "vocab.txt"), not saved.get("do_lower_case", not cased)
         return WordPiece(vocab, is_cased, str(source), *rules)
