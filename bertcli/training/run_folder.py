@@ -17,7 +17,7 @@ from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json
 from bertcli.data.yaml_files import read_yaml
 from bertcli.errors import UserError
-from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint
+from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint, refusing_removal
 
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 LOCK = ".lock"
@@ -153,12 +153,12 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically."""
-        with replacing(self.path / name) as part:
+        with refusing_removal(self.path), replacing(self.path / name) as part:
             part.write_text(text, encoding="utf-8")
 
     def log(self, values: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with refusing_removal(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
