@@ -1,3 +1,4 @@
+# ruff: noqa: F811 - a fixture of another file
 """A disk that is full or may not be written, and folders that vanish: one line, and what was there before is intact."""
 
 import filecmp
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_killed import COMMANDS, ENVIRONMENT, PROJECT, folder  # noqa: F401 - a fixture
+from test_killed import COMMANDS, ENVIRONMENT, PROJECT, folder  # noqa: F401
 
 from bertcli import pretrain
 from bertcli.errors import RunError
@@ -73,9 +74,7 @@ def differ(start: Path, place: Path) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
-    folder: Path,
-    disk: Path,
-    name: str,  # noqa: F811
+    folder: Path, disk: Path, name: str
 ) -> None:
     mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk))
     shutil.copytree(folder, disk / "start")
@@ -91,7 +90,7 @@ def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
     assert code == 0, words
 
 
-def test_a_disk_that_may_not_be_written_is_one_line(folder: Path, disk: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_disk_that_may_not_be_written_is_one_line(folder: Path, disk: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "copy")
     mount("--bind", str(tmp_path / "copy"), str(disk))
     mount("-o", "remount,bind,ro", str(disk))
