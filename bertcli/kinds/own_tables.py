@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
@@ -206,7 +207,7 @@ def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
     """The examples that have a text and a label; the others are counted and left out."""
     kind.check_labels(part)
     lacks_text = [not text.strip() for text in part.texts]
-    lacks_label = [kind.lacks_label(label) for label in part.labels or ()]
+    lacks_label = list(map(kind.lacks_label, part.labels or ()))
     for what, odd in {
         "no text and are left out": lacks_text,
         "no label and are left out": lacks_label,
@@ -216,13 +217,16 @@ def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
         if any(odd):
             first = part.place(odd.index(True))
             say(f"{part.origin}: {sum(odd):,} of {len(part):,} rows have {what}; the first is {first}")
-    if not any(lacks_text) and not any(lacks_label):
+    return _without(part, list(map(any, zip(lacks_text, lacks_label or lacks_text, strict=True))))
+
+
+def _without(part: TextExamples, is_odd: list[bool]) -> TextExamples:
+    if not any(is_odd):
         return part
-    kept = [row for row in range(len(part)) if not (lacks_text[row] or (lacks_label and lacks_label[row]))]
-    if not kept:
+    if all(is_odd):
         what = f"`{part.origin}` holds no row with a text and a label."
         raise UserError(what, "Give the columns: --text COLUMN --label COLUMN")
-    return part.take(kept)
+    return part.take([row for row, odd in enumerate(is_odd) if not odd])
 
 
 def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
@@ -277,10 +281,14 @@ def _named_columns(table: Table, names: list[str], given: dict[str, str | None])
         text = take(named(TEXT_NAMES, left))
         pair = pair or take(named(PAIR_NAMES, left))
     if text is None and left:
-        text = take(max(left, key=lambda column: sum(len(as_text(row.get(column))) for row in table.cells[:200])))
+        text = take(max(left, key=partial(_characters, table.cells[:200])))
     if label is None and len(left) == 1:
         label = left[0]
     return [text, pair, label]
+
+
+def _characters(rows: list[dict[str, Any]], column: str) -> int:
+    return sum(len(as_text(row.get(column))) for row in rows)
 
 
 def named(wanted: tuple[str, ...], names: list[str]) -> str | None:

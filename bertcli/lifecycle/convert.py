@@ -98,7 +98,7 @@ def _extract(path: Path, folder: Path) -> None:
             for member in wanted:
                 archive.extract(member, folder)
     except (*BAD_ZIP, zlib.error, EOFError) as error:
-        raise UserError(f"The zip `{path}` cannot be read: {error}.", "Download or copy it again.") from None
+        raise UserError(f"The zip `{path}` is damaged, or has a password: {error}.", "Download or copy it again.") from None
 
 
 def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:

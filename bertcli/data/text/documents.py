@@ -57,14 +57,12 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
             what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
         if not found:
             raise UserError(what, hint)
-        for child in found:
-            if not child.exists():  # a link that leads nowhere
-                raise UserError(what, hint)
-            check_regular(child)
-        paths += [child for child in found if child.is_file()]
+        paths += filter(Path.exists, found)
+    paths = [path for path in paths if not path.is_dir()]
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
+        check_regular(path)
         if path.stat().st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
     return paths
@@ -111,7 +109,7 @@ def _inside_archive(path: Path) -> zipfile.Path | None:
     try:
         return zipfile.Path(archive, path.relative_to(archive).as_posix())
     except BAD_ZIP as error:
-        raise UserError(f"The zip `{archive}` cannot be read: {error}.", "Download or copy it again.") from None
+        raise UserError(f"The zip `{archive}` is damaged: {error}.", "Download or copy it again.") from None
 
 
 @contextmanager
