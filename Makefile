@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test torture lint format types house check bench build clean
+.PHONY: help demo test torture lint format types house check bench audit build clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ check: lint types house test  ## everything that CI runs
 
 bench: .venv/installed-dev  ## race what people use today, and measure start-up and data (on a quiet machine)
 	@$(BIN)/python -m tests.benchmarks
+
+audit: .venv/bin/python  ## look for known vulnerabilities of the pinned packages (asks PyPI; no part of check)
+	@$(BIN)/python -m venv build/audit && build/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+	@build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 build: .venv/installed-dev  ## make a wheel in dist/
 	@$(BIN)/python -m build --wheel

@@ -54,3 +54,9 @@ def check_extra(extra: str, *packages: str) -> None:
     if missing := [package for package in packages if find_spec(package) is None]:
         what = f"This needs {' and '.join(missing)}, which {'are' if missing[1:] else 'is'} not installed."
         raise UserError(what, f"Install it: pip install 'bertcli[{extra}]'")
+
+
+def check_regular(path: Path) -> None:
+    """Raise UserError if a path leads to a pipe, a socket or a device, which may never end or never begin."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"`{path}` is a pipe or a device, not a file.", f"Write it to a file: head -c 1G {path} > FILE")

@@ -1,8 +1,9 @@
 """Kills a command at each of its writes, syncs, renames and removals in turn, and runs it again.
 
 `python -m tests.killing FOLDER EVERY COMMAND...` works in copies of FOLDER; it prints how many places there are, and a line for
-each place, or each EVERY-th, from which the same command does not end with the same files. `-N` for EVERY kills N times at
-random moments instead, one to three times before the command may end.
+each place, or each EVERY-th, from which the same command does not end with the same files, or at which a file that was there
+before is neither as it was nor whole. `-N` for EVERY kills N times at random moments instead, one to three times before the
+command may end.
 """
 
 import filecmp
@@ -90,6 +91,12 @@ def results(folder: Path) -> list[Path]:
     return sorted(path for path in found if "checkpoints" not in path.parts)
 
 
+def is_intact(path: Path, folders: tuple[Path, ...], again: Path) -> bool:
+    """Whether a file is the same as in one of the folders."""
+    there = [folder / path for folder in folders if (folder / path).exists()]
+    return (again / path).exists() and any(filecmp.cmp(each, again / path, shallow=False) for each in there)
+
+
 def main_of_killing() -> None:
     """Kill at each place and go on."""
     start, every, command = Path(sys.argv[1]).absolute(), int(sys.argv[2]), sys.argv[3:]
@@ -113,6 +120,8 @@ def main_of_killing() -> None:
             killed, _ = run(command, again, 0 if seconds else place, seconds)
             if killed not in (KILLED, -signal.SIGKILL, 0, 2):
                 print(f"place {place}: killed, it ended with {killed}")
+            if lost := [path for path in results(start) if not is_intact(path, (start, whole), again)]:
+                print(f"place {place}: killed, it left {lost} damaged")
         code, _ = run(command, again)
         words = again.with_name("words").read_text()
         is_finished = code == 2 and "is finished" in words

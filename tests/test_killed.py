@@ -31,7 +31,7 @@ OTHER_DATA = [*DATA, "--overwrite", "--seed", "7"]
 TRAINING = ["--size", "tiny", "--batch-size", "16", "--precision", "float32", "--resume", "--save-steps", "1"]
 COMMANDS = {
     "build-vocab": ["build-vocab", "a.txt", "--vocab-size", "120"],
-    "make-pretraining-data": DATA,
+    "make-pretraining-data": [*DATA, "--out", "other-data"],
     "overwrite": OTHER_DATA,
     "pretrain": ["pretrain", *TRAINING, "--steps", "3", "--eval-steps", "2", "--out", "runs/p"],
     "finetune": [
@@ -47,7 +47,9 @@ COMMANDS = {
         "--out",
         "runs/f",
     ],
+    "predict": ["predict", "--file", "rows.csv", "--output", "answers.csv", "--model", "runs/to-use"],
 }
+TO_USE = [*COMMANDS["finetune"][:-1], "runs/to-use"]  # the run whose model predicts
 ENVIRONMENT = {
     **os.environ,
     "OMP_NUM_THREADS": "1",
@@ -59,12 +61,13 @@ ENVIRONMENT = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with text, a vocabulary, pre-training data and labelled rows."""
+    """A folder with text, a vocabulary, pre-training data, labelled rows, a fine-tuned run and an older file of predictions."""
     folder = tmp_path_factory.mktemp("killed") / "start"
     folder.mkdir()
     (folder / "a.txt").write_text(TEXT)
     (folder / "rows.csv").write_text(ROWS)
-    for command in (COMMANDS["build-vocab"], DATA):
+    (folder / "answers.csv").write_text("older\n")
+    for command in (COMMANDS["build-vocab"], DATA, TO_USE):
         subprocess.run(
             [sys.executable, "-m", "bertcli", *command], cwd=folder, env=ENVIRONMENT, check=True, capture_output=True
         )
@@ -77,6 +80,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("build-vocab", 9),
         ("make-pretraining-data", 30),
         ("overwrite", 30),
+        ("predict", 3),
         pytest.param("pretrain", 60, marks=pytest.mark.slow),
         pytest.param("finetune", 80, marks=pytest.mark.slow),
         *(pytest.param(name, 1, marks=pytest.mark.torture) for name in COMMANDS),

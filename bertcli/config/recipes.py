@@ -11,15 +11,15 @@ FORM = "See `bert recipes show pretrain/base` for an example."
 
 def read_recipe(name: str) -> dict[str, Any]:
     """Read a recipe, given by its path or by its name in `bert recipes`."""
-    import yaml
+    from bertcli.data.yaml_files import read_yaml
 
     path = Path(name) if Path(name).exists() else recipe_path(name)
-    if not path.is_file():
+    if path.is_dir():
         raise UserError(f"The recipe `{path}` is a folder.", "Name a YAML file, or a recipe of `bert recipes`.")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"The recipe `{path}` is not YAML: {' '.join(str(error).split())}", FORM) from error
+        values = read_yaml(path) or {}
+    except (ValueError, OSError) as error:
+        raise UserError(f"The recipe `{path}` is not YAML: {error}", FORM) from error
     if not isinstance(values, dict):
         raise UserError(f"The recipe `{path}` is not a list of `option: value` lines.", FORM)
     return {str(key): value for key, value in values.items()}

@@ -19,8 +19,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
     A folder gets a file of checksums.
     """
-    if path.is_symlink() and not path.exists():
-        raise UserError(f"`{path}` is a link that leads nowhere.", "Remove it, or give another name.")
     part = part_of(path)
     remove(part)
     try:
@@ -39,7 +37,9 @@ def part_of(path: Path) -> Path:
 
 
 def _target(path: Path) -> Path:
-    """What a link leads to, which is replaced instead of the link."""
+    """What a link leads to, which is replaced instead of the link. Raises UserError if that is nowhere."""
+    if path.is_symlink() and not path.exists():
+        raise UserError(f"`{path}` is a link that leads nowhere.", "Remove it, or give another name.")
     return path.resolve() if path.is_symlink() else path
 
 

@@ -1,15 +1,20 @@
 """JSON files that the package has written, checked as they are read."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from bertcli.data.atomic import replacing
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_regular
+
+Types = type | UnionType
 
 
-def read_json(path: Path, hint: str, **types: type) -> dict[str, Any]:
+def read_json(path: Path, hint: str, **types: Types) -> dict[str, Any]:
     """Read an object. Raises UserError, which names the file, if it is damaged or a value is missing or of another type."""
+    check_regular(path)
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -18,7 +23,7 @@ def read_json(path: Path, hint: str, **types: type) -> dict[str, Any]:
     return dict(values)
 
 
-def check_values(path: Path, hint: str, values: Any, types: dict[str, type]) -> None:
+def check_values(path: Path, hint: str, values: Any, types: Mapping[str, Types]) -> None:
     """Raise UserError if an object of a file is none, or a value in it is missing or of another type."""
     if not isinstance(values, dict):
         raise UserError(f"`{path}` is damaged: it does not hold an object.", hint)

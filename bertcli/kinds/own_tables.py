@@ -1,24 +1,27 @@
 """Tables of texts and labels in the user's own files: columns and kind inferred, and said."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, compress, product
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 from bertcli import say
-from bertcli.data.labelled.examples import TextExamples, text_examples
+from bertcli.data.labelled.examples import TextExamples, join_examples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, infer_kind, missing_labels, spelled
 from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.tables import (
     NumberedRow,
     Table,
+    TableParts,
     TableStream,
     are_numbers,
     as_text,
     columns_shown,
     place_of,
+    read_parts,
     read_table,
 )
 from bertcli.errors import UserError, unknown
@@ -39,18 +42,23 @@ YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "fa
 
 
 def read_tables(
-    name: str, files: dict[str, list[Path]], given: dict[str, str | None], kind: TextKind | None
+    name: str,
+    files: dict[str, list[Path]],
+    given: dict[str, str | None],
+    kind: TextKind | None,
+    is_stored: bool = False,
 ) -> OwnData:
     """Make a task of tables, and the examples of each split; a test file may be without labels.
 
+    With `is_stored`, the texts of big files are on disk, and a part of a table is in memory at a time.
     Raises UserError naming the file and the line, or the column, that is wrong.
     """
     from bertcli.kinds import KINDS
 
-    tables = _read(files, given, kind in (None, CHOICE))
-    first, *_ = next(iter(tables.values()))
+    first, tables = _read(files, given, kind in (None, CHOICE), read_parts if is_stored else _whole)
     kind, columns = _columns(first, given, kind)
-    parts = {split: _texts(split, read, columns) for split, read in tables.items()}
+    parts = {split: join_examples(_texts(split, read, columns), is_stored) for split, read in tables.items()}
+    parts = {split: _with_labels(split, part) for split, part in parts.items()}
     missing = (kind.missing_labels if kind else missing_labels)(_labels(parts))
     for split, part in parts.items():
         labels = part.labels and ["" if label.lower() in missing else label for label in part.labels]
@@ -78,29 +86,46 @@ def _labels(parts: dict[str, TextExamples]) -> list[str]:
     return [label for part in parts.values() for label in part.labels or () if label]
 
 
-def _read(files: dict[str, list[Path]], given: dict[str, str | None], may_choose: bool) -> dict[str, list[Table]]:
-    """The tables of each split, with several columns of labels joined, and a column of choices spread."""
+def _read(
+    files: dict[str, list[Path]], given: dict[str, str | None], may_choose: bool, read: Callable[[Path], TableParts]
+) -> tuple[Table, dict[str, list[TableParts]]]:
+    """The first rows, and the tables of each split, several columns of labels joined and a column of choices spread."""
     label = given.get("label") or ""
-    tables = {split: [_joined(read_table(path), label) for path in paths] for split, paths in files.items()}
-    first, *_ = next(iter(tables.values()))
-    if may_choose and len(first.names) > 2:  # a text, its choices and a label
-        tables = {split: [_spread(table, first.cells[0]) for table in read] for split, read in tables.items()}
-        first, *_ = next(iter(tables.values()))
+    tables = {split: [_joined(read(path), label) for path in paths] for split, paths in files.items()}
+    (head, *_), *_ = tables.values()
+    cells = (first := next(head.parts)).cells[0]
+    tables[next(iter(tables))][0] = head = replace(head, parts=chain([first], head.parts))
+    if may_choose and len(head.names) > 2:  # a text, its choices and a label
+        tables = {split: [_spread(each, cells) for each in found] for split, found in tables.items()}
+        first = _spread_part(first, cells)
     for column in given.values():
         if column not in (None, *first.names):
             raise unknown(f"column of {first.path}:", str(column), first.names)
-    return tables
+    return first, tables
 
 
-def _joined(table: Table, label: str) -> Table:
+def _whole(path: Path) -> TableParts:
+    table = read_table(path)
+    return TableParts(path, table.names, iter([table]))
+
+
+def _joined(table: TableParts, label: str) -> TableParts:
     """The table with a column of lists in place of several of 0 and 1: `--label toxic,insult`."""
     columns = [name.strip() for name in label.split(",")]
     if label in table.names or not set(columns) & set(table.names):
         return table
-    if missing := sum(not cell.strip() for name in columns for cell in table.column(name)):
-        say(f"{table.path}: {missing:,} empty cells in {label} count as 0")
-    cells = [own | {label: _marked(table, row, columns)} for row, own in enumerate(table.cells)]
-    return replace(table, names=[*(name for name in table.names if name not in columns), label], cells=cells)
+    names = [*(name for name in table.names if name not in columns), label]
+
+    def parts() -> Iterator[Table]:
+        missing = 0
+        for part in table.parts:
+            missing += sum(not cell.strip() for name in columns for cell in part.column(name))
+            cells = [own | {label: _marked(part, row, columns)} for row, own in enumerate(part.cells)]
+            yield replace(part, names=names, cells=cells)
+        if missing:
+            say(f"{table.path}: {missing:,} empty cells in {label} count as 0")
+
+    return TableParts(table.path, names, parts())
 
 
 def _marked(table: Table, row: int, columns: list[str]) -> list[str]:
@@ -114,7 +139,12 @@ def _marked(table: Table, row: int, columns: list[str]) -> list[str]:
     return [name for name, mark in marks.items() if mark]
 
 
-def _spread(table: Table, first: Mapping[str, Any]) -> Table:
+def _spread(table: TableParts, first: Mapping[str, Any]) -> TableParts:
+    names, _ = spread_choices(table.path, table.names, (), first)
+    return TableParts(table.path, names, (_spread_part(part, first) for part in table.parts))
+
+
+def _spread_part(table: Table, first: Mapping[str, Any]) -> Table:
     names, spread = spread_choices(table.path, table.names, zip(table.numbers, table.cells, strict=True), first)
     return replace(table, names=names, cells=[cells for _, cells in spread])
 
@@ -141,27 +171,29 @@ def spread_choices(path: Path, names: list[str], rows: Iterable[NumberedRow], fi
     return [*(name for name in names if name != column), *choices], spread()
 
 
-def _texts(split: str, tables: list[Table], found: dict[str, str]) -> TextExamples:
-    """The rows of a split, each label in one spelling; a test file may be without labels, or have -1 for all."""
+def _texts(split: str, tables: list[TableParts], found: dict[str, str]) -> Iterator[TextExamples]:
+    """The rows of a split in parts, each label in one spelling; a test file may be without labels."""
     if split == "test" and not any(found["label"] in table.names for table in tables):
         found = {key: name for key, name in found.items() if key != "label"}
-    _check_cells(tables, found)
-    read = {key: list(chain.from_iterable(table.column(name) for table in tables)) for key, name in found.items()}
-    labels = list(map(spelled, read.get("label", ())))
-    origin, places = ", ".join(str(table.path) for table in tables), chain.from_iterable(map(_places, tables))
-    is_unlabelled = split == "test" and set(labels) <= {"", "-1"}
-    if is_unlabelled:
-        say(f"{origin}: without labels")
-    return replace(text_examples(read, origin), labels=None if is_unlabelled else labels, places=list(places))
+    origin = ", ".join(str(table.path) for table in tables)
+    for part in chain.from_iterable(table.parts for table in tables):
+        _check_cells(part, found)
+        read = {key: part.column(name) for key, name in found.items()}
+        labels = [*map(spelled, read["label"])] if "label" in read else None
+        yield replace(text_examples(read, origin), labels=labels, places=[*map(part.place, range(len(part)))])
 
 
-def _places(table: Table) -> list[str]:
-    return [table.place(row) for row in range(len(table))]
+def _with_labels(split: str, part: TextExamples) -> TextExamples:
+    """The examples of a split; those of a test file that has -1 for all labels, or none, without them."""
+    if split != "test" or not {*(part.labels or ())} <= {"", "-1"}:
+        return part
+    say(f"{part.origin}: without labels")
+    return replace(part, labels=None)
 
 
-def _check_cells(tables: list[Table], found: dict[str, str]) -> None:
+def _check_cells(table: Table, found: dict[str, str]) -> None:
     """Check that texts are texts, and labels texts, numbers or lists. Raises UserError if not."""
-    for table, (key, name) in product(tables, found.items()):
+    for key, name in found.items():
         for row, cells in enumerate(table.cells):
             cell = cells.get(name)
             if key == "label" and isinstance(cell, dict):
@@ -175,7 +207,7 @@ def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
     """The examples that have a text and a label; the others are counted and left out."""
     kind.check_labels(part)
     lacks_text = [not text.strip() for text in part.texts]
-    lacks_label = [kind.lacks_label(label) for label in part.labels or ()]
+    lacks_label = list(map(kind.lacks_label, part.labels or ()))
     for what, odd in {
         "no text and are left out": lacks_text,
         "no label and are left out": lacks_label,
@@ -185,11 +217,16 @@ def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
         if any(odd):
             first = part.place(odd.index(True))
             say(f"{part.origin}: {sum(odd):,} of {len(part):,} rows have {what}; the first is {first}")
-    rows = range(len(part))
-    kept = sorted({*rows}.difference(compress(rows, lacks_text), compress(rows, lacks_label)))
-    if not kept:
+    return _without(part, list(map(any, zip(lacks_text, lacks_label or lacks_text, strict=True))))
+
+
+def _without(part: TextExamples, is_odd: list[bool]) -> TextExamples:
+    if not any(is_odd):
+        return part
+    if all(is_odd):
         what = f"`{part.origin}` holds no row with a text and a label."
         raise UserError(what, "Give the columns: --text COLUMN --label COLUMN")
+    kept = [row for row, odd in enumerate(is_odd) if not odd]
     return replace(part.take(kept), skipped=part.skipped + len(part) - len(kept))
 
 
@@ -245,10 +282,14 @@ def _named_columns(table: Table, names: list[str], given: dict[str, str | None])
         text = take(named(TEXT_NAMES, left))
         pair = pair or take(named(PAIR_NAMES, left))
     if text is None and left:
-        text = take(max(left, key=lambda column: sum(map(len, table.column(column)[:200]))))
+        text = take(max(left, key=partial(_characters, table.cells[:200])))
     if label is None and len(left) == 1:
         label = left[0]
     return [text, pair, label]
+
+
+def _characters(rows: list[dict[str, Any]], column: str) -> int:
+    return sum(len(as_text(row.get(column))) for row in rows)
 
 
 def named(wanted: tuple[str, ...], names: list[str]) -> str | None:

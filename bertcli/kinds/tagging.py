@@ -15,8 +15,8 @@ from bertcli.data.labelled import conll
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import sizes_of
-from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, read_table
-from bertcli.data.text.documents import lines_of, read_text
+from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, read_table, stream_table
+from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.kinds import types as t
@@ -25,6 +25,7 @@ from bertcli.kinds.text import check_count
 from bertcli.tasks.task import Files, Task
 
 TAG = re.compile(r"O|[BIESLUM](-.+)?")
+LINES_TO_TELL = 1000  # of a file whose words may be tagged
 
 
 class Tagging(Kind):
@@ -59,8 +60,8 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
     def recognizes(self, path: Path) -> bool:
         ending = ending_of(path)
         if ending in conll.LIST_ENDINGS:
-            return conll.list_columns(read_table(path)) is not None
-        return ending in conll.TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(read_text(path)))
+            return conll.list_columns(next(stream_table(path)[1])[1]) is not None
+        return ending in conll.TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(path))
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         parts = {split: _all_sentences(paths) for split, paths in files.items()}
@@ -203,9 +204,10 @@ def _word_places(texts: list[str], tokenizer: t.Tokenizer) -> list[list[tuple[in
     return found
 
 
-def _is_tagged(text: str) -> bool:
-    """Whether every line ends with a tag; but for the first, a header, where blank lines part the others."""
-    lines = [line.split() for line in text[:100_000].strip().split("\n")[:1000] if conll.DOCUMENT not in line]
+def _is_tagged(path: Path) -> bool:
+    """Whether each of the first lines ends with a tag; but for the first, a header, where blank lines part the others."""
+    text = "".join(islice(lines_of(path), LINES_TO_TELL))[:100_000].strip()
+    lines = [line.split() for line in text.split("\n") if conll.DOCUMENT not in line]
     tagged = [not fields or (len(fields) > 1 and bool(TAG.fullmatch(fields[-1]))) for fields in lines]
     full = sum(map(bool, lines))
     return full > 0 and all(tagged[1:-1] or tagged) and (tagged[0] or (full > 2 and [] in lines))

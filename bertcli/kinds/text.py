@@ -112,7 +112,7 @@ class TextKind(Kind):
     def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         true = self.targets(task, cast(TextExamples, examples))
         assert true is not None
-        return {"predictions": [each[self.says] for each in predictions], "references": list(true)}
+        return {"predictions": [each[self.says] for each in predictions], "references": true.tolist()}
 
     def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
         pairs = list(zip(compared["predictions"], compared["references"], strict=True))

@@ -1,5 +1,6 @@
 """Add words to a model's vocabulary: in its unused slots, then in new rows of its embedding."""
 
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator
@@ -93,7 +94,7 @@ def _checked_out(config: BuildVocabConfig) -> Path:
     for declared in fields(config):
         if declared.name in LEARNING_OPTIONS and getattr(config, declared.name) != default_of(declared):
             raise UserError(f"{flag(declared)} does not go with --add-words.", "Leave it out.")
-    out = Path(config.out or f"{Path(config.to).resolve().name}-words")
+    out = Path(config.out or f"{os.path.basename(os.path.realpath(config.to))}-words")
     check_vacant(out)
     return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 import zipfile
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from bertcli import say
 from bertcli.config.use import ConvertConfig
 from bertcli.data.results import Result
+from bertcli.data.text.documents import BAD_ZIP
 from bertcli.data.text.tokenization import load_tokenizer
-from bertcli.errors import UserError, check_vacant
+from bertcli.errors import UserError, check_regular, check_vacant
 from bertcli.lifecycle.workspace import resolve_model
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "bert_model.ckpt"
 CONFIG = "bert_config.json"
+IN_CHECKPOINT = re.compile(r"(\.index|\.data-\d+-of-\d+|bert_config\.json|vocab\.txt)$")
+MOST_COMPRESSION, SMALLEST_BOMB = 20, 100_000_000  # times its size and bytes that a zip of weights may unpack to
 RATES = ("attention_probs_dropout_prob", "hidden_dropout_prob", "initializer_range")
 SIZES = ("hidden_size", "intermediate_size", "max_position_embeddings", "type_vocab_size", "vocab_size")
 COUNTS = ("num_attention_heads", "num_hidden_layers")
@@ -67,14 +71,9 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
 
 def _checkpoint(path: Path, scratch: Path) -> Path | None:
     """The path of a checkpoint without its endings, given one of its files, its folder or a zip of that."""
-    if path.exists() and not (path.is_dir() or path.is_file()):
-        raise UserError(f"`{path}` is neither a file nor a folder.", "Give a checkpoint: a folder or its zip.")
-    if zipfile.is_zipfile(path):
-        try:
-            with zipfile.ZipFile(path) as archive:
-                archive.extractall(scratch)
-        except (zipfile.BadZipFile, zlib.error, EOFError):
-            raise UserError(f"The zip `{path}` is damaged.", "Download or copy it again.") from None
+    check_regular(path)
+    if path.is_file() and zipfile.is_zipfile(path):
+        _extract(path, scratch)
         path = scratch
     if not path.is_dir():
         prefix = path.with_suffix("") if path.suffix == ".index" else path
@@ -86,6 +85,23 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
             f"Name one: bert convert {found[-1].with_suffix('')}",
         )
     return found[0].with_suffix("") if found else None
+
+
+def _extract(path: Path, folder: Path) -> None:
+    """Extract the files of a checkpoint, and no others; `zipfile` keeps paths with `..` and links inside the folder."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            wanted = [each for each in archive.infolist() if IN_CHECKPOINT.search(each.filename)]
+            size = sum(each.file_size for each in wanted)
+            if size > SMALLEST_BOMB and size > MOST_COMPRESSION * path.stat().st_size:
+                what = f"The zip `{path}` would unpack to {size / 1e6:,.0f} MB, {MOST_COMPRESSION} times its size."
+                raise UserError(what, "Weights do not compress so well: check where it is from.")
+            for member in wanted:
+                archive.extract(member, folder)
+    except (*BAD_ZIP, zlib.error, EOFError) as error:
+        raise UserError(
+            f"The zip `{path}` is damaged, or has a password: {error}.", "Download or copy it again."
+        ) from None
 
 
 def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
@@ -115,6 +131,8 @@ def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
 def _build(path: Path, parameters: Arrays) -> PreTrainedModel:
     import transformers
 
+    from bertcli.models.loading import check_sizes
+
     classifier = parameters.get("classifier.weight")
     labels = {} if classifier is None else {"num_labels": len(classifier)}
     head = next((name for weight, name in HEADS.items() if weight in parameters), "BertForPreTraining")
@@ -123,6 +141,7 @@ def _build(path: Path, parameters: Arrays) -> PreTrainedModel:
         known = {key: value for key, value in original.items() if key in transformers.BertConfig().to_dict()}
         known["hidden_act"] = ACTIVATIONS.get(original["hidden_act"], original["hidden_act"])
         configuration = transformers.BertConfig(**known, layer_norm_eps=1e-12, **labels)
+        check_sizes(configuration, path)
         model: PreTrainedModel = getattr(transformers, head)(configuration)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UserError(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from heapq import nlargest
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
@@ -14,19 +17,25 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import looks_like_file, own_files
 from bertcli.data.labelled.prediction_table import has_lists_of_labels
-from bertcli.data.labelled.tables import check_file
+from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
+from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
-from bertcli.lifecycle.scored import Scored, beside, score_split
-from bertcli.lifecycle.sources import Source, check_options, find_source
+from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
+from bertcli.lifecycle.sources import Source, check_options, cut_of, encode_split, find_source, size_of
 from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run_of_task, run_that_fits, saved_config
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task
+from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from bertcli.kinds.types import Features
+    from bertcli.lifecycle.task_model import TaskModel
 
 
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
@@ -61,7 +70,8 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     if config.predictions:
         na_probs = Path(config.na_probs) if config.na_probs else None
         predictions = source.kind.read_predictions(task, splits[0], Path(config.predictions), na_probs)
-        yield score_split(task, config.predictions, splits[0], predictions, config.mistakes)
+        worst = worst_mistakes(task, splits[0], predictions, config.mistakes)
+        yield score_split(task, config.predictions, splits[0], predictions, worst)
         return
     found = resolve_model(model)
     for remark in _remarks(config, found, saved, source, splits[0]):
@@ -71,7 +81,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
 
     loaded = load_task_model(task, found, config.precision)
     for split in splits:
-        scored = score_split(task, found, split, loaded.predict(split), config.mistakes)
+        scored = score_split(task, found, split, *_predicted(loaded, task, split, config.mistakes))
         yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
 
 
@@ -140,7 +150,9 @@ def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
 
 def _has_learnt(saved: dict[str, Any], name: str) -> bool:
     """Whether a run was trained on files and left a dev set out."""
-    return Path(saved.get("task", "")).resolve() == Path(name).resolve() and "dev" in saved.get("data_digests", "dev")
+    return os.path.realpath(saved.get("task", "")) == os.path.realpath(name) and "dev" in saved.get(
+        "data_digests", "dev"
+    )
 
 
 def _latest_run(config: EvaluateConfig) -> RunFolder:
@@ -169,3 +181,26 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     known = {label.casefold() for label in run.labels}
     has_other = kind.names_outputs and known.isdisjoint(label.casefold() for label in labels)
     return f"has other labels{listed(run.labels, 2)}" if has_other else ""
+
+
+def _predicted(loaded: TaskModel, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:
+    """The answers of a model, and its most confident errors; the texts of a table are in memory in part only."""
+    if not loaded.kind.reads_tables:
+        predictions = loaded.predict(split)
+        return predictions, worst_mistakes(task, split, predictions, mistakes)
+    kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[tuple[int, int, str]]()
+    once: dict[str, Prediction] = {}  # equal answers are held once
+    for rows in chunks_of(
+        range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
+    ):
+        part = Split(split.name, split.examples.take(rows))
+        part = encode_split(loaded.task, part, loaded.tokenizer, loaded.rules)
+        cut.append((cast("Features", part.features).truncated, *kind.inputs_that_are_cut(part, loaded.rules)))
+        predictions = loaded.predict(part)
+        with quietly():
+            found = worst_mistakes(task, part, predictions, mistakes)
+        found = [(size, {**each, "example": each["example"] + rows[0]}) for size, each in found]
+        worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
+        answers += (once.setdefault(str(each[kind.says]), {kind.says: each[kind.says]}) for each in predictions)
+    say("; ".join(filter(None, (size_of(split), cut_of(split.name, cut)))))
+    return answers, worst

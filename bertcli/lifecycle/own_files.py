@@ -30,7 +30,7 @@ def own_task(
     files, is_cut = _files_to_read(name, scored, learnt, kind_name)
     kind = _kind_of_files(name, files, columns, kind_name)
     if kind is None or kind.reads_tables:
-        task, parts = read_tables(name, files, columns, cast(TextKind | None, kind))
+        task, parts = read_tables(name, files, columns, cast(TextKind | None, kind), is_stored=bool(scored))
     else:
         task, parts = kind.read_own(name, files, columns)
     kind = KINDS[task.kind]

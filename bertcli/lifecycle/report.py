@@ -15,7 +15,7 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.provenance import command_of, provenance_of
-from bertcli.lifecycle.scored import Scored, beside, score_split
+from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED
@@ -172,7 +172,8 @@ def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split)
             return "Errors, intervals and calibration: it has kept no predictions of these examples."
         with quietly():
             compared = compare(task, split, predictions)
-            scored = score_split(task, folder.path.name, split, predictions, mistakes=ALL)
+            worst = worst_mistakes(task, split, predictions, ALL)
+            scored = score_split(task, folder.path.name, split, predictions, worst)
             metrics = measure(task, compared)
         sorts, values = kind.sorts_of_errors(task, compared), kind.values(compared)
         answers = Answers(

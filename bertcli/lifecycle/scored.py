@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from bertcli import say
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
-from bertcli.kinds.types import Compared, Prediction
+from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.scoring import compare, measure, resampled
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks.task import Task
@@ -28,8 +29,8 @@ class Scored:
     resampled: dict[str, Array]
 
 
-def score_split(task: Task, model: str, split: Split, predictions: list[Prediction], mistakes: int) -> Scored:
-    """Score predictions, with intervals by the bootstrap, scores by label, and the `mistakes` most confident errors."""
+def score_split(task: Task, model: str, split: Split, predictions: list[Prediction], worst: list[Mistake]) -> Scored:
+    """Score predictions, with intervals by the bootstrap and scores by label; `worst` are the errors that are shown."""
     from bertcli.metrics.metric import confidence_interval
 
     kind, compared = KINDS[task.kind], compare(task, split, predictions)
@@ -38,22 +39,21 @@ def score_split(task: Task, model: str, split: Split, predictions: list[Predicti
     drawn = {name: drawn[name] for name in metrics if name in drawn}
     labels = kind.label_scores(task, predictions, compared)
     intervals = {name: confidence_interval(scores) for name, scores in drawn.items()}
-    worst = _worst_mistakes(task, split, predictions, compared, mistakes)
-    scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, worst)
+    mistakes = [mistake for _, mistake in worst]
+    scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, mistakes)
     return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, drawn)
 
 
-def _worst_mistakes(
-    task: Task, split: Split, predictions: list[Prediction], compared: Compared, count: int
-) -> list[Prediction]:
+def worst_mistakes(task: Task, split: Split, predictions: list[Prediction], count: int) -> list[Mistake]:
     """The `count` most confident errors; without probabilities, in the order of the split."""
     if not count:
         return []
     kind = KINDS[task.kind]
-    found = sorted(kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0), reverse=True)
+    compared = kind.compare(task, split.examples, predictions)
+    found = nlargest(count, kind.mistakes(task, split.examples, predictions, compared), key=itemgetter(0))
     if found and kind.has_probabilities and not any("score" in each or "scores" in each for each in predictions):
         say("no probabilities are given: equally wrong errors are in the order of the split")
-    return [mistake for _, mistake in found[:count]]
+    return found
 
 
 def beside(first: Scored, other: Scored) -> Evaluation:

@@ -108,16 +108,25 @@ def describe_split(task: Task, split: Split, rules: WindowRules) -> str:
     kind, features = KINDS[task.kind], cast("Features", split.features)
     has_windows = kind.has_windows or rules.in_windows
     windows = f", {len(cast(Any, features).input_ids):,} windows" if has_windows else ""
-    words = f"{split.name}: {len(split):,} {split.examples.unit}s{windows} from {split.examples.origin}"
-    return "; ".join(filter(None, (words, describe_cut(task, split, rules))))
+    return "; ".join(filter(None, (size_of(split, windows), describe_cut(task, split, rules))))
+
+
+def size_of(split: Split, windows: str = "") -> str:
+    """The size of a split and where it is from."""
+    return f"{split.name}: {len(split):,} {split.examples.unit}s{windows} from {split.examples.origin}"
 
 
 def describe_cut(task: Task, split: Split, rules: WindowRules) -> str:
     """How many inputs of an encoded split were cut; nothing for none."""
-    kind, features = KINDS[task.kind], cast("Features", split.features)
-    inputs, which = kind.inputs_that_are_cut(split, rules)
-    share = 100 * features.truncated / max(1, inputs)
-    return f"{split.name}: {features.truncated:,} {which}, cut ({share:.1f} %)" if features.truncated else ""
+    return cut_of(
+        split.name, [(cast("Features", split.features).truncated, *KINDS[task.kind].inputs_that_are_cut(split, rules))]
+    )
+
+
+def cut_of(name: str, parts: list[tuple[int, int, str]]) -> str:
+    """How many inputs of the parts of a split were cut, of how many that can be, and their name; nothing for none."""
+    cut, inputs = sum(cut for cut, *_ in parts), sum(inputs for _, inputs, _ in parts)
+    return f"{name}: {cut:,} {parts[0][2]}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
 
 
 def advise_windows(kind: Kind, split: Split, rules: WindowRules) -> str:

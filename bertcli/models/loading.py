@@ -133,15 +133,21 @@ def has_finite_weights(model: nn.Module) -> bool:
 
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
+    check_files(Path(source), {"config.json"})
     try:
         config = AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above
         raise _not_opened(source, error) from None
+    check_sizes(config, Path(source) / "config.json")
+    return config
+
+
+def check_sizes(config: PretrainedConfig, path: Path) -> None:
+    """Raise UserError if a configuration is of a model that no memory holds."""
     for name, largest in LARGEST.items():
         if isinstance(value := getattr(config, name, 0), int) and value > largest:
-            what = f"The config.json of `{source}` is damaged: `{name}` is {value:,}."
+            what = f"`{path}` is damaged: `{name}` is {value:,}."
             raise UserError(what, "Take it from the same model again.")
-    return config
 
 
 def _not_opened(source: str, error: Exception) -> UserError:

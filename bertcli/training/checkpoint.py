@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -12,7 +14,7 @@ from bertcli import say
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.checksums import CHECKSUMS, damaged_files
 from bertcli.data.json_files import read_json
-from bertcli.errors import UserError
+from bertcli.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -74,7 +76,8 @@ def save_checkpoint(folder: Path, model: nn.Module, slots: Slots, step: int, mor
     tensors: dict[str, Tensor] = {f"model.{name}": value for name, value in model.named_parameters()}
     for index, values in slots.items():
         tensors |= {f"optimizer.{index}.{name}": value for name, value in values.items()}
-    folder.mkdir(parents=True, exist_ok=True)
+    with refusing_removal(folder.parent):
+        folder.mkdir(exist_ok=True)
     for old in _checkpoints(folder)[1:]:  # first, as three may not fit on the disk
         remove(old)
     with replacing(folder / f"step-{step}") as part:
@@ -82,6 +85,16 @@ def save_checkpoint(folder: Path, model: nn.Module, slots: Slots, step: int, mor
         save_file({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, part / TENSORS)
         (part / STATE).write_text(json.dumps({"step": step, "file": TENSORS, **more}), encoding="utf-8")
     remove(folder.with_name(LAST))
+
+
+@contextmanager
+def refusing_removal(run: Path) -> Iterator[None]:
+    """Raise RunError where a file cannot be made because the folder of the run is gone."""
+    try:
+        yield
+    except FileNotFoundError:
+        what = f"The folder `{run}` was removed while the run was writing to it."
+        raise RunError(what, "Run the same command again: it begins from the start.") from None
 
 
 def has_checkpoint(run: Path) -> bool:

@@ -14,12 +14,22 @@ import yaml
 
 from bertcli import __version__
 from bertcli.data.atomic import remove, replacing
-from bertcli.data.json_files import read_json
+from bertcli.data.json_files import Types, check_values, read_json
+from bertcli.data.yaml_files import read_yaml
 from bertcli.errors import UserError
-from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint
+from bertcli.kinds import get_kind
+from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint, refusing_removal
 
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 LOCK = ".lock"
+# Of the values in config.yaml that other commands read; None where an option is not given, or a command has no such option.
+CONFIG_TYPES: dict[str, Types] = {
+    "command": str,
+    **dict.fromkeys(("task", "kind", "text", "text_pair", "label", "data_dir", "from", "grid"), str | None),
+    **dict.fromkeys(("frozen_layers", "tokenizer", "data"), str | None),
+    **dict.fromkeys(("max_seq_length", "doc_stride", "max_query_length", "seed", "seeds"), int | None),
+    "data_digests": dict | None,
+}
 MEND = "Restore it, or move the run out of the folder `runs`."
 
 
@@ -69,18 +79,20 @@ class RunFolder:
         """The saved configuration and the name of its command."""
         path = self.path / "config.yaml"
         try:
-            saved = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise UserError(f"`{path}` cannot be read: {str(error).splitlines()[0]}.", MEND) from None
-        if not isinstance(saved, dict) or "command" not in saved:
-            raise UserError(f"`{path}` is not the configuration of a run.", MEND)
-        return saved
+            saved = read_yaml(path)
+        except (OSError, ValueError) as error:
+            raise UserError(f"`{path}` cannot be read: {error}.", MEND) from None
+        check_values(path, MEND, saved, CONFIG_TYPES)
+        if saved["command"] == "finetune":
+            check_values(path, MEND, saved, {"task": str, "kind": str})
+            get_kind(saved["kind"])
+        return dict(saved)
 
     @property
     def has_parts(self) -> bool:
         """Whether it is of several seeds, of a grid or of all choices of layers, each a run in a sub-folder."""
         saved = self.config
-        return saved.get("seeds", 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
+        return (saved.get("seeds") or 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
     @property
     def command_to_resume(self) -> str:
@@ -152,12 +164,12 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically."""
-        with replacing(self.path / name) as part:
+        with refusing_removal(self.path), replacing(self.path / name) as part:
             part.write_text(text, encoding="utf-8")
 
     def log(self, values: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with refusing_removal(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertcli import say
 from bertcli.data.labelled.examples import Sentences
-from bertcli.data.labelled.tables import Table, ending_of, place_of, read_table
+from bertcli.data.labelled.tables import ending_of, place_of, read_table
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
 
@@ -23,9 +23,9 @@ def sentences_of_hub(rows: Any) -> Sentences:
     return Sentences([list(row) for row in rows["tokens"]], tags, origin="the Hub")
 
 
-def list_columns(rows: Table) -> tuple[str, str] | None:
-    """The columns of a table that hold lists of words and of their tags, if it has both."""
-    lists = [name for name in rows.names if isinstance(rows.cells[0].get(name), list)]
+def list_columns(first: dict[str, Any]) -> tuple[str, str] | None:
+    """The columns of a table that hold lists of words and of their tags, if its first row has both."""
+    lists = [name for name, cell in first.items() if isinstance(cell, list)]
     words, tags = (next((name for name in names if name in lists), None) for names in (WORD_LISTS, TAG_LISTS))
     return (words, tags) if words and tags else None
 
@@ -35,7 +35,7 @@ def read_sentences(path: Path) -> Sentences:
     if ending_of(path) not in LIST_ENDINGS:
         return read_conll(path)
     rows = read_table(path)
-    columns = list_columns(rows)
+    columns = list_columns(rows.cells[0])
     if columns is None:
         what = f"`{path}` has no lists of words and tags."
         raise UserError(what, 'Write lines such as {"tokens": ["Rome"], "tags": ["B-LOC"]}.')

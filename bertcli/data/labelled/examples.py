@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Self
+
+from bertcli.data.labelled.stored_column import StoredColumn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,15 +17,16 @@ class Examples:
 
     unit: ClassVar[str] = "example"
     origin: str
-    places: list[str] | None = None  # file and line of each, for the user's own files
+    places: Sequence[str] | None = None  # file and line of each, for the user's own files
     skipped: int = 0  # rows of the file that could not be used
 
     def __len__(self) -> int:
-        return len(next(iter(self._columns.values())))
+        return len(next(iter(self.columns.values())))
 
     @property
-    def _columns(self) -> dict[str, list[object]]:
-        return {name: column for name, column in vars(self).items() if isinstance(column, list)}
+    def columns(self) -> dict[str, list[Any] | StoredColumn]:
+        """The columns that there are, by their names."""
+        return {name: column for name, column in vars(self).items() if isinstance(column, list | StoredColumn)}
 
     @property
     def is_labelled(self) -> bool:
@@ -42,9 +45,13 @@ class Examples:
         """The first example as options of `bert predict`; nothing where it does not fit into one line."""
         return {}
 
-    def take(self, rows: list[int]) -> Self:
+    def take(self, rows: Sequence[int]) -> Self:
         """The chosen examples."""
-        return replace(self, **{name: [column[row] for row in rows] for name, column in self._columns.items()})  # type: ignore[arg-type]
+        return replace(self, **{name: _taken(column, rows) for name, column in self.columns.items()})  # type: ignore[arg-type]
+
+    def size(self, row: int) -> int:
+        """The characters of an example, roughly."""
+        return sum(len(str(column[row])) for column in self.columns.values())
 
     def place(self, row: int) -> str:
         """Where an example stands, for messages."""
@@ -53,18 +60,20 @@ class Examples:
     @cached_property
     def digest(self) -> str:
         """A digest of the contents, wherever they stand, by which changed data are known."""
-        contents = [(name, column) for name, column in self._columns.items() if name != "places"]
-        return sha256(repr(contents).encode("utf-8", "replace")).hexdigest()[:16]
+        hashed = sha256()
+        for part in _spelled({name: column for name, column in self.columns.items() if name != "places"}):
+            hashed.update(part.encode("utf-8", "replace"))
+        return hashed.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class TextExamples(Examples):
     """Texts, or pairs of texts, with their labels as they stand in the file."""
 
-    texts: list[str]
-    pairs: list[str] | None = None
+    texts: Sequence[str]
+    pairs: Sequence[str] | None = None
     labels: list[str] | None = None
-    choices: list[list[str]] | None = None  # possible continuations of each text, for multiple choice
+    choices: Sequence[list[str]] | None = None  # possible continuations of each text, for multiple choice
 
     @property
     def is_labelled(self) -> bool:
@@ -109,6 +118,33 @@ class Sentences(Examples):
     def inputs(self) -> Iterable[Any]:
         """The words of each sentence."""
         return map(tuple, self.words)
+
+
+def _taken(column: list[Any] | StoredColumn, rows: Sequence[int]) -> list[Any] | StoredColumn:
+    return column.take(rows) if isinstance(column, StoredColumn) else [column[row] for row in rows]
+
+
+def _spelled(columns: dict[str, list[Any] | StoredColumn]) -> Iterator[str]:
+    """The parts of the list of names and columns as Python writes it."""
+    for number, (name, column) in enumerate(columns.items()):
+        yield f"{', ' if number else '['}({name!r}, ["
+        yield from (f"{', ' if row else ''}{value!r}" for row, value in enumerate(column))
+        yield "])"
+    yield "]"
+
+
+def join_examples(parts: Iterable[TextExamples], is_stored: bool) -> TextExamples:
+    """Parts of a split, with the same columns, put together; with `is_stored`, all but the labels in a file."""
+    columns: dict[str, Any] = {}
+    once: dict[str, str] = {}  # each label is held once
+    skipped = 0
+    for part in parts:
+        skipped += part.skipped
+        for name, column in part.columns.items():
+            in_file = is_stored and name != "labels"
+            values = [once.setdefault(label, label) for label in column] if name == "labels" else column
+            columns.setdefault(name, StoredColumn() if in_file else []).extend(values)
+    return TextExamples(**columns, origin=part.origin, skipped=skipped)
 
 
 def text_examples(columns: dict[str, list[str]], origin: str) -> TextExamples:

@@ -11,7 +11,7 @@ from bertcli import say
 from bertcli.data.labelled.examples import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import NO_LABEL
 from bertcli.data.labelled.tables import ending_of, read_table
-from bertcli.data.text.documents import COMPRESSED, is_in_archive, read_text, reading, tar_of
+from bertcli.data.text.documents import COMPRESSED, check_unpacked, is_in_archive, read_text, reading, tar_of
 from bertcli.errors import RunError, UserError, unknown
 from bertcli.tasks.task import Task
 
@@ -75,11 +75,14 @@ def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
 
 def _texts_of_tar(folder: Path) -> Iterator[tuple[str, str, str]]:
     """The label, the name and the text of each file of a folder in a .tar.gz, read once from beginning to end."""
-    archive = cast(Path, tar_of(folder))
+    archive, unpacked = cast(Path, tar_of(folder)), 0
     with reading(archive) as file, tarfile.open(fileobj=file, mode="r|") as members:
         for member in members:
             path = archive / member.name
-            if path.parent.parent == folder and path.suffix == ".txt" and (text := members.extractfile(member)):
+            unpacked += member.size
+            check_unpacked(archive, unpacked)
+            is_text = path.parent.parent == folder and path.suffix == ".txt" and member.isreg()  # and no link
+            if is_text and (text := members.extractfile(member)):
                 yield path.parent.name, path.name, text.read().decode("utf-8", "replace")
 
 
@@ -135,7 +138,7 @@ def load_from_hub(task: Task, split: str) -> Any:
     if split not in task.hub_splits:
         raise unknown(f"split of {task.name}", split, task.hub_splits)
     try:
-        return datasets.load_dataset(name, subset, split=task.hub_splits[split])
+        return datasets.load_dataset(name, subset, split=task.hub_splits[split], trust_remote_code=False)
     except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
         first = (str(error) or type(error).__name__).splitlines()[0][:150]
         what = f"{task.name} cannot be loaded from the Hub ({first})."

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from bertcli import say
 from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
+from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 
@@ -104,11 +105,11 @@ def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, col
             table = read_table(path)
             pairs: Any = tuple(zip(table.column("id"), table.column(column), strict=True))
         else:
-            pairs = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=tuple)
+            pairs = json.loads(read_text(path), object_pairs_hook=tuple)
         if not isinstance(pairs, tuple):
             raise TypeError
         values = {key: convert(value) for key, value in pairs}
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         what = f"`{path}` is not a JSON object of question ids and {form}s."
         raise UserError(what, f"Give the official form: {{id: {form}}}.") from None
     if len(values) < len(pairs):

@@ -15,17 +15,28 @@ from shlex import quote
 from typing import Any, TypeVar
 
 from bertcli import say
-from bertcli.data.text.documents import COMPRESSED, LONGEST_LINE, count_lines, lines_of, read_text, reading
-from bertcli.errors import UserError, unknown
+from bertcli.data.text.documents import (
+    COMPRESSED,
+    LONGEST_FILE,
+    LONGEST_LINE,
+    count_lines,
+    lines_of,
+    read_text,
+    reading,
+)
+from bertcli.errors import UserError, check_regular, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-TABLE_ENDINGS = (*DELIMITERS, ".jsonl", ".json", ".parquet")
+JSON_ENDINGS = (".jsonl", ".json")
+TABLE_ENDINGS = (*DELIMITERS, *JSON_ENDINGS, ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
 ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
+CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW = 2**22, 2**8  # in a part of a table, and the least that a row counts for
 Item = TypeVar("Item")
 NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
 TableStream = tuple[list[str], Iterator[NumberedRow]]
 csv.field_size_limit(LONGEST_LINE)  # a field may be a whole book
+ROWS_PER_BYTE = 100  # of Parquet, at most
 SHOWN_COLUMNS = 20  # in a message
 
 
@@ -52,6 +63,15 @@ class Table:
         return place_of(self.path, self.numbers[row])
 
 
+@dataclass(frozen=True)
+class TableParts:
+    """The rows of a file, a part in memory at a time."""
+
+    path: Path
+    names: list[str]
+    parts: Iterator[Table]
+
+
 def place_of(path: Path, number: int) -> str:
     """Where a row of a file stands, for messages."""
     return f"`{path}` {'row' if ending_of(path) == '.parquet' else 'line'} {number}"
@@ -71,6 +91,7 @@ def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV
     """Check that a file is there. Raises UserError if it is not, or is a folder; `hint` is what to give."""
     if not path.exists() or path.is_dir():
         raise UserError(f"`{path}` is a folder." if path.exists() else f"There is no file `{path}`.", hint)
+    check_regular(path)
 
 
 def read_table(path: Path) -> Table:
@@ -79,6 +100,18 @@ def read_table(path: Path) -> Table:
     numbers, cells = zip(*rows, strict=True)
     every = dict.fromkeys(chain(names, *cells))  # JSON lines need not have the same names
     return Table(path, [name for name in every if name], list(cells), list(numbers))
+
+
+def read_parts(path: Path) -> TableParts:
+    """Read a file of rows in parts of some MB. Raises UserError as `stream_table`."""
+    names, rows = stream_table(path)
+    if ending_of(path) in JSON_ENDINGS:  # any line may have another name
+        names = [name for name in dict.fromkeys(chain.from_iterable(cells for _, cells in rows)) if name]
+        _, rows = stream_table(path)
+    chunks = chunks_of(rows, CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + len(str(row[1])))
+    return TableParts(
+        path, names, (Table(path, names, [row[1] for row in chunk], [row[0] for row in chunk]) for chunk in chunks)
+    )
 
 
 def stream_table(path: Path) -> TableStream:
@@ -160,9 +193,13 @@ def _open_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     with reading(path) as file:
-        source = pa.BufferReader(file.read()) if path.suffix in COMPRESSED else path
+        source = pa.BufferReader(file.read(LONGEST_FILE)) if path.suffix in COMPRESSED else path
     with _parquet_errors(path):
-        return pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
+        opened = pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
+    if opened.metadata.num_rows > ROWS_PER_BYTE * path.stat().st_size:
+        what = f"`{path}` has {opened.metadata.num_rows:,} rows in {path.stat().st_size:,} bytes."
+        raise UserError(what, "No text is as short: check where it is from.")
+    return opened
 
 
 @contextmanager
@@ -171,7 +208,7 @@ def _parquet_errors(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"`{path}` is not Parquet: {reason}", "Check the file, or write it again.") from None
 

@@ -18,11 +18,14 @@ from typing import IO, cast
 
 import zstandard
 
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_regular
 
-LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a JSON file, which is one value
+LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a file that is read as one value
+# Text compresses to a tenth; what unpacks to more than this many times its size, and bytes, was made to fill a disk.
+UNPACKED_TIMES, UNPACKED_FROM = 100, 20_000_000
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
+BAD_ZIP = (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)  # a password, another version, a name
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
 PICKLE = ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
 # First bytes of other formats, often mistaken for text. A pickle is never opened: that would run its code.
@@ -54,21 +57,34 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
             what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
         if not found:
             raise UserError(what, hint)
-        paths += [child for child in found if child.is_file()]
+        paths += filter(Path.exists, found)
+    paths = [path for path in paths if not path.is_dir()]
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
+        check_regular(path)
         if path.stat().st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
     return paths
+
+
+def check_unpacked(path: Path, unpacked: int) -> None:
+    """Raise UserError if so many bytes cannot be of text that was compressed to a file of this size."""
+    if unpacked > max(UNPACKED_FROM, UNPACKED_TIMES * path.stat().st_size):
+        what = f"`{path}` unpacks to more than {unpacked / 1e6:,.0f} MB, {UNPACKED_TIMES} times its size."
+        raise UserError(what, "No text does: check where it is from, or unpack it yourself.")
 
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file, which may be compressed (.gz, .xz, .zst) or in a .zip file; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
+    check_regular(path)
     if inside := _inside_archive(path):
-        return inside.open("rb")
+        try:
+            return inside.open("rb")
+        except BAD_ZIP as error:
+            raise zipfile.BadZipFile(str(error)) from None
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path))
     if path.suffix == ".xz":
@@ -88,9 +104,12 @@ def tar_of(path: Path) -> Path | None:
 
 def _inside_archive(path: Path) -> zipfile.Path | None:
     archive = next((parent for parent in path.parents if parent.suffix == ".zip"), None)
-    if archive is None or not zipfile.is_zipfile(archive):
+    if archive is None or not archive.is_file():
         return None
-    return zipfile.Path(archive, path.relative_to(archive).as_posix())
+    try:
+        return zipfile.Path(archive, path.relative_to(archive).as_posix())
+    except BAD_ZIP as error:
+        raise UserError(f"The zip `{archive}` is damaged: {error}.", "Download or copy it again.") from None
 
 
 @contextmanager
@@ -113,7 +132,7 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 
     Raises UserError at the first line that is not UTF-8 text, or has more than `longest` bytes.
     """
-    number = 0
+    number = unpacked = 0
     try:
         with reading(path) as file:
             _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
@@ -121,6 +140,9 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
                 # The tokenizer drops single control characters, as the original's; half a line of them is no text.
                 if b"\0" in line and 2 * sum(byte < 32 for byte in line.rstrip()) >= len(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
+                unpacked += len(line)
+                if path.suffix in COMPRESSED and unpacked > UNPACKED_FROM:
+                    check_unpacked(path, unpacked)
                 if len(line) > longest:
                     what = f"`{path}` line {number} has more than {longest / 1e6:.0f} MB."
                     raise UserError(what, "Put line breaks into the text, such as after each sentence or paragraph.")
@@ -131,13 +153,24 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 def count_lines(path: Path) -> int:
     """Number of line ends in a file."""
+    lines = unpacked = 0
     with reading(path) as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(2**20), b""))
+        for block in iter(lambda: file.read(2**20), b""):
+            lines, unpacked = lines + block.count(b"\n"), unpacked + len(block)
+            if path.suffix in COMPRESSED:
+                check_unpacked(path, unpacked)
+    return lines
 
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, without a byte-order mark. Raises UserError if it is not UTF-8 text."""
-    return "".join(lines_of(path, longest=LONGEST_FILE))
+    size, lines = 0, []
+    for line in lines_of(path, longest=LONGEST_FILE):
+        lines.append(line)
+        size += len(line)
+        if size > LONGEST_FILE:
+            raise UserError(f"`{path}` has more than {LONGEST_FILE / 1e9:.0f} GB.", "Give a part of it.")
+    return "".join(lines)
 
 
 def _check_beginning(path: Path, data: bytes) -> None:

@@ -12,11 +12,13 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import read_json
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_regular
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
+RULES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")  # of tokenizer_config.json
+LARGEST_VOCABULARY = 100_000_000  # bytes
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class WordPiece:
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize plain texts into ids only, which is faster."""
-        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+        return [found.ids for found in self.backend.encode_batch_fast([*texts], add_special_tokens=False)]
 
     def encode_words(self, words: Sequence[str]) -> list[Encoding]:
         """Tokenize words as in the middle of a text."""
@@ -155,14 +157,14 @@ def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None,
 def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
     """Load a tokenizer from a folder, a vocab.txt (uncased unless `cased`) or the Hub. Raises UserError if it cannot."""
     path = Path(source)
+    check_regular(path)
     check_files(path.parent if path.is_file() else path, TOKENIZER_FILES)
     if path.is_file():
         return WordPiece(_read_vocab(path), cased, str(source))
     if (path / "vocab.txt").exists():
         config = path / "tokenizer_config.json"
-        saved = (
-            read_json(config, "Restore it, or remove it: then the vocabulary is uncased.") if config.exists() else {}
-        )
+        hint = "Restore it, or remove it: then the vocabulary is uncased."
+        saved = read_json(config, hint, **dict.fromkeys(RULES, bool | None)) if config.exists() else {}
         rules = saved.get("strip_accents"), saved.get("tokenize_chinese_chars", True)
         vocab, is_cased = _read_vocab(path / "vocab.txt"), not saved.get("do_lower_case", not cased)
         return WordPiece(vocab, is_cased, str(source), *rules)
@@ -181,6 +183,9 @@ def load_wordpiece(source: str | Path, cased: bool = False) -> WordPiece:
 
 def _read_vocab(path: Path) -> dict[str, int]:
     """Read one token per line; a token that is there twice has its last id, as in load_vocab."""
+    if path.stat().st_size > LARGEST_VOCABULARY:
+        what = f"The vocabulary `{path}` has more than {LARGEST_VOCABULARY / 1e6:.0f} MB."
+        raise UserError(what, "Give a vocab.txt: one token per line.")
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:

@@ -18,6 +18,7 @@ MAGIC = 0xDB4775248B80FB57
 FOOTER_BYTES = 48
 RESTART_INTERVAL = 16
 BLOCK_BYTES = 1 << 18
+MOST_SHARDS = 10_000
 VARINT, BYTES, FIXED32 = 0, 2, 5  # wire types of protocol buffers
 
 Fields = dict[int, list[int | bytes]]
@@ -33,6 +34,8 @@ def read_bundle(prefix: Path) -> dict[str, NDArray[np.generic]]:
     try:
         entries = dict(_table_entries(index.read_bytes(), index))
         shards = _first(_fields(entries.pop(b"", b"")), 1, 1)
+        if shards > MOST_SHARDS:
+            raise _damaged(prefix)
         files = [prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{shards:05}") for shard in range(shards)]
         data: list[NDArray[np.uint8]] = [np.memmap(file, dtype=np.uint8, mode="r") for file in files]
         return {name.decode(): _tensor(name.decode(), _fields(value), data) for name, value in entries.items()}

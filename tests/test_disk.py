@@ -1,0 +1,115 @@
+# ruff: noqa: F811 - a fixture of another file
+"""A disk that is full or may not be written, and folders that vanish: one line, and what was there before is intact."""
+
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_killed import COMMANDS, ENVIRONMENT, PROJECT, folder  # noqa: F401
+
+from bertcli import pretrain
+from bertcli.errors import RunError
+from bertcli.training.loop import Training
+
+FREE = (0, 40_000)  # bytes on the disk, for a command that needs more
+# Runs commands one after the other in processes forked from one that has imported everything.
+DRIVER = """
+import json, sys
+from pathlib import Path
+from tests.killing import PRELOADED, run
+for module in PRELOADED:
+    __import__(module)
+for command, folder in json.loads(sys.argv[1]):
+    code, _ = run(command, Path(folder))
+    print(json.dumps([code, Path(folder).with_name("words").read_text()]))
+"""
+
+
+def run_all(commands: list[tuple[list[str], Path]]) -> list[tuple[int, str]]:
+    """Exit code and words of each command in its folder."""
+    given = json.dumps([(command, str(place)) for command, place in commands])
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, given], cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def mount(*options: str) -> None:
+    """Mount something, or skip."""
+    if os.geteuid() or subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a small file system")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder to mount something on."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    yield place
+    while subprocess.run(["umount", str(place)], capture_output=True, check=False).returncode == 0:
+        pass
+
+
+def is_one_line(words: str) -> bool:
+    """Whether an error is one line with a hint, and no traceback."""
+    return words.count("error: ") == 1 and words.count("hint: ") == 1 and "Traceback" not in words
+
+
+def differ(start: Path, place: Path) -> list[str]:
+    """The files of a folder that are no longer as they were."""
+    names = [str(path.relative_to(start)) for path in start.rglob("*") if path.is_file() and ".arrow" not in path.parts]
+    return [
+        name
+        for name in names
+        if not (place / name).exists() or not filecmp.cmp(start / name, place / name, shallow=False)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
+    folder: Path, disk: Path, name: str
+) -> None:
+    mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk))
+    shutil.copytree(folder, disk / "start")
+    commands = [(COMMANDS[name], disk / "start")]
+    for free in FREE:
+        filler, available = disk / "filler", shutil.disk_usage(disk).free
+        filler.write_bytes(b"\0" * (available - free))
+        ((code, words),) = run_all(commands)
+        assert (code, is_one_line(words)) == (1, True), (free, words)
+        assert differ(folder, disk / "start") == []
+        filler.unlink()
+    ((code, words),) = run_all(commands)
+    assert code == 0, words
+
+
+def test_a_disk_that_may_not_be_written_is_one_line(folder: Path, disk: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "copy")
+    mount("--bind", str(tmp_path / "copy"), str(disk))
+    mount("-o", "remount,bind,ro", str(disk))
+    for name, (code, words) in zip(COMMANDS, run_all([(each, disk) for each in COMMANDS.values()]), strict=True):
+        assert (code, is_one_line(words)) in ((1, True), (2, True)), (name, words)
+
+
+def test_a_run_folder_that_is_removed_is_one_line(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Training._step
+
+    def removing(self: Training, number: int, *others: object) -> object:
+        if number == 2:
+            shutil.rmtree(tmp_path / "run")
+        return step(self, number, *others)
+
+    monkeypatch.setattr(Training, "_step", removing)
+    for more in ({"log_steps": 1}, {"log_steps": 9, "save_steps": 1}):
+        with pytest.raises(RunError, match="was removed while the run was writing to it"):
+            pretrain(size="tiny", steps=5, batch_size=4, out=str(tmp_path / "run"), **more)
+        assert not (tmp_path / "run").exists()
