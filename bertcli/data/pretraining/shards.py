@@ -17,10 +17,10 @@ from bertcli.data.json_files import check_values, read_json
 from bertcli.data.packing.keyed import derive
 from bertcli.data.packing.ragged import Ragged
 from bertcli.data.pretraining.masking import MaskingRules
+from bertcli.data.remote import MANIFEST, download, is_url
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
-MANIFEST = "manifest.json"
 MAKE_AGAIN = "Make the data again: bert make-pretraining-data TEXT --overwrite"
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int}
@@ -122,7 +122,7 @@ class PretrainingExamples:
 
 def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamples:
     """Open a folder of pre-training data. Raises UserError if it is not one, or is not finished."""
-    folder = Path(folder)
+    folder = download(str(folder)) if is_url(folder) else Path(folder)
     if not (folder / MANIFEST).exists():
         hint = f"Make some: bert make-pretraining-data TEXT --out {folder}"
         raise UserError(f"`{folder}` holds no pre-training data.", hint)

@@ -18,6 +18,7 @@ from typing import IO, cast
 
 import zstandard
 
+from bertcli.data.remote import find_files, is_url, open_url, path_of
 from bertcli.errors import UserError
 
 LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a JSON file, which is one value
@@ -45,12 +46,12 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
     """
     paths: list[Path] = []
     for name in names:
-        path = Path(name)
+        path = path_of(name)
         if path.is_dir():
             found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
             what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
         else:
-            found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
+            found = find_files(name) if is_url(name) else _find_local(path)
             what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
         if not found:
             raise UserError(what, hint)
@@ -63,10 +64,16 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
     return paths
 
 
+def _find_local(path: Path) -> list[Path]:
+    return [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
+
+
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file, which may be compressed (.gz, .xz, .zst) or in a .zip file; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
+    if is_url(path):
+        return open_url(path)
     if inside := _inside_archive(path):
         return inside.open("rb")
     if path.suffix == ".gz":
