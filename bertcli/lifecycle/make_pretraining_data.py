@@ -1,5 +1,6 @@
 """Turn text into pre-training instances, a shard at a time."""
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -12,11 +13,11 @@ from bertcli.config.data import MakePretrainingDataConfig
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json, write_json
 from bertcli.data.pretraining import writing
-from bertcli.data.pretraining.destination import Destination
+from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, Destination
 from bertcli.data.pretraining.engines import ShardJob, make_locally, make_on_ray
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
-from bertcli.data.remote import MANIFEST
+from bertcli.data.remote import status_of
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_wordpiece
 from bertcli.errors import UserError
@@ -66,7 +67,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out.name} is complete already: the same text, vocabulary and options")
         return _result(config.out, manifest, started)
-    size = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
+    size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
     if config.dry_run:
@@ -79,11 +80,11 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
         counts = list(_make_shards(part, min(shards, documents), tokenizer, config))
         manifest = writing.make_manifest(request, counts, documents, tokenizer)
-        with replacing(part / "tokenizer") as tokenizer_folder:
+        with replacing(part / TOKENIZER) as tokenizer_folder:
             tokenizer.save(tokenizer_folder, config.max_seq_length)
         write_json(part / MANIFEST, manifest, indent=2)
     for needless in part.iterdir():
-        if needless.name not in (MANIFEST, "tokenizer") and needless.suffix != ".parquet":
+        if needless.name not in (MANIFEST, TOKENIZER) and needless.suffix != ".parquet":
             remove(needless)
     made = _read(part / MANIFEST)
     out.put(part)
@@ -99,13 +100,17 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    texts = [{"name": path.name, "bytes": path.stat().st_size, "modified": _modified(path)} for path in files]
+    found = [(path.name, status_of(path)) for path in files]
+    texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
 
 
-def _modified(path: Path) -> int:
+def _modified(status: os.stat_result) -> int:
     """When a file was changed, in nanoseconds; 0 where a remote file system does not say."""
-    return int(getattr(path.stat(), "st_mtime_ns", 0))
+    try:
+        return int(status.st_mtime_ns)
+    except (AttributeError, TypeError):
+        return 0
 
 
 def _holds(folder: Path, request: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from typing import IO, cast
 
 import zstandard
 
-from bertcli.data.remote import find_files, is_url, open_url, path_of
+from bertcli.data.remote import find_files, is_url, status_of, unreachable
 from bertcli.errors import UserError
 
 LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a JSON file, which is one value
@@ -46,12 +46,15 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
     """
     paths: list[Path] = []
     for name in names:
-        path = path_of(name)
-        if path.is_dir():
+        path = Path(name)
+        if is_url(name):
+            found = find_files(name, TEXT_ENDINGS)
+            what, hint = f"`{name}` leads to no text file.", "Check the name, or give a pattern: s3://bucket/*.txt"
+        elif path.is_dir():
             found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
             what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
         else:
-            found = find_files(name) if is_url(name) else _find_local(path)
+            found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
             what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
         if not found:
             raise UserError(what, hint)
@@ -59,28 +62,25 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
-        if path.stat().st_size == 0:
+        if status_of(path).st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
     return paths
-
-
-def _find_local(path: Path) -> list[Path]:
-    return [path] if path.exists() else sorted(map(Path, glob.glob(str(path), recursive=True)))
 
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file, which may be compressed (.gz, .xz, .zst) or in a .zip file; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
-    if is_url(path):
-        return open_url(path)
-    if inside := _inside_archive(path):
+    if inside := None if is_url(path) else _inside_archive(path):
         return inside.open("rb")
+    source = io.BufferedReader(cast(io.RawIOBase, path.open("rb"))) if is_url(path) else path
     if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path))
+        return cast(IO[bytes], gzip.open(source))
     if path.suffix == ".xz":
-        return io.BufferedReader(lzma.open(path))
-    return io.BufferedReader(zstandard.open(path, "rb")) if path.suffix == ".zst" else path.open("rb")
+        return io.BufferedReader(lzma.open(source))
+    if path.suffix == ".zst":
+        return io.BufferedReader(zstandard.open(source, "rb"))
+    return source.open("rb") if isinstance(source, Path) else source
 
 
 def is_in_archive(path: Path) -> bool:
@@ -107,7 +107,13 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
         with open_binary(path) as file:
             yield file
     except DAMAGED as error:
+        if is_url(path) and isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise unreachable(path, error) from None
         raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
+    except Exception as error:  # each remote file system raises its own
+        if not is_url(path) or isinstance(error, (UserError, UnicodeError)):
+            raise
+        raise unreachable(path, error) from None
 
 
 def read_lines(path: Path) -> Iterator[str]:
