@@ -14,7 +14,7 @@ from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json, write_json
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, Destination
-from bertcli.data.pretraining.engines import ShardJob, make_locally, make_on_ray
+from bertcli.data.pretraining.engines import ShardJob, check_ray, make_locally, make_on_ray
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.remote import status_of
@@ -56,6 +56,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     """
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
+    _check_engine(config)
     files = find_text_files(config.text)
     tokenizer = load_wordpiece(tokenizer_source(config.tokenizer or latest_vocabulary()), config.cased)
     latest = "" if config.tokenizer else " (latest in this folder)"
@@ -91,6 +92,13 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     folder.unlock()
     remove(part)
     return _result(config.out, made, started)
+
+
+def _check_engine(config: MakePretrainingDataConfig) -> None:
+    if config.engine == "ray":
+        check_ray(config.ray_address)
+    elif config.ray_address:
+        raise UserError("--ray-address is for --engine ray.", "Add --engine ray, or leave --ray-address out.")
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from bertcli.data.remote import cache_folder, is_url, path_of, reaching
 from bertcli.errors import UserError
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer"
+BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs"}  # where folders need not be made, and buckets are not made unasked
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,16 @@ class Destination:
         digest = sha256(self.name.rstrip("/").encode()).hexdigest()[:8]
         return part_of(Path(f"{self.name.rstrip('/').rsplit('/', 1)[-1]}-{digest}"))
 
+    @property
+    def _has_bucket(self) -> bool:
+        return self.name.split("://")[0] in BUCKETS
+
     def manifest(self) -> dict[str, Any]:
         """The manifest of the data that are there; empty if there are none. Raises UserError if anything else is."""
-        folder = path_of(self.name)
+        folder = cast(Any, path_of(self.name))
         with reaching(self.name) if is_url(self.name) else nullcontext():
+            if self._has_bucket and not folder.fs.exists(bucket := folder.path.split("/")[0]):
+                raise UserError(f"There is no bucket `{bucket}`.", "Make it, or check the name after --out.")
             if (folder / MANIFEST).exists():
                 return read_json(folder / MANIFEST, f"Remove it and start again: rm -r {self.name}")
             if folder.exists() and (not folder.is_dir() or any(map(_is_other, folder.iterdir()))):
@@ -55,7 +62,8 @@ class Destination:
                 if path == part / MANIFEST:
                     self._remove_others(there, path)
                 target = there / path.relative_to(part).as_posix()
-                target.parent.mkdir(parents=True, exist_ok=True)
+                if not self._has_bucket:
+                    target.parent.mkdir(parents=True, exist_ok=True)
                 target.fs.put_file(str(path), target.path)
                 path.unlink()  # when it is there: after a kill, only the rest is sent
 

@@ -44,27 +44,30 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
 
     Raises UserError if a name leads to no file, or to an empty one.
     """
-    paths: list[Path] = []
-    for name in names:
-        path = Path(name)
-        if is_url(name):
-            found = find_files(name, TEXT_ENDINGS)
-            what, hint = f"`{name}` leads to no text file.", "Check the name, or give a pattern: s3://bucket/*.txt"
-        elif path.is_dir():
-            found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
-            what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
-        else:
-            found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
-            what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
-        if not found:
-            raise UserError(what, hint)
-        paths += [child for child in found if child.is_file()]
+    paths = [path for name in names for path in _expand(name)]
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
         if status_of(path).st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
     return paths
+
+
+def _expand(name: str) -> list[Path]:
+    """The files that a name leads to."""
+    path = Path(name)
+    if is_url(name):
+        found = find_files(name, TEXT_ENDINGS)
+        what, hint = f"`{name}` leads to no text file.", "Check the name, or give a pattern: s3://bucket/*.txt"
+    elif path.is_dir():
+        found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
+        what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
+    else:
+        found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
+        what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
+    if not found:
+        raise UserError(what, hint)
+    return [child for child in found if is_url(child) or child.is_file()]
 
 
 def open_binary(path: Path) -> IO[bytes]:
