@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -53,7 +54,8 @@ def damage(path: Path, chance: random.Random) -> None:
 def read_data(home: Path) -> None:
     examples = load_pretraining_examples(home / "pretraining-data", 0)
     objective = default_objective(examples.has_pairs)
-    ObjectiveExamples(objective, examples).pack(examples.lengths.argsort()[::-1][:4].copy(), 0)
+    rows = np.arange(len(examples))
+    ObjectiveExamples(objective, examples).pack(rows[examples.lengths[rows].argsort()[::-1][:4]], 0)
 
 
 def read_tokenizer(home: Path) -> None:

@@ -57,7 +57,7 @@ class ShardCache:
             try:
                 if path.stem == f"{digest}-{_crc(path)}":
                     os.utime(path)  # it is the last used
-                    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+                    return _read(path)
             except (OSError, pa.ArrowInvalid):  # another process has removed it, or it is damaged
                 pass
             remove(path)
@@ -75,13 +75,14 @@ class ShardCache:
                 with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, file.schema_arrow) as writer:
                     for batch in file.iter_batches(1 << 13):
                         writer.write_batch(batch)
+            table = _read(part)  # before another process can remove it
             self._make_room(part.stat().st_size)
             replace(part, self.folder / f"{digest}-{_crc(part)}.arrow")
+            return table
         except pa.ArrowException as error:
             raise UserError(f"`{shard}` is damaged: {str(error).splitlines()[0]}.", MAKE_AGAIN) from None
         finally:
             remove(part)
-        return self._map(digest)
 
     def _make_room(self, needed: int) -> None:
         """Remove the files that were used least recently, and those that killed processes left."""
@@ -101,6 +102,13 @@ class ShardCache:
                 break
             remove(path)
             total -= size
+
+
+def _read(path: Path) -> Any:
+    """A file of Arrow as a table, of which only what is read comes into memory."""
+    import pyarrow as pa
+
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
 @contextmanager
