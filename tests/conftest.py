@@ -4,11 +4,13 @@ import csv
 import logging
 import os
 import random
+import tempfile
 from pathlib import Path
 
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ.setdefault("BERT_CACHE", tempfile.mkdtemp(prefix="bert-cache-"))
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the same cores wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")

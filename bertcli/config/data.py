@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bertcli.config.options import Config, option
 
-TEXT = "Text files (may be .gz, .xz, .zst), folders of them, or patterns."
+TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
 MASKING = ("static", "dynamic")
 
 
@@ -30,7 +30,7 @@ class MakePretrainingDataConfig(Config):
     text: list[str] = option([], TEXT, metavar="TEXT...")
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")
-    out: str = option("pretraining-data", "Output folder.")
+    out: str = option("pretraining-data", "Output folder, or a URL such as s3://bucket/folder.")
     max_seq_length: int = option(128, "Maximum length of an instance in tokens, [CLS] and [SEP] included.", minimum=5)
     max_predictions_per_seq: int = option(20, "Maximum number of masked tokens per instance.", minimum=1)
     masked_lm_prob: float = option(0.15, "Proportion of tokens that are masked.", minimum=0, maximum=1)
@@ -43,4 +43,8 @@ class MakePretrainingDataConfig(Config):
     seed: int = option(12345, "Random seed.", minimum=0)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)
     workers: int | None = option(None, "Number of processes; the data stay the same; default: cores.", minimum=1)
+    engine: str = option("local", "local: processes of this machine; ray: a Ray cluster.", choices=("local", "ray"))
+    ray_address: str | None = option(
+        None, "With --engine ray: the cluster, such as auto; default: one on this machine."
+    )
     overwrite: bool = option(False, "Replace data that was made with other options.")

@@ -9,6 +9,7 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
+DATA_CACHE = "Maximum size of the cache of opened data in GB; data that are larger are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
@@ -69,7 +70,8 @@ class PretrainConfig(TrainingConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
-    data: str | None = option(None, "Pre-training data; default: the latest in this folder.")
+    data: str | None = option(None, "Pre-training data, a folder or a URL; default: the latest in this folder.")
+    data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
     objective: str | None = option(
         None, "Pre-training objective: {choices}; default: mlm+nsp if the data are pairs, else mlm.", choices=objectives

@@ -14,6 +14,7 @@ from bertcli import say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.checksums import CHECKSUMS
+from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
@@ -58,7 +59,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         say(f"would learn {config.vocab_size:,} tokens from {len(files)} files and write {out}")
         return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
 
-    with Progress("reading characters", total=sum(path.stat().st_size for path in files), unit="B") as progress:
+    with Progress("reading characters", total=sum(status_of(path).st_size for path in files), unit="B") as progress:
         characters, held_out, lines = _count_characters(files, progress)
     backend = plain_backend({"[UNK]": 0}, config.cased)
     alphabet = _alphabet(characters, backend, config.limit_alphabet)
@@ -108,7 +109,7 @@ def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counte
             while len(held_out) > MAX_HELD_OUT:
                 limit //= 2
                 held_out = Counter({line: count for line, count in held_out.items() if crc32(line.encode()) < limit})
-        progress.advance(path.stat().st_size)
+        progress.advance(status_of(path).st_size)
     if not lines:
         raise UserError("The text files hold blank lines only.", "Name files with text in them.")
     if held_out.total() > lines / 50:

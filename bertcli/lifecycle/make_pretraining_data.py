@@ -10,12 +10,14 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.data import MakePretrainingDataConfig
-from bertcli.data.atomic import part_of, remove, replace, replacing
+from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json, write_json
 from bertcli.data.pretraining import writing
+from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, Destination
+from bertcli.data.pretraining.engines import ShardJob, check_ray, make_locally, make_on_ray
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import MaskingRules
-from bertcli.data.pretraining.shards import MANIFEST
+from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_wordpiece
@@ -28,7 +30,9 @@ from bertcli.training.run_folder import LOCK, RunFolder
 BYTES_PER_SHARD = 8_000_000
 COMPRESSION = 3.5  # size of text relative to its .gz, .xz or .zst, roughly
 BYTES_WRITTEN = {"static": 0.45, "dynamic": 0.35}  # for each byte of English text and pass over it, roughly
-NOT_CONTENT = {"text", "tokenizer", "cased", "out", "workers", "overwrite"}  # options that leave the instances the same
+OVERWRITE = "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite"
+# Options that leave the instances the same.
+NOT_CONTENT = {"text", "tokenizer", "cased", "out", "workers", "overwrite", "engine", "ray_address"}
 
 
 @dataclass(frozen=True)
@@ -53,21 +57,23 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     """
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
+    _check_engine(config)
     files = find_text_files(config.text)
     tokenizer = load_wordpiece(tokenizer_source(config.tokenizer or latest_vocabulary()), config.cased)
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
-    out, part = Path(config.out), part_of(Path(config.out))
+    out = Destination(config.out)
+    part, manifest = out.part, out.manifest()
     request = _request(config, files, tokenizer)
-    if _is_complete(out, request, config.overwrite):
+    if _same(manifest, request, config):
         remove(part)  # the data that it has replaced, where the process was killed then
-        say(f"{out} is complete already: the same text, vocabulary and options")
-        return _result(out, _read(out / "manifest.json"), started)
-    size = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
+        say(f"{out.name} is complete already: the same text, vocabulary and options")
+        return _result(config.out, manifest, started)
+    size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
-    _say_sizes(len(files), size, shards, config)
+    _say_sizes(len(files), size, shards, config, part)
     if config.dry_run:
-        return PretrainingData(str(out), 0, 0, 0, 0, 0, shards, 0.0)
+        return PretrainingData(config.out, 0, 0, 0, 0, 0, shards, 0.0)
 
     part.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(part)
@@ -76,16 +82,24 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
         counts = list(_make_shards(part, min(shards, documents), tokenizer, config))
         manifest = writing.make_manifest(request, counts, documents, tokenizer)
-        with replacing(part / "tokenizer") as tokenizer_folder:
+        with replacing(part / TOKENIZER) as tokenizer_folder:
             tokenizer.save(tokenizer_folder, config.max_seq_length)
         write_json(part / MANIFEST, manifest, indent=2)
     for needless in part.iterdir():
-        if needless.name not in (MANIFEST, "tokenizer") and needless.suffix != ".parquet":
+        if needless.name not in (MANIFEST, TOKENIZER) and needless.suffix != ".parquet":
             remove(needless)
-    replace(part, out)
+    made = _read(part / MANIFEST)
+    out.put(part)
     folder.unlock()
     remove(part)
-    return _result(out, _read(out / MANIFEST), started)
+    return _result(config.out, made, started)
+
+
+def _check_engine(config: MakePretrainingDataConfig) -> None:
+    if config.engine == "ray":
+        check_ray(config.ray_address)
+    elif config.ray_address:
+        raise UserError("--ray-address is for --engine ray.", "Add --engine ray, or leave --ray-address out.")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -95,33 +109,39 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    texts = [{"name": path.name, "bytes": path.stat().st_size, "modified": path.stat().st_mtime_ns} for path in files]
+    found = [(path.name, status_of(path)) for path in files]
+    texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
+
+
+def _modified(status: os.stat_result) -> int:
+    """When a file was changed, in nanoseconds; 0 where a remote file system does not say."""
+    try:
+        return int(status.st_mtime_ns)
+    except (AttributeError, TypeError):
+        return 0
 
 
 def _holds(folder: Path, request: dict[str, Any]) -> bool:
     """Whether a folder holds the data of a request, whole."""
-    made = _read(folder / MANIFEST) if (folder / MANIFEST).exists() else {}
-    return all(made.get(key) == request[key] for key in ("options", "text", "tokenizer_digest"))
+    return _is_made_by(_read(folder / MANIFEST) if (folder / MANIFEST).exists() else {}, request)
 
 
-def _is_complete(out: Path, request: dict[str, Any], overwrite: bool) -> bool:
-    """Whether `out` holds the data already. Raises UserError if it holds anything else, unless that may be replaced."""
-    manifest = out / MANIFEST
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not manifest.exists())):
-        raise UserError(f"`{out}` exists and is not a folder of pre-training data.", "Give another: --out NEW-FOLDER")
-    if not manifest.exists():
-        return False
-    is_same = _holds(out, request)
-    if not is_same and not overwrite:
-        hint = "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite"
-        raise UserError(f"`{out}` holds data of other text, vocabulary or options.", hint)
+def _is_made_by(manifest: dict[str, Any], request: dict[str, Any]) -> bool:
+    return all(manifest.get(key) == request[key] for key in ("options", "text", "tokenizer_digest"))
+
+
+def _same(manifest: dict[str, Any], request: dict[str, Any], config: MakePretrainingDataConfig) -> bool:
+    """Whether a manifest, which may be empty, is of the request. Raises UserError if it is of another that stays."""
+    is_same = _is_made_by(manifest, request)
+    if manifest and not is_same and not config.overwrite:
+        raise UserError(f"`{config.out}` holds data of other text, vocabulary or options.", OVERWRITE)
     return is_same
 
 
-def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretrainingDataConfig) -> None:
+def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretrainingDataConfig, part: Path) -> None:
     written = text_bytes * config.dupe_factor * BYTES_WRITTEN[config.masking]
-    there = next(folder for folder in Path(config.out).resolve().parents if folder.exists())
+    there = next(folder for folder in part.resolve().parents if folder.exists())
     free = shutil.disk_usage(there).free
     warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
     say(f"text: {files} files, about {text_bytes / 1e6:.1f} MB, to {shards} shards")
@@ -157,9 +177,7 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
 def _make_shards(
     part: Path, shards: int, tokenizer: WordPiece, config: MakePretrainingDataConfig
 ) -> Iterator[dict[str, Any]]:
-    """Make the unfinished shards in several processes; yield the counts of every shard."""
-    from joblib import Parallel, delayed
-
+    """Make the unfinished shards; yield the counts of every shard."""
     masking = MaskingRules.of(tokenizer, config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
     rules = InstanceRules(
         default_objective(config.next_sentence).cut,
@@ -171,20 +189,22 @@ def _make_shards(
     )
     unfinished = [shard for shard in range(shards) if not writing.counts_of(part, shard).exists()]
     sizes = {shard: writing.text_of(part, shard).stat().st_size for shard in unfinished}
-    workers = min(config.workers or os.cpu_count() or 1, len(unfinished) or 1)
-    make = delayed(writing.make_shard)
-    jobs = (make(part.resolve(), tokenizer, rules, config.seed, shard) for shard in unfinished)
+    job = ShardJob(part.resolve(), tokenizer, rules, config.seed)
+    if config.engine == "ray" and unfinished:
+        made = make_on_ray(job, unfinished, config.workers, config.ray_address)
+    else:
+        made = make_locally(job, unfinished, config.workers)
     with Progress("making instances", total=sum(sizes.values()), unit="B") as progress:
-        for shard in Parallel(n_jobs=workers, return_as="generator_unordered")(jobs):
+        for shard in made:
             progress.advance(sizes[shard])
     for shard in range(shards):
         yield _read(writing.counts_of(part, shard))
 
 
-def _result(out: Path, manifest: dict[str, Any], started: float) -> PretrainingData:
+def _result(out: str, manifest: dict[str, Any], started: float) -> PretrainingData:
     counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
-    result = PretrainingData(str(out), **counts, shards=len(manifest["shards"]), seconds=seconds)
+    result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     random = 100 * result.random_next / result.instances
     made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % random next)"
     say(f"{out}: {made} of {result.documents:,} documents, {result.shards} shards, {result.seconds:.0f} s")

@@ -77,7 +77,10 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
-    examples = load_pretraining_examples(folder, config.seed)
+    begun = (
+        int(run.config.get("shards_per_window", 0)) if config.resume else None
+    )  # the order stays, whatever the cache
+    examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)
     _check_data(examples, objective, run if config.resume else None)
@@ -97,7 +100,7 @@ def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> Pretrain
     """What to evaluate on. Raises UserError if it was made with another vocabulary than what is trained on."""
     if not config.eval_data:
         return examples.head(EVALUATION_ROWS)
-    held_out = load_pretraining_examples(config.eval_data, config.seed)
+    held_out = load_pretraining_examples(config.eval_data, config.seed, config.data_cache_gb)
     if held_out.tokenizer.digest != examples.tokenizer.digest:
         what = f"`{config.eval_data}` was made with another vocabulary than `{examples.folder}`."
         raise UserError(what, "Make both with one --tokenizer.")
@@ -173,9 +176,9 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
     begun = config.from_ or f"new weights, {config.size}"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
-    say(f"{_describe_data(examples)}; {plan.describe(len(examples.lengths))}")
+    say(f"{_describe_data(examples)}; {plan.describe(len(examples))}")
     if not config.eval_data:
-        rows = len(request.held_out.lengths)
+        rows = len(request.held_out)
         say(f"evaluated on {rows} rows of the training data, as the original does; --eval-data names held-out data")
 
 
@@ -183,8 +186,9 @@ def _describe_data(examples: PretrainingExamples) -> str:
     options = examples.manifest["options"]
     units = "words" if options["whole_word_mask"] else "tokens"
     masks = f"{options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
-    instances = f"{len(examples.lengths):,} instances{'' if examples.has_pairs else ' without next sentences'}"
-    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}"
+    instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
+    windows = f", mixed by {examples.shards_per_window} shards" if examples.shards_per_window else ""
+    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}{windows}"
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:
@@ -211,6 +215,7 @@ def _train(
     config, objective, examples = request.config, request.objective, request.examples
     resolved = {"data": str(examples.folder), "objective": objective.name, "warmup_steps": plan.warmup_steps}
     resolved |= {"task": "pretraining", "data_digest": examples.digest}
+    resolved |= {"shards_per_window": examples.shards_per_window}
     enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
     with_loss = objective.with_loss(model)
     if config.embeddings == "cooccurrence" and not config.resume:
@@ -252,8 +257,12 @@ def _start_embeddings(model: PreTrainedModel, examples: PretrainingExamples, see
 
     from bertcli.models.embeddings import start_from_neighbours
 
-    enough = max(1, int(len(examples.lengths) * min(1.0, NEIGHBOUR_TOKENS / examples.lengths.sum())))
-    rows = np.sort(np.random.default_rng(seed).permutation(len(examples.lengths))[:enough])
+    count = len(examples)
+    enough = max(1, int(count * min(1.0, NEIGHBOUR_TOKENS / examples.manifest["tokens"])))
+    if examples.shards_per_window:
+        rows = np.sort(examples.rows_of_step(seed, 0, enough))
+    else:
+        rows = np.sort(np.random.default_rng(seed).permutation(count)[:enough])
     chunks = (examples.take(chunk) for chunk in np.array_split(rows, math.ceil(enough / 20_000)))
     texts = ((read.unmasked_ids(), read.lengths) for read in chunks)
     set_rows = start_from_neighbours(model.get_input_embeddings(), texts, seed)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bertcli.data.packing.batches import PackedBatch
     from bertcli.data.pretraining.instances import CutDocument
-    from bertcli.data.pretraining.shards import PretrainingExamples, UnpackedRows
+    from bertcli.data.pretraining.shards import PretrainingExamples, RowLengths, UnpackedRows
     from bertcli.models.model_with_loss import ModelWithLoss
 
     Targets = dict[str, NDArray[np.int64]]
@@ -128,9 +128,13 @@ class ObjectiveExamples:
     examples: PretrainingExamples
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> RowLengths:
         """Tokens of each row."""
         return self.examples.lengths
+
+    def rows_of_step(self, seed: int, step: int, batch_size: int) -> NDArray[np.int64]:
+        """The rows of the batch of one step."""
+        return self.examples.rows_of_step(seed, step, batch_size)
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
         """Pack rows with the targets of the step `key`; each part's loss is divided by its number of labels."""

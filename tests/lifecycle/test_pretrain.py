@@ -21,7 +21,7 @@ from bertcli.models.loading import build_model
 from bertcli.objectives import get_objective
 from bertcli.objectives.objective import ObjectiveExamples
 from bertcli.training.run_folder import RunFolder
-from tests.training.test_loop import SHORT, assert_same_bits
+from tests.training.test_loop import SHORT, assert_same_bits, stop_after
 
 
 def test_pretraining_writes_the_promised_run_folder(at_home: Path) -> None:
@@ -206,3 +206,20 @@ def test_a_wrong_request_is_answered_without_torch_or_datasets(at_home: Path, tm
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_data_larger_than_the_cache_are_resumed_to_the_bit_with_another_cache(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pretraining_data(
+        "corpus.txt", out=str(tmp_path / "data"), dupe_factor=2, max_seq_length=32, shards=5, workers=1
+    )
+    options = {**SHORT, "steps": 12, "batch_size": 16, "data": str(tmp_path / "data"), "save_steps": 1}
+    pretrain(**options, data_cache_gb=1e-5, out=str(tmp_path / "whole"))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 7)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**options, data_cache_gb=1e-5, out=str(tmp_path / "run"))
+    pretrain(resume=True, out=str(tmp_path / "run"), data_cache_gb=1.0)
+    assert_same_bits(tmp_path / "whole", tmp_path / "run")
+    assert RunFolder(tmp_path / "run").config["shards_per_window"] > 0

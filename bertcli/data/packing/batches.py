@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertcli.data.packing.keyed import rows_of_step
 from bertcli.data.packing.ragged import Ints
 
 # T tokens of the batch, N sequences
 
 Labels = dict[str, Tensor]
+ROWS_SORTED = 1 << 20  # of an evaluation, at a time
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,22 @@ def send(values: Tensor, device: torch.device) -> Tensor:
     return (values.pin_memory() if device.type == "cuda" else values).to(device, non_blocking=True)
 
 
+class Lengths(Protocol):
+    """Tokens a row: an array, or what reads them when they are asked for."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Ints, /) -> Ints: ...
+
+
 class Packable(Protocol):
     """Rows that can be packed: pre-training instances, or the features of a task."""
 
     @property
-    def lengths(self) -> Ints:
+    def lengths(self) -> Lengths:
         """Tokens a row, [rows]."""
+
+    def rows_of_step(self, seed: int, step: int, batch_size: int) -> Ints:
+        """The rows of the batch of one step, a function of these alone."""
 
     def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen rows; `key` is of the step, for what is drawn anew."""
@@ -83,24 +93,25 @@ class TrainingBatches:
 
     def of_step(self, step: int) -> list[PackedBatch]:
         """The share of this process, in passes of at most `micro_batch_tokens`; the longest rows come first."""
-        rows = rows_of_step(self.seed, step, self.batch_size, len(self.examples.lengths))
+        rows = self.examples.rows_of_step(self.seed, step, self.batch_size)
         mine = longest_first(rows, self.examples.lengths)[self.rank :: self.world_size]
         return [self.examples.pack(part, step) for part in split(mine, self.examples.lengths, self.micro_batch_tokens)]
 
 
 def evaluation_batches(examples: Packable, micro_batch_tokens: int) -> Iterator[PackedBatch]:
-    """All rows once, longest first."""
-    rows = longest_first(np.arange(len(examples.lengths)), examples.lengths)
-    for part in split(rows, examples.lengths, micro_batch_tokens):
-        yield examples.pack(part, 0)
+    """All rows once, longest first, or of so many that their lengths would fill the memory, a part at a time."""
+    for first in range(0, count := len(examples.lengths), ROWS_SORTED):
+        rows = longest_first(np.arange(first, min(first + ROWS_SORTED, count)), examples.lengths)
+        for part in split(rows, examples.lengths, micro_batch_tokens):
+            yield examples.pack(part, 0)
 
 
-def longest_first(rows: Ints, lengths: Ints) -> Ints:
+def longest_first(rows: Ints, lengths: Lengths) -> Ints:
     """Sort rows by length, so that equal lengths stand together."""
     return rows[np.argsort(-lengths[rows], kind="stable")]
 
 
-def split(rows: Ints, lengths: Ints, tokens: int) -> list[Ints]:
+def split(rows: Ints, lengths: Lengths, tokens: int) -> list[Ints]:
     """Cut rows into parts of at most `tokens` tokens; a longer row is a part of its own."""
     parts: list[list[int]] = []
     room = 0

@@ -1,5 +1,6 @@
 """Randomness as a function of a key, such as (seed, step, row): there is no state to save."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -19,10 +20,59 @@ def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
 
 def rows_of_step(seed: int, step: int, batch_size: int, count: int) -> NDArray[np.int64]:
     """The rows of the batch of one step, [batch_size]; an epoch may end within a batch."""
+    return np.concatenate([permutation(seed, n, count)[places] for n, places in _places(step, batch_size, count)])
+
+
+def _places(step: int, batch_size: int, count: int) -> list[tuple[int, NDArray[np.int64]]]:
+    """The places of a batch in the order of its epoch, or of each of its epochs."""
     places = np.arange(step * batch_size, (step + 1) * batch_size)
     epochs = places // count
-    parts = [permutation(seed, int(n), count)[places[epochs == n] % count] for n in np.unique(epochs)]
-    return np.concatenate(parts)
+    return [(int(n), places[epochs == n] % count) for n in np.unique(epochs)]
+
+
+@dataclass(frozen=True)
+class WindowOrder:
+    """An order of rows that lie in shards: the shards in random order, and the rows of so many of them at a time."""
+
+    starts: tuple[int, ...]  # first row of each shard, and the number of all rows
+    shards_per_window: int
+
+    def rows_of_step(self, seed: int, step: int, batch_size: int) -> tuple[NDArray[np.int64], list[int]]:
+        """The rows of the batch of one step, [batch_size], and the shards of the window after its last one."""
+        parts, coming = [], []
+        for epoch, places in _places(step, batch_size, self.starts[-1]):
+            ends = self._ends(seed, epoch)
+            windows = np.searchsorted(ends, places, side="right")
+            for window in np.unique(windows).tolist():
+                spans = tuple((self.starts[n], self.starts[n + 1]) for n in self._shards(seed, epoch, window))
+                first = ends[window - 1] if window else 0
+                parts.append(_shuffled(spans, derive(seed, epoch, window))[places[windows == window] - first])
+                is_last = window + 1 == len(ends)
+                coming = self._shards(seed, epoch + is_last, 0 if is_last else window + 1)
+        return np.concatenate(parts), coming
+
+    def _shards(self, seed: int, epoch: int, window: int) -> list[int]:
+        first, order = window * self.shards_per_window, _shard_order(seed, epoch, len(self.starts) - 1)
+        return [int(shard) for shard in order[first : first + self.shards_per_window]]
+
+    def _ends(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        """Rows of an epoch up to the end of each window."""
+        totals = np.cumsum(np.diff(self.starts)[_shard_order(seed, epoch, len(self.starts) - 1)])
+        ends = totals[self.shards_per_window - 1 :: self.shards_per_window]
+        return np.append(ends, totals[-1]) if len(totals) % self.shards_per_window else ends
+
+
+@lru_cache(maxsize=2)
+def _shard_order(seed: int, epoch: int, shards: int) -> NDArray[np.int64]:
+    return np.random.Generator(np.random.Philox(derive(seed, epoch))).permutation(shards)
+
+
+@lru_cache(maxsize=2)
+def _shuffled(spans: tuple[tuple[int, int], ...], key: int) -> NDArray[np.int64]:
+    """The rows of several spans in random order."""
+    rows = np.concatenate([np.arange(first, last) for first, last in spans])
+    np.random.Generator(np.random.Philox(key)).shuffle(rows)
+    return rows
 
 
 def uniform(key: int, *indices: NDArray[np.int64]) -> NDArray[np.float64]:

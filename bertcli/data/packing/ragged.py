@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertcli.data.packing.keyed import rows_of_step
+
 Ints = NDArray[np.int64]
 
 
@@ -36,6 +38,13 @@ class Ragged:
         offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in chunks]
         return cls(values, offsets, np.cumsum([0, *map(len, chunks)]))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The rows of several columns, one after another; nothing is copied."""
+        values = [chunk for part in parts for chunk in part.values]
+        offsets = [chunk for part in parts for chunk in part.offsets]
+        return cls(values, offsets, np.cumsum([0, *(len(chunk) - 1 for chunk in offsets)]))
+
     def __len__(self) -> int:
         return int(self.starts[-1])
 
@@ -43,6 +52,13 @@ class Ragged:
     def lengths(self) -> Ints:
         """Values a row, [rows]."""
         return np.concatenate([np.diff(offsets) for offsets in self.offsets] or [np.zeros(0)]).astype(np.int64)
+
+    def lengths_of(self, rows: Ints) -> Ints:
+        """Values of each of the chosen rows, [rows]."""
+        chunks = np.searchsorted(self.starts, rows, side="right") - 1
+        pairs = zip(chunks, rows - self.starts[chunks], strict=True)
+        spans = (self.offsets[chunk][row : row + 2] for chunk, row in pairs)
+        return np.array([int(end) - int(start) for start, end in spans], dtype=np.int64)
 
     def take(self, rows: Ints) -> tuple[Ints, Ints]:
         """The values of the chosen rows end to end, and how many each has."""
@@ -70,3 +86,7 @@ class TokenRows:
     def lengths(self) -> Ints:
         """Tokens a row, [rows]."""
         return self.input_ids.lengths
+
+    def rows_of_step(self, seed: int, step: int, batch_size: int) -> Ints:
+        """The rows of the batch of one step."""
+        return rows_of_step(seed, step, batch_size, len(self.lengths))

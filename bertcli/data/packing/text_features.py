@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.batches import Labels, PackedBatch, longest_first, pack
+from bertcli.data.packing.keyed import rows_of_step
 from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch
 from bertcli.data.text.tokenization import WordPiece
 
@@ -128,6 +129,10 @@ class ChoiceFeatures:
         """Tokens an example, over its choices, [examples]."""
         totals: Ints = self.sequences.lengths.reshape(-1, self.choices).sum(axis=1)
         return totals
+
+    def rows_of_step(self, seed: int, step: int, batch_size: int) -> Ints:
+        """The examples of the batch of one step."""
+        return rows_of_step(seed, step, batch_size, len(self.lengths))
 
     def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen examples; `choice_sequences`, [E, C], says which sequence of the batch each choice is."""

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
+import math
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, cast
+from threading import Lock, Thread
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertcli.data.checksums import digest_of
 from bertcli.data.json_files import check_values, read_json
-from bertcli.data.packing.keyed import derive
+from bertcli.data.packing.keyed import WindowOrder, derive, rows_of_step
 from bertcli.data.packing.ragged import Ragged
+from bertcli.data.pretraining.destination import MANIFEST, copy_small_files
 from bertcli.data.pretraining.masking import MaskingRules
+from bertcli.data.pretraining.shard_cache import MAKE_AGAIN, ShardCache
+from bertcli.data.remote import is_url, path_of, reaching
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
-MANIFEST = "manifest.json"
-MAKE_AGAIN = "Make the data again: bert make-pretraining-data TEXT --overwrite"
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int}
-LISTS = ("_ids", "_positions")  # ends of the names of columns with a list a row
+LIST_COLUMNS, LABEL = ("input_ids", "token_type_ids", "masked_lm_positions", "masked_lm_ids"), "next_sentence_label"
+CACHE_GB = 20.0  # larger data are mixed by windows of shards
+WINDOW_BYTES = 250e6  # of the rows that are mixed then, so that they may lie in the memory of a small machine
 MASK_STREAM = 1  # separates the draws of masks from those of dropout and order
 
 # N rows, T tokens of all of them, M masked tokens
@@ -53,19 +58,17 @@ class UnpackedRows:
 
 @dataclass(frozen=True)
 class PretrainingExamples:
-    """The instances of a folder that `bert make-pretraining-data` wrote; they are opened when first read."""
+    """The instances of a folder that `bert make-pretraining-data` wrote; shards are opened when first read."""
 
-    folder: Path
+    folder: Path  # or a URL
     manifest: dict[str, Any]
+    digest: str  # of the manifest, which names the digests of the shards and of the tokenizer
     tokenizer: WordPiece
     seed: int
+    cache: ShardCache
+    shards_per_window: int = 0  # whose rows are mixed; 0: all
     first: int | None = None  # use only this many rows
-    opened: dict[str, Any] = field(default_factory=dict, repr=False)  # the columns, by name
-
-    @cached_property
-    def digest(self) -> str:
-        """A hash of the manifest, which names the digests of the shards and of the tokenizer."""
-        return digest_of(self.folder / MANIFEST)
+    opened: OpenShards = field(default_factory=lambda: OpenShards(), repr=False)
 
     @property
     def has_pairs(self) -> bool:
@@ -88,71 +91,196 @@ class PretrainingExamples:
         return MaskingRules.of(self.tokenizer, *(self.manifest["options"][name] for name in names))
 
     @cached_property
-    def lengths(self) -> NDArray[np.int64]:
+    def starts(self) -> tuple[int, ...]:
+        """The first row of each shard, and the number of all rows."""
+        return (0, *accumulate(shard["instances"] for shard in self.manifest["shards"]))
+
+    def __len__(self) -> int:
+        return min(self.starts[-1], self.first or self.starts[-1])
+
+    @property
+    def lengths(self) -> RowLengths:
         """Tokens of each row, [N]."""
-        return cast(Ragged, self._column("input_ids")).lengths[: self.first]
+        return RowLengths(self)
 
-    def _column(self, name: str) -> Any:
-        """A column of all rows, memory-mapped: `datasets` converts the shards to Arrow files beside them if it may."""
-        if not self.opened:
-            from datasets import Dataset, disable_progress_bars
-
-            _check_shards(self.folder, self.manifest)
-            disable_progress_bars()
-            cache = str(self.folder / ".arrow") if os.access(self.folder, os.W_OK) else None
-            table = Dataset.from_parquet(_shard_files(self.folder, self.manifest), cache_dir=cache).data
-            labels = np.asarray(table["next_sentence_label"].to_numpy(), dtype=np.int64)
-            lists = {name: Ragged.from_arrow(table[name]) for name in table.column_names if name.endswith(LISTS)}
-            self.opened.update(lists, next_sentence_label=labels)
-        return self.opened[name]
+    def rows_of_step(self, seed: int, step: int, batch_size: int) -> NDArray[np.int64]:
+        """The rows of the batch of one step, a function of these alone; the shards of later steps are fetched meanwhile."""
+        if not self.shards_per_window:
+            return rows_of_step(seed, step, batch_size, len(self))
+        rows, coming = WindowOrder(self.starts, self.shards_per_window).rows_of_step(seed, step, batch_size)
+        self.opened.fetch(self, coming)
+        return rows
 
     def take(self, rows: NDArray[np.int64], step: int = 0) -> UnpackedRows:
         """Read rows; an objective draws for them as a function of (seed, step, row)."""
-        ids, lengths = self._column("input_ids").take(rows)
-        types, _ = self._column("token_type_ids").take(rows)
+        columns, places = self.columns_of(rows)
+        ids, lengths = columns["input_ids"].take(places)
+        types, _ = columns["token_type_ids"].take(places)
         masks = None
         if self.manifest["options"]["masking"] == "static":
-            inside, counts = self._column("masked_lm_positions").take(rows)
-            originals, _ = self._column("masked_lm_ids").take(rows)
+            inside, counts = columns["masked_lm_positions"].take(places)
+            originals, _ = columns["masked_lm_ids"].take(places)
             masks = inside + np.repeat(np.cumsum(lengths) - lengths, counts), originals
         key = derive(self.seed, step, MASK_STREAM)
-        labels = self._column("next_sentence_label")[rows]
+        labels = columns["next_sentence_label"].take(places)[0]
         return UnpackedRows(rows, lengths, ids, types, labels, masks, self.rules, key)
 
+    def columns_of(self, rows: NDArray[np.int64]) -> tuple[dict[str, Ragged], NDArray[np.int64]]:
+        """The columns of the shards that hold some rows, by name, and the places of the rows in them."""
+        shards = np.searchsorted(self.starts, rows, side="right") - 1
+        needed = np.unique(shards) if self.shards_per_window else np.arange(len(self.starts) - 1)
+        sizes = np.diff(self.starts)[needed]
+        at = np.searchsorted(needed, shards)
+        places = rows - np.asarray(self.starts)[shards] + (np.cumsum(sizes) - sizes)[at]
+        return self.opened.columns(self, tuple(needed.tolist())), places
 
-def load_pretraining_examples(folder: str | Path, seed: int) -> PretrainingExamples:
-    """Open a folder of pre-training data. Raises UserError if it is not one, or is not finished."""
-    folder = Path(folder)
-    if not (folder / MANIFEST).exists():
+    def table(self, shard: int) -> Any:
+        """The rows of a shard as a table of Arrow. Raises UserError if they are not what the manifest says."""
+        facts = self.manifest["shards"][shard]
+        path, static = self.folder / facts["file"], self.manifest["options"]["masking"] == "static"
+        table = self.cache.open(path, facts.get("sha256"))
+        names = [*(name for name in LIST_COLUMNS if static or not name.startswith("masked")), LABEL]
+        if len(table) != facts["instances"] or not all(_is_integers(table, name, name != LABEL) for name in names):
+            raise UserError(f"`{path}` is damaged: it holds other columns or rows than its manifest says.", MAKE_AGAIN)
+        return table.select(names)
+
+
+class RowLengths:
+    """Tokens of each row, read when they are asked for."""
+
+    def __init__(self, examples: PretrainingExamples) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        columns, places = self.examples.columns_of(rows)
+        return columns["input_ids"].lengths_of(places)
+
+
+class OpenShards:
+    """The shards that a process has open: all of them, or those of the last windows."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.tables: dict[int, dict[str, Ragged]] = {}  # the last used is last
+        self.joined: tuple[tuple[int, ...], dict[str, Ragged]] = ((), {})
+        self.fetching: list[int] = []
+
+    def columns(self, examples: PretrainingExamples, shards: tuple[int, ...]) -> dict[str, Ragged]:
+        """The columns of some shards, one after another."""
+        with self.lock:
+            if self.joined[0] != shards:
+                parts = [self._open(examples, shard) for shard in shards]
+                self.joined = shards, {name: Ragged.joined([part[name] for part in parts]) for name in parts[0]}
+                while examples.shards_per_window and len(self.tables) > len(shards) + examples.shards_per_window:
+                    del self.tables[next(iter(self.tables))]
+            return self.joined[1]
+
+    def _open(self, examples: PretrainingExamples, shard: int) -> dict[str, Ragged]:
+        columns = self.tables.pop(shard, None)
+        if columns is None:
+            table = examples.table(shard)
+            columns = {name: Ragged.from_arrow(table[name]) for name in table.column_names if name != LABEL}
+            columns[LABEL] = _single_values(table[LABEL])
+        self.tables[shard] = columns
+        return columns
+
+    def fetch(self, examples: PretrainingExamples, shards: list[int]) -> None:
+        """Fetch shards to the cache meanwhile; what fails is fetched again, and its error raised, when it is read."""
+        if shards == self.fetching:
+            return
+        self.fetching = shards
+
+        def fetch_all() -> None:
+            with suppress(UserError, OSError):
+                for shard in shards:
+                    examples.table(shard)
+
+        Thread(target=fetch_all, daemon=True).start()
+
+
+def load_pretraining_examples(
+    folder: str | Path, seed: int, cache_gb: float = CACHE_GB, shards_per_window: int | None = None
+) -> PretrainingExamples:
+    """Open data in a folder or at a URL, in the order of `shards_per_window` or, without it, in one for this cache.
+
+    Raises UserError if there are none, they are not finished, or the order needs a larger cache.
+    """
+    there = path_of(str(folder))
+    local = copy_small_files(str(folder)) if is_url(folder) else there
+    if not (local / MANIFEST).exists():
         hint = f"Make some: bert make-pretraining-data TEXT --out {folder}"
         raise UserError(f"`{folder}` holds no pre-training data.", hint)
-    manifest = _read_manifest(folder / MANIFEST)
-    missing = [name for name in _shard_files(folder, manifest) if not Path(name).exists()]
+    manifest = _read_manifest(local / MANIFEST)
+    with reaching(folder) if is_url(folder) else nullcontext():
+        names = {path.name for path in there.iterdir()}
+    missing = [shard["file"] for shard in manifest["shards"] if shard["file"] not in names]
     if missing:
-        raise UserError(f"`{missing[0]}` is missing.", MAKE_AGAIN)
-    tokenizer = load_tokenizer(folder / "tokenizer")
+        raise UserError(f"`{there / missing[0]}` is missing.", MAKE_AGAIN)
+    tokenizer = load_tokenizer(local / "tokenizer")
     if tokenizer.digest != manifest.get("tokenizer_digest", tokenizer.digest):
-        what = f"`{folder / 'tokenizer'}` is not the tokenizer that the data were made with."
+        what = f"`{there / 'tokenizer'}` is not the tokenizer that the data were made with."
         raise UserError(what, MAKE_AGAIN)
-    return PretrainingExamples(folder, manifest, tokenizer, seed)
+    size = opened_bytes(manifest)
+    if shards_per_window is None:
+        shards_per_window = _window(size, len(manifest["shards"]), cache_gb * 1e9)
+    elif shards_per_window == 0 and size > cache_gb * 1e9:
+        what = f"`{folder}` takes {size / 1e9:.3g} GB once it is opened, and this run was begun with all of it in the cache."
+        raise UserError(what, f"Give a larger cache: --data-cache-gb {math.ceil(size / 1e9)}")
+    digest, cache = digest_of(local / MANIFEST), ShardCache(cache_gb * 1e9)
+    return PretrainingExamples(there, manifest, digest, tokenizer, seed, cache, shards_per_window)
 
 
-def _check_shards(folder: Path, manifest: dict[str, Any]) -> None:
-    """Raise UserError if a shard differs from its digest; data of an older version have none."""
-    digests = {folder / shard["file"]: shard["sha256"] for shard in manifest["shards"] if "sha256" in shard}
-    with ThreadPoolExecutor() as threads:
-        for (path, digest), found in zip(digests.items(), threads.map(digest_of, digests), strict=True):
-            if found != digest:
-                raise UserError(f"`{path}` is damaged: it differs from its checksum.", MAKE_AGAIN)
+def opened_bytes(manifest: dict[str, Any]) -> float:
+    """The size of all shards as they are in the cache, without compression."""
+    token = 3 if manifest["vocab_size"] <= 1 << 16 else 5  # its id and its type
+    share_masked = 0.2 if manifest["options"]["masking"] == "static" else 0.0  # with their places
+    return float(manifest["tokens"] * token * (1 + share_masked) + manifest["instances"] * 17)
+
+
+def _is_integers(table: Any, name: str, is_list: bool) -> bool:
+    """Whether a column holds an integer a row, or a list of them, and no nulls."""
+    import pyarrow as pa
+
+    if name not in table.column_names or table[name].null_count:
+        return False
+    type_ = table[name].type
+    if not is_list:
+        return bool(pa.types.is_integer(type_))
+    chunks = table[name].chunks
+    return bool(pa.types.is_list(type_) and pa.types.is_integer(type_.value_type)) and not any(
+        chunk.values.null_count for chunk in chunks
+    )
+
+
+def _single_values(column: Any) -> Ragged:
+    """A column with one value a row."""
+    chunks = [chunk.to_numpy(zero_copy_only=True) for chunk in column.chunks if len(chunk)]
+    return Ragged(chunks, [_ramp(len(chunk) + 1) for chunk in chunks], np.cumsum([0, *map(len, chunks)]))
+
+
+@lru_cache(maxsize=4)
+def _ramp(count: int) -> NDArray[np.int32]:
+    return np.arange(count, dtype=np.int32)
+
+
+def _window(size: float, shards: int, cache_bytes: float) -> int:
+    """How many shards are mixed at a time: 0, which is all, where the cache holds them."""
+    if size <= cache_bytes:
+        return 0
+    return max(1, int(min(WINDOW_BYTES, cache_bytes / 3) / (size / shards)))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path, MAKE_AGAIN, options=dict, shards=list, instances=int, tokens=int, vocab_size=int)
     check_values(path, MAKE_AGAIN, manifest["options"], OPTION_TYPES)
     for shard in manifest["shards"]:
-        check_values(path, MAKE_AGAIN, shard, {"file": str, "instances": int})
+        check_values(
+            path, MAKE_AGAIN, shard, {"file": str, "instances": int} | dict.fromkeys(shard.keys() & {"sha256"}, str)
+        )
+    counts = [shard["instances"] for shard in manifest["shards"]]
+    if min(counts, default=0) < 0 or sum(counts) < 1:
+        raise UserError(f"`{path}` is damaged: its shards hold no instances.", MAKE_AGAIN)
     return manifest
-
-
-def _shard_files(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    return [str(folder / shard["file"]) for shard in manifest["shards"]]

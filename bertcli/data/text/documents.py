@@ -18,6 +18,7 @@ from typing import IO, cast
 
 import zstandard
 
+from bertcli.data.remote import find_files, is_url, status_of, unreachable
 from bertcli.errors import UserError, check_regular
 
 LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a file that is read as one value
@@ -46,31 +47,37 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
 
     Raises UserError if a name leads to no file, or to an empty one.
     """
-    paths: list[Path] = []
-    for name in names:
-        path = Path(name)
-        if path.is_dir():
-            found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
-            what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
-        else:
-            found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
-            what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
-        if not found:
-            raise UserError(what, hint)
-        paths += filter(Path.exists, found)
-    paths = [path for path in paths if not path.is_dir()]
+    paths = [path for name in names for path in _expand(name)]
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
-        check_regular(path)
-        if path.stat().st_size == 0:
+        if not is_url(path):
+            check_regular(path)
+        if status_of(path).st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
     return paths
 
 
+def _expand(name: str) -> list[Path]:
+    """The files that a name leads to."""
+    path = Path(name)
+    if is_url(name):
+        found = find_files(name, TEXT_ENDINGS)
+        what, hint = f"`{name}` leads to no text file.", "Check the name, or give a pattern: s3://bucket/*.txt"
+    elif path.is_dir():
+        found = sorted(child for child in path.iterdir() if child.name.endswith(TEXT_ENDINGS))
+        what, hint = f"The folder `{name}` holds no text files.", f"Name the files: {name}/*"
+    else:
+        found = [path] if path.exists() else sorted(map(Path, glob.glob(name, recursive=True)))
+        what, hint = f"There is no text file `{name}`.", "Check the name, or give a pattern such as corpus/*.txt."
+    if not found:
+        raise UserError(what, hint)
+    return [child for child in found if is_url(child) or (child.exists() and not child.is_dir())]
+
+
 def check_unpacked(path: Path, unpacked: int) -> None:
     """Raise UserError if so many bytes cannot be of text that was compressed to a file of this size."""
-    if unpacked > max(UNPACKED_FROM, UNPACKED_TIMES * path.stat().st_size):
+    if unpacked > max(UNPACKED_FROM, UNPACKED_TIMES * status_of(path).st_size):
         what = f"`{path}` unpacks to more than {unpacked / 1e6:,.0f} MB, {UNPACKED_TIMES} times its size."
         raise UserError(what, "No text does: check where it is from, or unpack it yourself.")
 
@@ -79,17 +86,23 @@ def open_binary(path: Path) -> IO[bytes]:
     """Open a file, which may be compressed (.gz, .xz, .zst) or in a .zip file; `-` is standard input."""
     if str(path) == "-":
         return sys.stdin.buffer
-    check_regular(path)
-    if inside := _inside_archive(path):
-        try:
-            return inside.open("rb")
-        except BAD_ZIP as error:
-            raise zipfile.BadZipFile(str(error)) from None
+    if is_url(path):
+        source: io.BufferedReader | Path = io.BufferedReader(cast(io.RawIOBase, path.open("rb")))
+    else:
+        check_regular(path)
+        if inside := _inside_archive(path):
+            try:
+                return inside.open("rb")
+            except BAD_ZIP as error:
+                raise zipfile.BadZipFile(str(error)) from None
+        source = path
     if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(path))
+        return cast(IO[bytes], gzip.open(source))
     if path.suffix == ".xz":
-        return io.BufferedReader(lzma.open(path))
-    return io.BufferedReader(zstandard.open(path, "rb")) if path.suffix == ".zst" else path.open("rb")
+        return io.BufferedReader(lzma.open(source))
+    if path.suffix == ".zst":
+        return io.BufferedReader(zstandard.open(source, "rb"))
+    return source.open("rb") if isinstance(source, Path) else source
 
 
 def is_in_archive(path: Path) -> bool:
@@ -119,7 +132,13 @@ def reading(path: Path) -> Iterator[IO[bytes]]:
         with open_binary(path) as file:
             yield file
     except DAMAGED as error:
+        if is_url(path) and isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+            raise unreachable(path, error) from None
         raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
+    except Exception as error:  # each remote file system raises its own
+        if not is_url(path) or isinstance(error, (UserError, UnicodeError)):
+            raise
+        raise unreachable(path, error) from None
 
 
 def read_lines(path: Path) -> Iterator[str]:
