@@ -54,5 +54,5 @@ clean:  ## remove what the other targets made
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,explain,fast,minilm]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fast,minilm]'
 	@touch $@
