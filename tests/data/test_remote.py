@@ -2,9 +2,9 @@
 
 import gzip
 import lzma
-import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,14 +73,14 @@ def test_data_at_a_url_train_what_those_here_train(at_home: Path, tmp_path: Path
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """The address of a server of S3 on this machine."""
-    server = shutil.which("moto_server")
-    if server is None:
-        pytest.skip("needs a server of S3: pip install 'moto[server]', in an environment of its own")
+    pytest.importorskip("moto.server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
-        [server, "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     for _ in range(300):
         with socket.socket() as client:
