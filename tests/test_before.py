@@ -89,7 +89,8 @@ def logged(run: Path) -> list[dict[str, Any]]:
     """The lines of metrics.jsonl without what depends on the time, or was not logged before."""
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     timed = ("tokens_per_second", "share_of_peak", "gradient_norm")
-    return [{key: value for key, value in line.items() if key not in timed} for line in lines]
+    kept = [line for line in lines if "fills" not in line]
+    return [{key: value for key, value in line.items() if key not in timed} for line in kept]
 
 
 # --- Finished runs

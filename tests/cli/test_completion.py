@@ -23,7 +23,7 @@ from bertcli.cli.main import app
 def test_values_are_completed(workspace: Path, typed: str, completed: list[str]) -> None:
     Path("mine.csv").write_text("review,how many stars\ngood,5\n")
     Path("runs/mine").mkdir(parents=True)
-    Path("runs/mine/config.yaml").write_text("command: finetune\n")
+    Path("runs/mine/config.yaml").write_text("command: finetune\ntask: mine\nkind: classify\n")
     words = typed.split()
     place = len(words) - (not typed.endswith(" "))
     asked = {"_BERT_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(place)}

@@ -43,7 +43,7 @@ def test_the_hub_gives_what_the_official_files_give(monkeypatch: pytest.MonkeyPa
         ),
     }
     monkeypatch.delenv("BERT_DATA", raising=False)
-    monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, split: sets[name])
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, subset, split, **options: sets[name])
     swag = find_source("swag", None, {}).read("dev").examples
     assert (swag.texts, swag.choices[0][2], swag.labels) == (["A."], "He goes 2.", ["2"])
     imdb = find_source("imdb", None, {})

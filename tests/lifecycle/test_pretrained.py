@@ -107,7 +107,7 @@ def test_a_hub_that_does_not_answer_is_asked_once_for_three_seconds(monkeypatch:
 def test_a_score_on_texts_that_the_start_was_trained_on_is_said_to_be_one(home: Path, workspace: Path) -> None:
     for name, start in (("first", "minilm"), ("second", "runs/first/model")):
         Path("runs", name, "model").mkdir(parents=True)
-        Path("runs", name, "config.yaml").write_text(f"command: finetune\nfrom: {start}\n")
+        Path("runs", name, "config.yaml").write_text(f"command: finetune\ntask: mine\nkind: classify\nfrom: {start}\n")
     for model in ("minilm", "runs/first/model", "runs/second/model"):
         assert remark_on(model, "glue/mnli").startswith("minilm was trained on texts of glue/mnli")
         assert not remark_on(model, "glue/cola")

@@ -73,7 +73,7 @@ def test_every_table_gives_the_same_rows(model: str) -> None:
 
 def test_the_column_is_that_which_the_models_run_learnt_from(model: str, said: LogCapture) -> None:
     shutil.copytree(Path(model, "model"), "runs/mine/model")
-    Path("runs/mine/config.yaml").write_text("command: finetune\ntext: query\n")
+    Path("runs/mine/config.yaml").write_text("command: finetune\ntask: mine\nkind: classify\ntext: query\n")
     Path("two.csv").write_text("text,query\na,the cat\n")
     assert similar("two.csv", text=["a"], model="runs/mine").texts[0]["nearest"][0]["text"] == "the cat"
     assert similar("two.csv", text=["a"], model=model).texts[0]["nearest"][0]["text"] == "a"
