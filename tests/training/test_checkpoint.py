@@ -153,7 +153,9 @@ def test_damaged_files_beside_a_run_are_passed_over(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.torture)]
+)
 def test_a_signal_saves_and_ends_with_its_code(number: int, code: int, at_home: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [
