@@ -20,9 +20,9 @@ from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.prediction_files import check_output, flat, write_official, write_predictions
-from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, inputs_of, read_inputs
-from bertcli.lifecycle.prediction_options import INPUTS, check_options
+from bertcli.lifecycle.predicting.files import check_output, flat, write_official, write_predictions
+from bertcli.lifecycle.predicting.inputs import InputRow, Inputs, counted, inputs_of, read_inputs
+from bertcli.lifecycle.predicting.options import INPUTS, check_options
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task
@@ -108,7 +108,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
     loaded = load_for_rows(model, kind, config.precision, config.top_k, has_gradients=bool(config.explain))
     found = _predictions(loaded, rows, config.file, is_watched)
     if config.explain:
-        from bertcli.lifecycle.explain import explained
+        from bertcli.lifecycle.predicting.attribution import explained
 
         found = explained(loaded, found, config.explain_page, config.model or model)
     if output:
@@ -214,7 +214,7 @@ def _features(config: PredictConfig, inputs: Inputs) -> Predictions:
     if config.dry_run:
         return Predictions(model, "features", 0, config.features)
 
-    from bertcli.lifecycle.features import write_hidden_states
+    from bertcli.lifecycle.predicting.features import write_hidden_states
 
     return Predictions(model, "features", write_hidden_states(model, inputs.rows, config), config.features)
 
@@ -225,7 +225,7 @@ def _attention(config: PredictConfig, inputs: Inputs) -> Predictions:
     if config.dry_run:
         return Predictions(model, "attention", 0)
 
-    from bertcli.lifecycle.attention import write_attention
+    from bertcli.lifecycle.predicting.attention import write_attention
 
     path = Path(config.explain_page or ATTENTION_PAGE)
     found = write_attention(model, next(inputs.rows), path, config.model or model)
@@ -238,7 +238,7 @@ def _comparison(config: PredictConfig) -> Predictions:
     if config.dry_run:
         return Predictions(model, "comparison", 0)
 
-    from bertcli.lifecycle.compare import compare
+    from bertcli.lifecycle.predicting.word_vectors import compare
 
     return Predictions(model, "comparison", 1, None, [compare(model, config.compare, str(config.word))])
 

@@ -205,8 +205,8 @@ def _facts(examples: PretrainingExamples) -> dict[str, object]:
 def _train(
     request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator, folder: RunFolder
 ) -> TrainingResult:
-    from bertcli.lifecycle.masked_words import MaskedWords
     from bertcli.lifecycle.report import write_reports
+    from bertcli.lifecycle.reporting.masked_words import MaskedWords
     from bertcli.models.dropout import set_dropout
     from bertcli.models.loading import save_architecture, save_model
     from bertcli.training.device import disconnect

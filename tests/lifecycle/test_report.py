@@ -19,8 +19,8 @@ from support import use_card
 from bertcli.cli.main import main
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
-from bertcli.lifecycle.provenance import command_of
 from bertcli.lifecycle.report import report
+from bertcli.lifecycle.reporting.provenance import command_of
 from bertcli.reports.rendering import TEMPLATES
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder

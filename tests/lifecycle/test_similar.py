@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertcli.errors import UserError
-from bertcli.lifecycle import nearest as nearest_module
-from bertcli.lifecycle import text_vectors
-from bertcli.lifecycle.nearest import near_pairs, nearest
+from bertcli.lifecycle.meaning import kept_vectors
+from bertcli.lifecycle.meaning import nearest as nearest_module
+from bertcli.lifecycle.meaning.encoder import TextEncoder, load_text_encoder
+from bertcli.lifecycle.meaning.kept_vectors import TextVectors
+from bertcli.lifecycle.meaning.nearest import near_pairs, nearest
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.similar import similar
-from bertcli.lifecycle.text_encoder import TextEncoder, load_text_encoder
-from bertcli.lifecycle.text_vectors import TextVectors
 from tests.cli.test_main import run
 
 LogCapture = pytest.LogCaptureFixture
@@ -131,7 +131,7 @@ def test_in_a_folder_that_is_read_only_they_are_not_kept_and_one_line_says_so(
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(text_vectors.np, "save", fail)
+    monkeypatch.setattr(kept_vectors.np, "save", fail)
     assert similar("texts.csv", text=["the cat"], model=model).texts[0]["nearest"]
     assert said.text.count("not kept: Permission denied") == 1
     assert sorted(os.listdir()) == ["texts.csv"]
@@ -205,7 +205,7 @@ def unit_vectors(count: int, width: int = 8) -> np.ndarray:
 def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
     vectors, asked = unit_vectors(rows), unit_vectors(queries)[::-1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_vectors, "BLOCK_ROWS", block)
+        patch.setattr(kept_vectors, "BLOCK_ROWS", block)
         patch.setattr(nearest_module, "QUERIES_AT_ONCE", 3)
         patch.setattr(nearest_module, "PAIR_ROWS", block)
         cosines, places = nearest(TextVectors(vectors), asked, count)
@@ -232,10 +232,10 @@ def test_a_million_rows_take_a_second_and_three_gigabytes(tmp_path: Path) -> Non
     values = np.concatenate([unit_vectors_of(draw, 50_000, 384) for _ in range(rows // 50_000)])
     query = values[rows // 2 : rows // 2 + 1].copy()
     folder, identity = tmp_path / "vectors", {"rows": rows}
-    text_vectors._keep(folder, identity, TextVectors(values))
+    kept_vectors._keep(folder, identity, TextVectors(values))
     del values
     started = time.perf_counter()
-    _, places = text_vectors.search(folder, identity, pytest.fail, lambda kept: nearest(kept, query, 10))
+    _, places = kept_vectors.search(folder, identity, pytest.fail, lambda kept: nearest(kept, query, 10))
     assert time.perf_counter() - started < 3
     assert places[0, 0] == rows // 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 4.5e9  # of this test, which makes two copies

@@ -6,7 +6,6 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +14,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.text.tokenization import WordPiece
-from bertcli.errors import RunError, UserError
+from bertcli.errors import RunError, UserError, check_extra
 
 CONNECT_SECONDS = 5
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DEDUP_LOGS": "0"}
@@ -72,9 +71,7 @@ def make_on_ray(job: ShardJob, shards: Sequence[int], workers: int | None, addre
 
 def check_ray(address: str | None) -> None:
     """Raise UserError if Ray is missing, or nothing answers at its address, where Ray itself would wait for minutes."""
-    if find_spec("ray") is None:
-        hint = "Install it: pip install 'bertcli[ray]'; or leave out --engine"
-        raise UserError("--engine ray needs Ray.", hint)
+    check_extra("ray", "ray", use="--engine ray", instead="leave out --engine")
     if address in (None, "auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")

@@ -18,7 +18,7 @@ from torch import Tensor
 from bertcli import say
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.data.packing.text_features import TextFeatures
-from bertcli.errors import UserError
+from bertcli.errors import check_extra
 from bertcli.kinds.kind import Encoder
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.task_model import TaskModel
@@ -34,7 +34,6 @@ STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
 SHARE_OF_TOKENS = 4  # of those that a pass takes which has no gradients
 TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
 NEGLIGIBLE = 1e-4  # an error of the sum that is none
-GRADIENTS, SHAPLEY = "integrated gradients", "Shapley values"
 
 
 @dataclass(frozen=True)
@@ -83,13 +82,13 @@ class Explainer:
 
     def explain(self) -> Prediction:
         """The explanation as plain values. Raises UserError if captum is missing and the text is not short."""
+        if len(self.words) > MOST_WORDS:
+            use, instead = f"Explaining {len(self.words):,} words", f"give at most {MOST_WORDS} words"
+            check_extra("explain", "captum", use=use, instead=instead)
         if find_spec("captum"):
-            method, steps, of_words = GRADIENTS, *self._integrated_gradients()
-        elif len(self.words) <= MOST_WORDS:
-            method, steps, of_words = SHAPLEY, 2 ** len(self.words), self._shapley_values()
+            method, steps, of_words = "integrated gradients", *self._integrated_gradients()
         else:
-            what = f"Explaining {len(self.words):,} words needs captum."
-            raise UserError(what, f"pip install 'bertcli[explain]'; or give at most {MOST_WORDS} words.")
+            method, steps, of_words = "Shapley values", 2 ** len(self.words), self._shapley_values()
         labels = self.model.task.labels
         return {
             "label": labels[self.output] if labels else None,

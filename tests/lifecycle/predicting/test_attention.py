@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from bertcli.errors import UserError
-from bertcli.lifecycle.attention import attention
 from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.predicting.attention import attention
 
 
 @pytest.mark.parametrize("pair", [None, "a dog ran"])

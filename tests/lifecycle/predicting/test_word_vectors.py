@@ -11,8 +11,8 @@ from transformers import AutoModel, AutoTokenizer
 from bertcli.config.use import PredictConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.lifecycle.compare import word_vectors
 from bertcli.lifecycle.predict import predict, stream
+from bertcli.lifecycle.predicting.word_vectors import word_vectors
 from bertcli.models.loading import load_model
 from tests.cli.test_main import run
 

@@ -19,6 +19,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.windows import WindowRules
+from bertcli.data.results import Result
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import RunError, UserError
 from bertcli.kinds import kind_of_model
@@ -27,7 +28,7 @@ from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.kind import Encoder, Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.lifecycle.evaluate import source_of
-from bertcli.lifecycle.export_example import example_of
+from bertcli.lifecycle.exporting.example import example_of
 from bertcli.lifecycle.scoring import score
 from bertcli.lifecycle.sources import encode_split
 from bertcli.lifecycle.task_model import load_task_model
@@ -53,7 +54,7 @@ NO_TASK = Task("texts", "", Files({}, {}), ("", None), ())
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Result):
     """What was written, and how far its answers are from those of the model."""
 
     model: str
