@@ -82,12 +82,11 @@ def stream(config: PredictConfig) -> Predictions:
     for option, path in files.items():
         if path:
             check_output(option, Path(path), config.file)
-    if not (config.task and any(getattr(config, name) for name in OWN_INPUTS)):
-        check_options(config)
-    if config.compare:
-        return _comparison(config)
     if config.task:
         return _predict_split(config, output)
+    check_options(config)
+    if config.compare:
+        return _comparison(config)
     return _predict_inputs(config, read_inputs(config), output)
 
 
@@ -133,7 +132,7 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
         what = f"The model `{model}` ({', '.join(saved.architectures or [])}) needs {needs}."
         raise UserError(what, "Give such an input, or another --model.")
     if is_explained and not kind.evidence_unit:
-        what = f"The model `{model}` gives neither a label nor a value, which --explain could spread over the words."
+        what = f"--explain needs a model that gives a label or a value, which `{model}` does not."
         raise UserError(what, "Give --explain attention, or another --model.")
     return kind
 
@@ -175,6 +174,7 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     if any(getattr(config, name) for name in OWN_INPUTS):
         what = f"{config.task} is a task, which has its own texts and gives predictions."
         raise UserError(what, f"Give it alone: bert predict {config.task} --split {config.split}")
+    check_options(config)
     task = get_task(config.task)
     kind = KINDS[task.kind]
     model = resolve_model(config.model) if config.model else str(run_of_task(task.learnt_as or task.name).model)

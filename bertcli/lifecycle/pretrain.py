@@ -187,7 +187,7 @@ def _describe_data(examples: PretrainingExamples) -> str:
     units = "words" if options["whole_word_mask"] else "tokens"
     masks = f"{options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
-    windows = f", mixed by {examples.shards_per_window} shards" if examples.shards_per_window else ""
+    windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
     return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}{windows}"
 
 

@@ -11,6 +11,13 @@ from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.tables import Table, score_table
 from bertcli.training.result import BAG_OF_WORDS, GUESS, TrainingResult
 
+COUNTED = {  # of a split, in words
+    "examples": "examples",
+    "skipped": "rows skipped",
+    "duplicates": "repeated in it",
+    "in_train": "also in train",
+    "cut": "cut",
+}
 NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated"}
 
 
@@ -81,7 +88,7 @@ class RunRecord:
         beside += [f"that of the paper's base model {value:.1f}" for name, value in paper if name == f"base {metric}"]
         words = self.answers.in_words
         if result.collapsed:
-            words = f"It has learnt nothing and always says the same: {words[0].lower()}{words[1:]}"
+            words = f"It has learnt nothing and always gives the same answer: {words[0].lower()}{words[1:]}"
         return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}', *beside])}."
 
 

@@ -8,7 +8,7 @@ from bertcli.metrics.calibration import calibration
 from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import LABEL_SCORES, MOST_LABELS, confusion_table
-from bertcli.reports.record import RunRecord
+from bertcli.reports.record import COUNTED, RunRecord
 from bertcli.reports.rendering import unescaped
 from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import Table, result_tables, summary_lines
@@ -17,15 +17,7 @@ from bertcli.training.result import BAG_OF_WORDS
 MOST_ERRORS = 200
 MOST_STEPS = 8  # whose filled sentences are shown
 BINS_OF_ERRORS = 15
-COUNTS = {
-    "examples": "examples",
-    "inputs": "inputs",
-    "cut": "cut",
-    "cut_share": "cut, %",
-    "skipped": "rows skipped",
-    "duplicates": "repeated in it",
-    "in_train": "also in train",
-}
+COUNTS = {**COUNTED, "cut_share": "cut, %", "inputs": "inputs"}
 
 
 def run_page(record: RunRecord) -> Page:
@@ -67,7 +59,7 @@ def _errors(record: RunRecord) -> Section | None:
 def _sorts(sorts: dict[str, int]) -> Table:
     total = sum(sorts.values())
     rows: list[list[object]] = [[sort, count, f"{100 * count / total:.1f} %"] for sort, count in sorts.items()]
-    return Table("what is right, and what is wrong in which way", ["answer", "count", "share"], rows)
+    return Table("answers by kind of error", ["answer", "count", "share"], rows)
 
 
 def _by_label(labels: dict[str, dict[str, float]]) -> Table:
@@ -102,7 +94,7 @@ def _calibration(record: RunRecord) -> Section | None:
         for p, right, count in bins
     ]
     text = (
-        f"When it says 80 %, is it right 80 times of 100? On the line it would be. Its probabilities are off by"
+        f"Where it says 80 % and is right 80 times of 100, a point lies on the line. Its probabilities are off by"
         f" {100 * error:.1f} points on average (expected calibration error, ten bins, {len(confidences):,} decisions)."
     )
     right = scatter_chart(
@@ -208,7 +200,7 @@ def _fills(record: RunRecord) -> list[Section]:
         ]
         columns = ["step", *(f"guess {place}" for place in range(1, len(guesses[0][1]) + 1))]
         tables.append(Table(f"{sentence['text']}  ({sentence['answer']})", columns, rows))
-    text = "The best guesses for a masked word of the evaluation data as training goes on; the true word stands in brackets."
+    text = "The best guesses for a masked word of the evaluation data during training; the true word is in brackets."
     return [Section("Filled sentences", [text], tables=tables)]
 
 

@@ -93,7 +93,7 @@ def test_where_the_dev_set_is_gone_int8_is_not_measured_which_is_said(
     text = (moved / "config.yaml").read_text().replace("reviews.csv", "gone.csv")
     (moved / "config.yaml").write_text(text)
     assert export(str(moved), precision="int8").metrics == {}
-    assert "what int8 costs is not measured, as the dev set is not there" in said.text
+    assert "the effect of int8 is not measured, as the dev set is not there" in said.text
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

@@ -30,7 +30,7 @@ SHOWN = {  # by an old run of each kind
     "regress": ["Predicted values", "Errors: predicted minus true", "Most confident errors"],
     "multilabel": ["given wrongly", "Calibration", "by label"],
     "choose": ["Calibration"],
-    "span": ["what is right, and what is wrong in which way", "Calibration"],
+    "span": ["answers by kind of error", "Calibration"],
     "tag": ["by label", "LOC", "Calibration"],
     "rte": ["paper base", "confusion matrix"],
     "pretrain": ["Training loss", "masked_lm_accuracy", "token_entropy"],

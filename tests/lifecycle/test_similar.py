@@ -73,7 +73,7 @@ def test_every_table_gives_the_same_rows(model: str) -> None:
 
 def test_the_column_is_that_which_the_models_run_learnt_from(model: str, said: LogCapture) -> None:
     shutil.copytree(Path(model, "model"), "runs/mine/model")
-    Path("runs/mine/config.yaml").write_text("command: finetune\ntext: query\n")
+    Path("runs/mine/config.yaml").write_text("command: finetune\ntask: mine\nkind: classify\ntext: query\n")
     Path("two.csv").write_text("text,query\na,the cat\n")
     assert similar("two.csv", text=["a"], model="runs/mine").texts[0]["nearest"][0]["text"] == "the cat"
     assert similar("two.csv", text=["a"], model=model).texts[0]["nearest"][0]["text"] == "a"
@@ -89,10 +89,10 @@ def test_vectors_are_kept_and_reused_until_a_text_or_the_model_changes(
     Path("texts.csv").write_text(Path("texts.csv").read_text() + "a new one,1\n")
     similar("texts.csv", text=["the cat"], model=model)
     assert encoded[-2:] == [1, 5]
-    assert "made again, with other rows and texts" in said.text
+    assert "made again, because rows and texts changed" in said.text
     similar("texts.csv", text=["the cat"])  # of the model in the package
     assert encoded[-2:] == [1, 5]
-    assert "made again, with other model" in said.text
+    assert "made again, because model changed" in said.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.csv", "texts.csv.vectors"]
 
 

@@ -1,6 +1,5 @@
 """Where finished pre-training data go: a folder, or a URL."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -38,7 +37,7 @@ class Destination:
     def manifest(self) -> dict[str, Any]:
         """The manifest of the data that are there; empty if there are none. Raises UserError if anything else is."""
         folder = cast(Any, path_of(self.name))
-        with reaching(self.name) if is_url(self.name) else nullcontext():
+        with reaching(self.name):
             if self._has_bucket and not folder.fs.exists(bucket := folder.path.split("/")[0]):
                 raise UserError(f"There is no bucket `{bucket}`.", "Make it, or check the name after --out.")
             if (folder / MANIFEST).exists():
@@ -80,13 +79,18 @@ def _is_other(path: Path) -> bool:
     return not is_url(path) or not (path.suffix == ".parquet" or path.name.rstrip("/") == TOKENIZER)
 
 
+def no_data(name: str | Path) -> UserError:
+    """The error for a folder or a URL without pre-training data."""
+    hint = f"Make some: bert make-pretraining-data TEXT --out {name}"
+    return UserError(f"`{name}` holds no pre-training data.", hint)
+
+
 def copy_small_files(url: str) -> Path:
     """Copy the manifest and the tokenizer of data at a URL to the cache; return their folder. Raises UserError if there are none."""
     there = cast(Any, path_of(url))
     with reaching(url):
         if not (there / MANIFEST).exists():
-            hint = f"Make some: bert make-pretraining-data TEXT --out {url}"
-            raise UserError(f"`{url}` holds no pre-training data.", hint)
+            raise no_data(url)
         manifest = (there / MANIFEST).read_bytes()
     folder = cache_folder() / "data" / sha256(url.encode() + manifest).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)

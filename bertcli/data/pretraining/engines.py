@@ -1,4 +1,4 @@
-"""What makes the shards: processes of this machine, or a Ray cluster. The shards are the same bit for bit."""
+"""Making the shards in processes of this machine, or on a Ray cluster: the same shards, bit for bit."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def make_locally(job: ShardJob, shards: Sequence[int], workers: int | None) -> I
 def make_on_ray(job: ShardJob, shards: Sequence[int], workers: int | None, address: str | None) -> Iterator[int]:
     """Make shards on a Ray cluster, which needs no common disk; the shard of a lost worker is made again.
 
-    Raises UserError if Ray or the cluster is missing, RunError if a shard's workers are lost again and again.
+    Raises UserError if Ray or the cluster is missing, RunError if the workers of a shard are lost five times.
     """
     ray = _connect(workers, address)
     try:
@@ -76,7 +76,7 @@ def check_ray(address: str | None) -> None:
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
-        raise UserError(f"`{address}` is no address of a Ray cluster.", "Give HOST:PORT, ray://HOST:PORT or auto.")
+        raise UserError(f"`{address}` is not the address of a Ray cluster.", "Give HOST:PORT, ray://HOST:PORT or auto.")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:

@@ -125,7 +125,7 @@ def _local(shard: Path, copy: Path, digest: str) -> Iterator[Path]:
                 break
             except UserError as error:
                 if wait is None:
-                    hint = "Look at the network; then continue: bert pretrain --resume"
+                    hint = "Check the network, then continue: bert pretrain --resume"
                     raise RunError(error.message, hint) from None
                 time.sleep(wait)
         _checked(copy, digest, shard)

@@ -88,7 +88,7 @@ def _kept_vectors(folder: Path, identity: dict[str, Any]) -> TextVectors | None:
         return None
     manifest = read_json(folder / MANIFEST, HINT, identity=dict, checksums=list)
     if other := [name for name, value in identity.items() if manifest["identity"].get(name) != value]:
-        say(f"{folder}: made again, with other {' and '.join(other)}")
+        say(f"{folder}: made again, because {' and '.join(other)} changed")
         return None
     values = np.load(folder / ARRAY, mmap_mode="r", allow_pickle=False)
     count, blocks = identity["rows"], -(-identity["rows"] // BLOCK_ROWS)

@@ -69,7 +69,7 @@ class Explainer:
         encoder = Encoder(model.tokenizer, replace(model.rules, in_windows=False))
         self.features = cast(TextFeatures, model.kind.encode(model.task, examples, encoder))
         if model.rules.in_windows and self.features.truncated:
-            say("the prediction is of all windows of the text, the explanation of the first")
+            say("the prediction is made from all windows of the text, the explanation from the first only")
         self.ids = self.features.input_ids.take(np.array([0]))[0]  # [T]
         self.words, self.places = self._words()
         masked = self.ids.copy()
@@ -108,7 +108,7 @@ class Explainer:
         types = self.features.token_type_ids.take(np.array([0]))[0]  # [T]
         words: list[Word] = []
         places: list[list[int]] = []
-        parts = ("text", "text_pair") if types.any() else ("text",)
+        parts = [*PARTS][: 1 + types.any()]
         for number, part in enumerate(parts):
             (encoding,) = self.model.tokenizer.encode([self.row[part]])
             first = int((types < number).sum()) + (number == 0)  # after [CLS], or the first text with its separators

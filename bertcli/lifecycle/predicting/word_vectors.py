@@ -25,7 +25,7 @@ from bertcli.models.loading import check_vocabulary, load_model
 def compare(source: str, texts: list[str], word: str) -> dict[str, Any]:
     """The cosines of a word's vectors in each pair of texts, layer by layer; layer 0 is the embeddings.
 
-    Raises UserError if a text does not have the word.
+    Raises UserError if a text does not contain the word.
     """
     model, tokenizer = load_model(source).eval(), load_tokenizer(source)
     check_vocabulary(model, tokenizer, source)
@@ -43,7 +43,7 @@ def compare(source: str, texts: list[str], word: str) -> dict[str, Any]:
 def word_vectors(model: PreTrainedModel, tokenizer: WordPiece, texts: list[str], word: str) -> NDArray[np.float32]:
     """The hidden states of a word in each text, [L + 1, N, H]: the mean of its pieces, where it has several.
 
-    Raises UserError if a text does not have the word.
+    Raises UserError if a text does not contain the word.
     """
     longest = longest_input(model)
     found = []
@@ -63,10 +63,10 @@ def _pieces(text: str, word: str, tokenizer: WordPiece) -> list[int]:
     (encoding,) = tokenizer.encode([text])
     spans = list(_occurrences(text, word))
     if not spans:
-        what = f"The text `{text}` does not have the word `{word}`."
-        raise UserError(what, "Give texts with it, in this form: --word is compared as it is spelled.")
+        what = f"The text `{text}` does not contain the word `{word}`."
+        raise UserError(what, "Give texts that contain it, spelled as in --word.")
     if len(spans) > 1:
-        say(f"`{word}` is {len(spans)} times in `{text}`: the first is compared")
+        say(f"`{word}` occurs {len(spans)} times in `{text}`: the first is compared")
     start, end = spans[0]
     pieces = [number for number, (first, last) in enumerate(encoding.offsets) if first < end and start < last]
     if not pieces:

@@ -18,13 +18,12 @@ from bertcli.kinds.kind import Split
 from bertcli.kinds.mask import Mask, MaskedTexts
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.objectives.objective import Part
-from bertcli.tasks.task import Files, Task
+from bertcli.tasks.task import INPUT
 
 SENTENCES, SENTENCE_TOKENS, GUESSES, SHORTEST_WORD = 6, 24, 3, 4
 COUNTED_ROWS = 20_000  # of the data, from which the frequency of each token is known
 RANKS = (10, 100, 1_000, 10_000)
 TOKENS_AT_ONCE = 8192
-NO_TASK = Task("", "fill", Files(), ("", None), ())
 
 
 @dataclass
@@ -72,7 +71,7 @@ class MaskedWords:
         reader = ModelWithLoss(model.model, kind.outputs, lambda outputs, batch: outputs)
         outputs = run_model(reader, features, device, TOKENS_AT_ONCE, "float32")
         split = Split("", MaskedTexts([""] * len(ids), origin=""), features)
-        names, fills = tokenizer.tokens, kind.decode(NO_TASK, split, outputs, tokenizer)
+        names, fills = tokenizer.tokens, kind.decode(INPUT, split, outputs, tokenizer)
         return [
             {
                 "text": _spelled(own, place, tokenizer),

@@ -161,7 +161,7 @@ def test_a_page_is_written_atomically_of_one_text(models: dict[str, str], worksp
         ({"question": "who", "context": "cat"}, "takes a text or a pair"),
         ({"text": "a", "choice": ["a", "b"]}, "takes a text or a pair"),
         ({"text": "a", "precision": "bfloat16"}, "does not run in bfloat16"),
-        ({"file": "in.txt", "explain_page": "a.html"}, "A page is of one text"),
+        ({"file": "in.txt", "explain_page": "a.html"}, "A page shows one text"),
         ({"text": "a", "explain_page": "a.csv"}, "is not HTML"),
         ({"text": "a", "features": "a.npz"}, "--features and --explain do not go together"),
     ],
@@ -173,7 +173,7 @@ def test_a_wrong_request_is_said(models: dict[str, str], workspace: Path, option
 
 
 def test_a_model_without_a_decision_is_refused(at_home: Path) -> None:
-    with pytest.raises(UserError, match="neither a label nor a value"):
+    with pytest.raises(UserError, match="needs a model that gives a label or a value"):
         predict(text="the [MASK] sat", model="runs/pretrain-tiny", explain="words")
 
 
