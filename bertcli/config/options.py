@@ -19,9 +19,7 @@ class Declared(TypedDict, total=False):
     maximum: float | None
     choices: Choices | None  # the names of a table, or a function that returns them
     metavar: str
-    nargs: (
-        str  # as in argparse: "?", it may stand without a value, which is then the first choice; "+", several follow it
-    )
+    nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
 NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", nargs="")

@@ -41,7 +41,7 @@ HINT = "Restore it, or remove it."
 
 @dataclass(frozen=True)
 class Report(Result):
-    """A page, the same in Markdown, and the runs in it."""
+    """The file of a page, its text as Markdown, and the runs on it."""
 
     report: str
     markdown: str

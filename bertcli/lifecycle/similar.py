@@ -144,7 +144,7 @@ def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
 
 
 def _encoder(model: str, config: SimilarConfig) -> Callable[[], TextEncoder]:
-    """What loads the encoder once, if it is needed."""
+    """A function that loads the encoder at its first call."""
 
     @cache
     def load() -> TextEncoder:
@@ -162,7 +162,7 @@ def _search(
     config: SimilarConfig,
     encoder: Callable[[], TextEncoder],
 ) -> Found:
-    """What is found in the vectors of the file, which are made if none are kept."""
+    """Search the vectors of the file, which are made if none are kept."""
     from bertcli.lifecycle.meaning import kept_vectors
 
     listed = [*texts.values()]

@@ -50,7 +50,7 @@ def _start(words: list[Word], first: int, after: int, scheme: str) -> int:
 
 
 def sorts_of_entities(given: list[str], true: list[str]) -> Iterator[str]:
-    """For each true entity whether it is found, or how it is not; and each predicted one that is near no true one."""
+    """For each true entity, whether it is found or how it is missed; then each predicted one that overlaps no true one."""
     predicted, gold = list(entities(given)), list(entities(true))
     for entity in gold:
         yield _sort_of(entity, [each for each in predicted if _overlap(each, entity)])

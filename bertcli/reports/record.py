@@ -1,4 +1,4 @@
-"""What a run has left behind, as its reports and its model card show it."""
+"""What reports and model cards show of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its files tell it."""
+    """A run, read from its files."""
 
     path: Path
     config: dict[str, Any]

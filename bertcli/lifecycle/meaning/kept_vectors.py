@@ -69,7 +69,7 @@ def _digest(texts: list[str]) -> str:
 def search(
     folder: Path, identity: dict[str, Any], make: Callable[[], Vectors], find: Callable[[TextVectors], Found]
 ) -> Found:
-    """What is found in the kept vectors of a folder; in new ones if there are none, they are damaged, or of others."""
+    """Search the kept vectors of a folder; make new ones if there are none, or they are damaged or of other texts."""
     try:
         if kept := _kept_vectors(folder, identity):
             return find(kept)
@@ -116,7 +116,7 @@ def _keep(folder: Path, identity: dict[str, Any], made: TextVectors) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but what is replaced."""
+    """Whether a folder holds nothing but kept vectors."""
     return folder.is_dir() and {path.name for path in folder.iterdir()} <= {MANIFEST, ARRAY, CHECKSUMS}
 
 

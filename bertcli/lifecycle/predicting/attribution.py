@@ -29,11 +29,11 @@ from bertcli.training.device import inference_tokens
 # n copies of a text of T tokens, W words, H hidden, C outputs
 
 Row = dict[str, Any]
-MOST_WORDS = 10  # of a text whose subsets of words, 2^W, are all run
+MOST_WORDS = 10  # for exact Shapley values, which run all 2^W subsets of the words
 STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
-SHARE_OF_TOKENS = 4  # of those that a pass takes which has no gradients
+SHARE_OF_TOKENS = 4  # a pass with gradients takes a quarter of the tokens of one without
 TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
-NEGLIGIBLE = 1e-4  # an error of the sum that is none
+NEGLIGIBLE = 1e-4  # an error of the sum that counts as none
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Word:
 def explained(
     model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, name: str
 ) -> Iterator[tuple[Row, Prediction]]:
-    """Each prediction with its explanation, which is also written as a page, under the name of the model, if one is asked for."""
+    """Add to each prediction its explanation, which is also written to the file `page`, if given, with the name of the model."""
     for row, prediction in found:
         prediction |= {"explanation": Explainer(model, row).explain()}
         if page:
@@ -61,7 +61,7 @@ def explained(
 
 
 class Explainer:
-    """Explains the prediction for one input: how far each word moves an output from that of a text of [MASK] alone."""
+    """Explains the prediction for one input: how far each word moves an output from that of a text of only [MASK]."""
 
     def __init__(self, model: TaskModel, row: Row) -> None:
         examples = model.kind.input_examples([row], model.tokenizer)

@@ -1,4 +1,4 @@
-"""What a pre-trained model finds of masked words: by frequency, by sort of token, and in a few sentences at each evaluation."""
+"""The masked words that a model finds in pre-training: by frequency, by type of token, and in a few sentences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MaskedWords:
         return _choose_sentences(self.examples)
 
     def begin(self) -> None:
-        """Forget the evaluation before."""
+        """Forget the last evaluation."""
         self.labels, self.right = [], []
 
     def see(self, part: Part, labels: torch.Tensor, right: torch.Tensor) -> None:
@@ -50,7 +50,7 @@ class MaskedWords:
             self.right.append(right.cpu().numpy())
 
     def accuracies(self, examples: PretrainingExamples) -> dict[str, list[dict[str, Any]]]:
-        """The accuracy, times 100, by the frequency of the masked tokens in `examples`, and by their sort."""
+        """The accuracy, times 100, by the frequency of the masked tokens in `examples`, and by their type."""
         if not self.labels:
             return {}
         labels, right = np.concatenate(self.labels), np.concatenate(self.right)
@@ -58,7 +58,7 @@ class MaskedWords:
         sorts = np.array([_sort_of(token, examples.tokenizer) for token in tokens])[labels]
         by_rank = {_rank_words(low, high): (ranks >= low) & (ranks < high) for low, high in _groups()}
         by_sort = {str(sort): sorts == sort for sort in np.unique(sorts)}
-        return {"by frequency in the data": _shares(by_rank, right), "by sort of token": _shares(by_sort, right)}
+        return {"by frequency in the data": _shares(by_rank, right), "by type of token": _shares(by_sort, right)}
 
     def fill(self, model: ModelWithLoss, device: torch.device) -> list[dict[str, Any]]:
         """The best guesses for the masked word of each sentence."""

@@ -82,7 +82,7 @@ class Shards(WorkingCopy):
             own.copy_(self.part(own, whole))
 
     def whole(self, own: nn.Parameter, values: Tensor) -> Tensor:
-        """The whole of something that has a value for each weight."""
+        """All values of a tensor with one value per weight."""
         if not values.dim():
             return values
         shard = self._shards[own]
@@ -92,7 +92,7 @@ class Shards(WorkingCopy):
         return of_all.full_tensor()
 
     def part(self, own: nn.Parameter, values: Tensor) -> Tensor:
-        """What this process holds of it."""
+        """The values of such a tensor that this process holds."""
         if not values.dim():
             return values
         shard = self._shards[own]
