@@ -22,12 +22,9 @@ class Declared(TypedDict, total=False):
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
-NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", nargs="")
-
-
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key; `{choices}` in the help are its choices."""
-    metadata = {"help": text, **NOTHING, **declared}
+    metadata = {"help": text, "minimum": None, "maximum": None, "choices": None, "metavar": "", "nargs": "", **declared}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
 OWN_INPUTS = (*INPUTS, "features", "explain", "compare")
-ATTENTION_PAGE = "attention.html"
 
 
 @dataclass(frozen=True)
@@ -227,7 +226,7 @@ def _attention(config: PredictConfig, inputs: Inputs) -> Predictions:
 
     from bertcli.lifecycle.predicting.attention import write_attention
 
-    path = Path(config.explain_page or ATTENTION_PAGE)
+    path = Path(config.explain_page or "attention.html")
     found = write_attention(model, next(inputs.rows), path, config.model or model)
     return Predictions(model, "attention", 1, None, [found])
 

@@ -35,7 +35,6 @@ from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-ALL = 1_000_000  # mistakes
 HINT = "Restore it, or remove it."
 
 
@@ -190,7 +189,7 @@ def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split)
             return _not_scored("it has kept no predictions of these examples.")
         with quietly():
             compared = compare(task, split, predictions)
-            worst = worst_mistakes(task, split, predictions, ALL)
+            worst = worst_mistakes(task, split, predictions, count=len(split))
             scored = score_split(task, folder.path.name, split, predictions, worst)
             metrics = measure(task, compared)
         sorts, values = kind.sorts_of_errors(task, compared), kind.values(compared)

@@ -163,7 +163,7 @@ def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_
     for words in (
         "Which masked words it finds",
         "Filled sentences",
-        "by sort of token",
+        "by type of token",
         "It finds ",
         "whether the second follows",
     ):

@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 from bertcli import say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_texts
-from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.models.encoder import encode_layers, longest_input
-from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.models.loading import load_with_tokenizer
 
 # L layers and the embeddings before them, N texts, H hidden
 
@@ -27,9 +27,8 @@ def compare(source: str, texts: list[str], word: str) -> dict[str, Any]:
 
     Raises UserError if a text does not contain the word.
     """
-    model, tokenizer = load_model(source).eval(), load_tokenizer(source)
-    check_vocabulary(model, tokenizer, source)
-    vectors = word_vectors(model, tokenizer, texts, word)  # [L + 1, N, H]
+    model, tokenizer = load_with_tokenizer(source)
+    vectors = word_vectors(model.eval(), tokenizer, texts, word)  # [L + 1, N, H]
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     cosines = unit @ unit.swapaxes(1, 2)  # [L + 1, N, N]
     pairs = list(combinations(range(len(texts)), 2))
