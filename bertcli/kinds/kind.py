@@ -257,7 +257,7 @@ class Kind:
         """The probability of each decision, and whether it was right; empty where there are no probabilities."""
         return []
 
-    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+    def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
         """Counts of right answers and of each type of error; empty where the confusion matrix shows them."""
         return {}
 

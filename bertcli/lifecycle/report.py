@@ -192,9 +192,11 @@ def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split)
             worst = worst_mistakes(task, split, predictions, count=len(split))
             scored = score_split(task, folder.path.name, split, predictions, worst)
             metrics = measure(task, compared)
-        sorts, values = kind.sorts_of_errors(task, compared), kind.values(compared)
         answers = Answers(
-            kind.in_words(task, compared, metrics), kind.confidences(task, predictions, compared), sorts, values
+            in_words=kind.in_words(task, compared, metrics),
+            confidences=kind.confidences(task, predictions, compared),
+            error_types=kind.error_types(task, compared),
+            values=kind.values(compared),
         )
     except (ValueError, KeyError, TypeError) as error:
         return _not_scored(f"its predictions cannot be read ({type(error).__name__}: {error}).")

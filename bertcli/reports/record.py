@@ -27,7 +27,7 @@ class Answers:
 
     in_words: str
     confidences: Sequence[tuple[float, bool]] = ()
-    sorts: dict[str, int] = field(default_factory=dict)
+    error_types: dict[str, int] = field(default_factory=dict)  # how many answers are right, or wrong in which way
     values: Sequence[tuple[float, float]] = ()  # true and predicted
 
 

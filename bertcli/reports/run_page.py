@@ -49,15 +49,15 @@ def _errors(record: RunRecord) -> Section | None:
     text = f"Its answers to the {found.examples:,} examples of {found.split}{own}."
     confusion = confusion_table(found) if found.confusion_matrix else Table("", [], [])
     is_matrix = len(found.labels) <= MOST_LABELS
-    tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _sorts(answers.sorts)]
+    tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _error_types(answers.error_types)]
     shown = [table for table in tables if table.rows]
     charts = _residuals(answers.values) if answers.values else []
     return Section("What it gets right and wrong", [text], charts, shown, confusion if is_matrix else None)
 
 
-def _sorts(sorts: dict[str, int]) -> Table:
-    total = sum(sorts.values())
-    rows = [[sort, count, f"{100 * count / total:.1f} %"] for sort, count in sorts.items()]
+def _error_types(counts: dict[str, int]) -> Table:
+    total = sum(counts.values())
+    rows = [[name, count, f"{100 * count / total:.1f} %"] for name, count in counts.items()]
     return Table("answers by kind of error", ["answer", "count", "share"], rows)
 
 

@@ -55,10 +55,10 @@ class MaskedWords:
             return {}
         labels, right = np.concatenate(self.labels), np.concatenate(self.right)
         ranks, tokens = _ranks(examples)[labels], examples.tokenizer.tokens
-        sorts = np.array([_sort_of(token, examples.tokenizer) for token in tokens])[labels]
+        types = np.array([_type_of(token, examples.tokenizer) for token in tokens])[labels]
         by_rank = {_rank_words(low, high): (ranks >= low) & (ranks < high) for low, high in _groups()}
-        by_sort = {str(sort): sorts == sort for sort in np.unique(sorts)}
-        return {"by frequency in the data": _shares(by_rank, right), "by type of token": _shares(by_sort, right)}
+        by_type = {str(each): types == each for each in np.unique(types)}
+        return {"by frequency in the data": _shares(by_rank, right), "by type of token": _shares(by_type, right)}
 
     def fill(self, model: ModelWithLoss, device: torch.device) -> list[dict[str, Any]]:
         """The best guesses for the masked word of each sentence."""
@@ -126,7 +126,7 @@ def _rank_words(low: int, high: int) -> str:
     return f"ranks {low + 1:,} to {high:,}" if high < 10**9 else "rarer"
 
 
-def _sort_of(token: str, tokenizer: WordPiece) -> str:
+def _type_of(token: str, tokenizer: WordPiece) -> str:
     plain = token.lstrip("Ġ▁")
     if tokenizer.is_wordpiece and token.startswith("##"):
         return "pieces that continue a word"
