@@ -151,9 +151,9 @@ def test_the_command_on_the_page_gives_the_options_of_the_run(
 
 def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_home: Path) -> None:
     result = TrainingResult.read(Path("runs/pretrain-tiny"))
-    by_frequency, by_sort = result.words.values()
-    assert sum(row["count"] for row in by_frequency) == sum(row["count"] for row in by_sort) > 100
-    accuracy = sum(row["accuracy"] * row["count"] for row in by_sort) / sum(row["count"] for row in by_sort)
+    by_frequency, by_type = result.words.values()
+    assert sum(row["count"] for row in by_frequency) == sum(row["count"] for row in by_type) > 100
+    accuracy = sum(row["accuracy"] * row["count"] for row in by_type) / sum(row["count"] for row in by_type)
     assert accuracy == pytest.approx(result.metrics["masked_lm_accuracy"], abs=0.02)
     fills = [line["fills"] for line in RunFolder(Path("runs/pretrain-tiny")).metrics() if "fills" in line][-1]
     for each in fills:

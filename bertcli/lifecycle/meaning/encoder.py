@@ -60,7 +60,7 @@ def load_text_encoder(source: str, precision: str) -> TextEncoder:
     keep_freed_memory()
     (model, tokenizer), device = load_with_tokenizer(source), inference_device()
     dtype = resolve_precision(precision)
-    encoder = ModelWithLoss(model, mean_states, lambda outputs, batch: outputs).to(device)
+    encoder = ModelWithLoss(model, mean_states).to(device)
     if device.type == "cpu" and is_packed(model):
         prepack(model)
     longest = min(longest_input(model), longest_sentence(source) or LONGEST)
