@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from bertcli import quietly, say
 from bertcli.config.use import ReportConfig
+from bertcli.data.atomic import write_text
 from bertcli.data.json_files import read_json
 from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
@@ -28,7 +29,7 @@ from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.model_card import model_card
 from bertcli.reports.record import Answers, RunRecord
-from bertcli.reports.rendering import escaped, markdown_tables, write_page
+from bertcli.reports.rendering import escaped, markdown_tables
 from bertcli.reports.run_page import run_page
 from bertcli.reports.sections import Page, chart_style, render_page
 from bertcli.tasks.task import Task
@@ -94,7 +95,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     if config.dry_run:
         say(f"would write {out}")
         return found
-    write_page(out, render_page(page))
+    write_text(out, render_page(page))
     say(f"report: {out}")
     return replace(found, report=str(out))
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertcli import say
+from bertcli.data.atomic import write_text
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.data.packing.text_features import TextFeatures
 from bertcli.errors import check_extra
 from bertcli.kinds.kind import Encoder
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.reports.rendering import write_page
 from bertcli.reports.text_pages import PARTS, explanation_page
 from bertcli.training.device import inference_tokens
 
@@ -55,7 +55,7 @@ def explained(
         prediction |= {"explanation": Explainer(model, row).explain()}
         if page:
             texts = {part: row[part] for part in PARTS if part in row}
-            write_page(Path(page), explanation_page(texts, prediction, name))
+            write_text(Path(page), explanation_page(texts, prediction, name))
             say(f"wrote {page}")
         yield row, prediction
 
