@@ -19,9 +19,7 @@ GRID = (
 )
 LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of windows over them: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
-STRIDE = (
-    "Stride between the windows over a long context, sentence or text; by default windows of a text do not overlap."
-)
+STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 

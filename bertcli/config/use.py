@@ -49,12 +49,8 @@ class PredictConfig(Config):
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS)
     pooling: str = option("tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING)
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
-    explain_page: str | None = option(
-        None, "With --explain: HTML file to write; default with attention: attention.html."
-    )
-    compare: list[str] = option(
-        [], "Texts that contain --word: show the cosines of its vectors, layer by layer.", nargs="+"
-    )
+    explain_page: str | None = option(None, "With --explain: HTML file to write; for attention: attention.html.")
+    compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
     word: str | None = option(None, "With --compare: the word whose vectors are compared.")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
     precision: str = option("auto", f"{AUTO} (also for tiny models and --features on a CPU).", choices=PRECISIONS)
@@ -80,9 +76,7 @@ class ReportConfig(Config):
     """Options of `bert report`."""
 
     runs: list[str] = option([], "Run folders; several are compared; default: the latest.", metavar="RUN...")
-    out: str | None = option(
-        None, "Output file; default: report.html in the folder of the run, or for several runs in this folder."
-    )
+    out: str | None = option(None, "Output file; default: report.html in the run's folder; for several, in this one.")
 
 
 @dataclass(kw_only=True)

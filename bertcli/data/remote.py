@@ -36,7 +36,7 @@ def path_of(name: str | Path) -> Path:
 
 @contextmanager
 def reaching(url: str | Path) -> Iterator[None]:
-    """Turn what a remote file system raises into UserError; of a local path nothing."""
+    """Turn what a remote file system raises into UserError; errors of local paths pass."""
     if not is_url(url):
         yield
         return

@@ -243,7 +243,7 @@ def _comparison(config: PredictConfig) -> Predictions:
 
 
 def _any_model(config: PredictConfig) -> str:
-    """A model that is looked into, whatever it was trained for."""
+    """The model whose hidden states are read, of any kind."""
     return resolve_model(config.model) if config.model else model_for("features")
 
 

@@ -43,7 +43,7 @@ def make_locally(job: ShardJob, shards: Sequence[int], workers: int | None) -> I
 def make_on_ray(job: ShardJob, shards: Sequence[int], workers: int | None, address: str | None) -> Iterator[int]:
     """Make shards on a Ray cluster, which needs no common disk; the shard of a lost worker is made again.
 
-    Raises UserError if Ray or the cluster is missing, RunError if the workers of a shard are lost five times.
+    Raises UserError if Ray or the cluster is missing, RunError if a shard fails after five retries.
     """
     ray = _connect(workers, address)
     try:
