@@ -50,22 +50,22 @@ class WorkingCopy:
         return self._copies.get(own, own.new_empty(0, dtype=torch.bfloat16))
 
     def norm(self, of_shards: Tensor) -> Tensor:
-        """The norms of whole tensors, from those of the parts in this process."""
+        """The norms of whole tensors from those that this process has."""
         return of_shards
 
     def gather(self) -> None:
-        """Give the model the weights, where they are in shards."""
+        """Give the model the weights, where they are elsewhere."""
 
     def take(self) -> None:
         """Take the weights of the model."""
         self.refresh()
 
     def whole(self, own: nn.Parameter, values: Tensor) -> Tensor:
-        """All values of a tensor with one value per weight."""
+        """The whole of something that has a value for each weight."""
         return values
 
     def part(self, own: nn.Parameter, values: Tensor) -> Tensor:
-        """The values of such a tensor that this process holds."""
+        """What this process holds of it."""
         return values
 
     @torch.no_grad()

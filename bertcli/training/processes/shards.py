@@ -82,7 +82,7 @@ class Shards(WorkingCopy):
             own.copy_(self.part(own, whole))
 
     def whole(self, own: nn.Parameter, values: Tensor) -> Tensor:
-        """All values of a tensor with one value per weight."""
+        """The whole of something that has a value for each weight."""
         if not values.dim():
             return values
         shard = self._shards[own]
@@ -92,7 +92,7 @@ class Shards(WorkingCopy):
         return of_all.full_tensor()
 
     def part(self, own: nn.Parameter, values: Tensor) -> Tensor:
-        """The values of such a tensor that this process holds."""
+        """What this process holds of it."""
         if not values.dim():
             return values
         shard = self._shards[own]
