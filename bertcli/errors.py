@@ -49,11 +49,14 @@ def check_vacant(out: Path) -> None:
         raise UserError(f"`{out}` exists already and is not empty.", "Give another folder: --out NEW-FOLDER")
 
 
-def check_extra(extra: str, *packages: str) -> None:
-    """Check that the packages of an extra are installed, importing none. Raises UserError if one is not."""
+def check_extra(extra: str, *packages: str, use: str, instead: str = "") -> None:
+    """Check that the packages of an extra are installed, importing none. Raises UserError if one is not.
+
+    `use` is what needs them, and `instead` what else to do.
+    """
     if missing := [package for package in packages if find_spec(package) is None]:
-        what = f"This needs {' and '.join(missing)}, which {'are' if missing[1:] else 'is'} not installed."
-        raise UserError(what, f"Install it: pip install 'bertcli[{extra}]'")
+        what = f"{use} needs {' and '.join(missing)}, which {'are' if missing[1:] else 'is'} not installed."
+        raise UserError(what, f"Install it: pip install 'bertcli[{extra}]'{instead and f'; or {instead}'}")
 
 
 def check_regular(path: Path) -> None:

@@ -30,7 +30,7 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle import convert, evaluate, predict
 from bertcli.lifecycle.own_files import own_task
-from bertcli.lifecycle.prediction_inputs import read_inputs
+from bertcli.lifecycle.predicting.inputs import read_inputs
 from bertcli.lifecycle.sources import find_source
 
 ROWS = [{"text": f'the "{n}" cat, sat', "text_pair": "it ran", "label": "yes" if n % 2 else "no"} for n in range(12)]

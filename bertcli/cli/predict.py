@@ -10,9 +10,9 @@ from bertcli.cli.options import command
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
 from bertcli.kinds import KINDS
-from bertcli.reports.text_pages import marked
+from bertcli.lifecycle.predicting.options import INPUTS
+from bertcli.reports.text_pages import PARTS, marked
 
-INPUTS = ("task", "text", "text_pair", "choice", "question", "context", "file", "compare")
 MOST_WORDS = 10  # of an explanation
 ROWS_PER_TABLE = 1000  # of a long file, shown as it is predicted
 
@@ -46,14 +46,14 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
             output.emit(record)
     else:
         for records in chunks_of(result.records, ROWS_PER_TABLE):
-            SHOWN.get(result.kind, _show)(records, output)
+            (_show_comparison if config.compare else _show)(records, output)
             _show_explanations(records, config, output)
     return None
 
 
 def _with_piped_input(config: PredictConfig) -> PredictConfig:
     """The request; where it has no input, with that of a pipe or a file on standard input."""
-    if any(getattr(config, name) not in ("", None, []) for name in INPUTS):
+    if any(getattr(config, name) not in ("", None, []) for name in ("task", *INPUTS, "compare")):
         return config
     return replace(config, file="-") if is_piped() else config
 
@@ -85,7 +85,7 @@ def _show_explanations(records: list[dict[str, Any]], config: PredictConfig, out
     """Show a text with its words shaded by what they add, and those that add most."""
     for found in (record["explanation"] for record in records if "explanation" in record):
         words = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
-        for part in ("text", "text_pair"):
+        for part in PARTS:
             if text := getattr(config, part):
                 output.shaded(marked(text, part, found["words"]))
         title = f"{found['unit']}{' of ' + found['label'] if found['label'] else ''}, by {found['method']}"
@@ -107,6 +107,3 @@ def _word(part: str | dict[str, Any]) -> str:
     if isinstance(part, str):
         return part
     return f"{part['token'] if 'token' in part else part['text'] + '/' + part['label']} {part['score']:.2f}"
-
-
-SHOWN = {"comparison": _show_comparison}  # by what was asked for; others are predictions

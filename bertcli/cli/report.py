@@ -10,7 +10,7 @@ from bertcli.config.use import ReportConfig
 
 @command(ReportConfig)
 def report(config: ReportConfig, output: Output) -> object:
-    """Write the report of a run as a page, or compare several; prints the same as Markdown.
+    """Write the report of a run, or a comparison of several, as a page; print it as Markdown.
 
     Examples:
         bert report

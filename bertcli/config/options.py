@@ -19,17 +19,12 @@ class Declared(TypedDict, total=False):
     maximum: float | None
     choices: Choices | None  # the names of a table, or a function that returns them
     metavar: str
-    nargs: (
-        str  # as in argparse: "?", it may stand without a value, which is then the first choice; "+", several follow it
-    )
-
-
-NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", nargs="")
+    nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key; `{choices}` in the help are its choices."""
-    metadata = {"help": text, **NOTHING, **declared}
+    metadata = {"help": text, "minimum": None, "maximum": None, "choices": None, "metavar": "", "nargs": "", **declared}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)

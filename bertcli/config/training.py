@@ -9,7 +9,7 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
-DATA_CACHE = "Maximum size of the cache of opened data in GB; data that are larger are shuffled a few shards at a time."
+DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
@@ -17,9 +17,9 @@ FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): 
 GRID = (
     "paper: try the batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
 )
-LONG = "Texts longer than the input: cut them, or read all of them in windows, whose outputs are averaged: {choices}."
+LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of windows over them: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
-STRIDE = "Stride between the windows over a long context, sentence or text; by default texts do not overlap."
+STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 

@@ -10,7 +10,7 @@ from bertcli.families.bert import BERT
 LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
 FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
-EXPLAIN = "Show the words that moved the decision, or where each head of each layer attends: {choices}."
+EXPLAIN = "Show how far each word moves the decision, or where each attention head attends: {choices}."
 EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16")}  # with their precisions
 EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
@@ -49,9 +49,9 @@ class PredictConfig(Config):
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS)
     pooling: str = option("tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING)
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
-    explain_page: str | None = option(None, "With --explain: .html file to write; attention: default attention.html.")
-    compare: list[str] = option([], "Texts with --word in them: the cosines of its vectors, layer by layer.", nargs="+")
-    word: str | None = option(None, "With --compare: the word.")
+    explain_page: str | None = option(None, "With --explain: HTML file to write; for attention: attention.html.")
+    compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
+    word: str | None = option(None, "With --compare: the word whose vectors are compared.")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
     precision: str = option("auto", f"{AUTO} (also for tiny models and --features on a CPU).", choices=PRECISIONS)
 
@@ -61,8 +61,8 @@ class SimilarConfig(Config):
     """Options of `bert similar`."""
 
     file: str | None = option(None, "File to search: CSV, TSV, JSONL, Parquet, or one text per line.")
-    text: list[str] = option([], "A text to find the nearest rows of; repeat it for several.")
-    texts: str | None = option(None, "File of such texts, one per line; - is standard input.")
+    text: list[str] = option([], "Text to search for; repeat it for several.")
+    texts: str | None = option(None, "File of texts to search for, one per line; - reads standard input.")
     pairs: bool = option(False, "Find near duplicates: pairs of rows with a cosine of at least --threshold.")
     threshold: float = option(0.9, "With --pairs: the minimum cosine.", minimum=-1, maximum=1)
     top_k: int = option(10, "Number of rows shown per text, or of pairs.", minimum=1)
@@ -76,7 +76,7 @@ class ReportConfig(Config):
     """Options of `bert report`."""
 
     runs: list[str] = option([], "Run folders; several are compared; default: the latest.", metavar="RUN...")
-    out: str | None = option(None, "Output file; default: report.html in the run, of several in this folder.")
+    out: str | None = option(None, "Output file; default: report.html in the run's folder; for several, in this one.")
 
 
 @dataclass(kw_only=True)
@@ -107,9 +107,7 @@ class ExportConfig(Config):
     precision: str = option(
         "float32", "onnx: float32, int8; safetensors: float32, bfloat16, float16.", choices=EXPORT_PRECISIONS
     )
-    data_dir: str | None = option(
-        None, f"With int8, whose loss is measured on dev: {DATA_DIR[0].lower()}{DATA_DIR[1:]}"
-    )
+    data_dir: str | None = option(None, f"With int8, to measure its effect on dev: {DATA_DIR[0].lower()}{DATA_DIR[1:]}")
     out: str | None = option(None, "Output folder; default: FORMAT-PRECISION in the run's folder.")
 
 

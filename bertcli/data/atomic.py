@@ -30,6 +30,12 @@ def replacing(path: Path) -> Iterator[Path]:
         remove(part)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file of UTF-8 text atomically."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def part_of(path: Path) -> Path:
     """The temporary path beside `path`, which the next process removes or continues after a kill."""
     target = _target(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from bertcli.data.atomic import replacing
+from bertcli.data.atomic import write_text
 from bertcli.errors import UserError, check_regular
 
 Types = type | UnionType
@@ -35,5 +35,4 @@ def check_values(path: Path, hint: str, values: Any, types: Mapping[str, Types])
 
 def write_json(path: Path, values: dict[str, Any], indent: int | None = None) -> None:
     """Write a JSON file atomically."""
-    with replacing(path) as part:
-        part.write_text(json.dumps(values, indent=indent, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(values, indent=indent, ensure_ascii=False) + "\n")

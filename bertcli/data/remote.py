@@ -36,7 +36,10 @@ def path_of(name: str | Path) -> Path:
 
 @contextmanager
 def reaching(url: str | Path) -> Iterator[None]:
-    """Turn what a remote file system raises into UserError."""
+    """Turn what a remote file system raises into UserError; errors of local paths pass."""
+    if not is_url(url):
+        yield
+        return
     try:
         yield
     except (UserError, ImportError, UnicodeError):
@@ -76,7 +79,5 @@ def cache_folder() -> Path:
 
 def status_of(path: Path) -> os.stat_result:
     """The size and age of a file, here or elsewhere."""
-    if not is_url(path):
-        return path.stat()
     with reaching(path):
         return path.stat()

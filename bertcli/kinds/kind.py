@@ -69,9 +69,9 @@ class Kind:
     scores_all: ClassVar[bool] = False  # whether all that the metric gives is shown, not what the task names alone
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known
     max_query_length: ClassVar[int] = 0  # where a question stands before a context
-    evidence_unit: ClassVar[str] = ""  # of what `bert predict --explain` spreads over the words, where it can
+    evidence_unit: ClassVar[str] = ""  # of `evidence`; empty where predictions are not explained
     sample: ClassVar[t.Row] = {"text": "a gripping, beautiful film"}  # a row as `bert predict` takes it
-    example: ClassVar[str] = ""  # Python that prints the answer to it, of `logits`, in the folder of an exported model
+    example: ClassVar[str] = ""  # Python that prints the answer to `sample`, by `logits`, in an exported folder
     tokens_at_once: ClassVar[int | None] = None  # in a pass of prediction, where fewer than the device takes
 
     # Reading
@@ -173,7 +173,7 @@ class Kind:
         return cast("t.Outputs", getattr(heads, self.head)(model, batch))
 
     def raw_outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
-        """The outputs before anything is chosen among them, by name."""
+        """The outputs by name, before the most probable ones are chosen."""
         return self.outputs(model, batch)
 
     def losses(self, outputs: t.Outputs, batch: t.Batch) -> t.Outputs:
@@ -183,7 +183,7 @@ class Kind:
         return summed_cross_entropy(outputs, batch)
 
     def evidence(self, logits: t.Logits, output: int) -> t.Logits:
-        """How far a model leans to an output, [N], by the logits, [N, C]."""
+        """The evidence for an output, [N], by the logits, [N, C], which `bert predict --explain` attributes to words."""
         raise NotImplementedError
 
     # Predictions
@@ -257,8 +257,8 @@ class Kind:
         """The probability of each decision, and whether it was right; empty where there are no probabilities."""
         return []
 
-    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
-        """How many answers are right, and how many are wrong in which way; empty where the confusion matrix tells."""
+    def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
+        """Counts of right answers and of each type of error; empty where the confusion matrix shows them."""
         return {}
 
     def values(self, compared: t.Compared) -> list[tuple[float, float]]:

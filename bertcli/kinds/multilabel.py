@@ -129,7 +129,7 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
                 found.append((max(share, 1 - share), (share >= THRESHOLD) == bool(true)))
         return found
 
-    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+    def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
         pairs = [
             pair
             for given, true in zip(compared["predictions"], compared["references"], strict=True)

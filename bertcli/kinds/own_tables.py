@@ -184,7 +184,7 @@ def _texts(split: str, tables: list[TableParts], found: dict[str, str]) -> Itera
 
 
 def _with_labels(split: str, part: TextExamples) -> TextExamples:
-    """The examples of a split; those of a test file that has -1 for all labels, or none, without them."""
+    """The examples of a split; without labels for a test file whose labels are all -1 or empty."""
     if split != "test" or not {*(part.labels or ())} <= {"", "-1"}:
         return part
     say(f"{part.origin}: without labels")

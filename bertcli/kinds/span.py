@@ -202,10 +202,10 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         exact, _ = cast(Any, self.metric(task)).answer_scores(**compared)
         return [(each["score"], share == 1) for each, share in zip(predictions, exact, strict=True) if "score" in each]
 
-    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
+    def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
         exact, overlaps = cast(Any, self.metric(task)).answer_scores(**compared)
         rows = zip(compared["predictions"], compared["references"], exact, overlaps, strict=True)
-        return dict(Counter(_sort_of_answer(*row) for row in rows).most_common())
+        return dict(Counter(_outcome_of(*row) for row in rows).most_common())
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         """Answers by their F1, then by their probability."""
@@ -226,7 +226,7 @@ def _contexts(paths: list[Path]) -> list[dict[str, Any]]:
     return [{"paragraphs": [context]} for article in articles for context in article["paragraphs"]]
 
 
-def _sort_of_answer(given: str, truths: list[str], exact: float, overlap: float) -> str:
+def _outcome_of(given: str, truths: list[str], exact: float, overlap: float) -> str:
     if exact == 1:
         return "right"
     if not any(truths):

@@ -163,13 +163,13 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
             for score, given, true in zip(each.get("scores", ()), each["tags"], truths, strict=False)
         ]
 
-    def sorts_of_errors(self, task: Task, compared: t.Compared) -> dict[str, int]:
-        from bertcli.metrics.tags import sorts_of_entities
+    def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
+        from bertcli.metrics.tags import entity_outcomes
 
         counts = Counter(
-            sort
+            outcome
             for given, true in zip(compared["predictions"], compared["references"], strict=True)
-            for sort in sorts_of_entities(given, true)
+            for outcome in entity_outcomes(given, true)
         )
         return dict(counts.most_common())
 

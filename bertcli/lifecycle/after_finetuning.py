@@ -35,13 +35,15 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
         )
     if setup.rules.in_windows:
         notes.append(
-            f"Texts longer than {setup.rules.max_seq_length} tokens were read in windows, whose logits are averaged by"
-            " their tokens; `bert evaluate` and `bert predict` do the same."
+            f"Texts longer than {setup.rules.max_seq_length} tokens were read in windows; their outputs are the mean"
+            " of the windows' logits, by tokens. `bert evaluate` and `bert predict` do the same."
         )
     if result.stopped_early:
         notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
     if result.collapsed:
-        notes.append("**Collapsed**: this model says the same of every dev example; it has not learnt the task.")
+        notes.append(
+            "**Collapsed**: this model gives the same answer for every dev example; it has not learnt the task."
+        )
     counts = setup.kind.label_counts(setup.task, setup.train.features)
     if 0 < len(counts) <= LABELS_SHOWN:
         notes.append(f"Training examples of each label: {', '.join(map(escaped, counts))}.")

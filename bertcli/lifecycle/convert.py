@@ -95,7 +95,7 @@ def _extract(path: Path, folder: Path) -> None:
             size = sum(each.file_size for each in wanted)
             if size > SMALLEST_BOMB and size > MOST_COMPRESSION * path.stat().st_size:
                 what = f"The zip `{path}` would unpack to {size / 1e6:,.0f} MB, {MOST_COMPRESSION} times its size."
-                raise UserError(what, "Weights do not compress so well: check where it is from.")
+                raise UserError(what, "Weights do not compress that well: check where the file is from.")
             for member in wanted:
                 archive.extract(member, folder)
     except (*BAD_ZIP, zlib.error, EOFError) as error:

@@ -11,9 +11,7 @@ from bertcli.errors import UserError, check_extra, check_vacant
 from bertcli.lifecycle.workspace import latest_finished_run, resolve_model, saved_config
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.exporting import Exported
-
-EXTRA = "onnx"  # that a format of this name needs
+    from bertcli.lifecycle.exporting.writing import Exported
 
 
 def export(run: ExportConfig | str | None = None, **options: Any) -> Exported:
@@ -26,13 +24,13 @@ def export(run: ExportConfig | str | None = None, **options: Any) -> Exported:
     if config.precision not in EXPORTS[config.format]:
         what = f"{config.format} is not written in {config.precision}."
         raise UserError(what, f"Give --precision {' or '.join(EXPORTS[config.format])}, or another --format.")
-    if config.format == EXTRA:
-        check_extra(EXTRA, "onnx", "onnxruntime", "onnxscript")
+    if config.format == "onnx":
+        check_extra("onnx", "onnx", "onnxruntime", "onnxscript", use="--format onnx")
     model = resolve_model(config.run) if config.run else str(latest_finished_run().model)
     out = Path(config.out) if config.out else _default_out(config, model)
     check_vacant(out)
 
-    from bertcli.lifecycle.exporting import Exported, write_export
+    from bertcli.lifecycle.exporting.writing import Exported, write_export
 
     plan = Exported(model, str(out), config.format, config.precision)
     if config.dry_run:

@@ -21,11 +21,11 @@ from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselines import score_baselines
-from bertcli.lifecycle.data_summary import summarize_data
 from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.report import write_reports
+from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring import is_collapsed, score
 from bertcli.lifecycle.sources import Source, advise_windows, describe_cut, describe_split, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter

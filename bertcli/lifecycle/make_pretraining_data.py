@@ -30,7 +30,6 @@ from bertcli.training.run_folder import LOCK, RunFolder
 BYTES_PER_SHARD = 8_000_000
 COMPRESSION = 3.5  # size of text relative to its .gz, .xz or .zst, roughly
 BYTES_WRITTEN = {"static": 0.45, "dynamic": 0.35}  # for each byte of English text and pass over it, roughly
-OVERWRITE = "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite"
 # Options that leave the instances the same.
 NOT_CONTENT = {"text", "tokenizer", "cased", "out", "workers", "overwrite", "engine", "ray_address"}
 
@@ -135,7 +134,8 @@ def _same(manifest: dict[str, Any], request: dict[str, Any], config: MakePretrai
     """Whether a manifest, which may be empty, is of the request. Raises UserError if it is of another that stays."""
     is_same = _is_made_by(manifest, request)
     if manifest and not is_same and not config.overwrite:
-        raise UserError(f"`{config.out}` holds data of other text, vocabulary or options.", OVERWRITE)
+        hint = "Keep it and write elsewhere: --out NEW-FOLDER; or replace it: --overwrite"
+        raise UserError(f"`{config.out}` holds data of other text, vocabulary or options.", hint)
     return is_same
 
 

@@ -20,9 +20,9 @@ from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.prediction_files import check_output, flat, write_official, write_predictions
-from bertcli.lifecycle.prediction_inputs import InputRow, Inputs, counted, inputs_of, read_inputs
-from bertcli.lifecycle.prediction_options import INPUTS, check_options
+from bertcli.lifecycle.predicting.files import check_output, flat, write_official, write_predictions
+from bertcli.lifecycle.predicting.inputs import InputRow, Inputs, counted, inputs_of, read_inputs
+from bertcli.lifecycle.predicting.options import INPUTS, check_options
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
 OWN_INPUTS = (*INPUTS, "features", "explain", "compare")
-ATTENTION_PAGE = "attention.html"
 
 
 @dataclass(frozen=True)
@@ -82,12 +81,11 @@ def stream(config: PredictConfig) -> Predictions:
     for option, path in files.items():
         if path:
             check_output(option, Path(path), config.file)
-    if not (config.task and any(getattr(config, name) for name in OWN_INPUTS)):
-        check_options(config)
-    if config.compare:
-        return _comparison(config)
     if config.task:
         return _predict_split(config, output)
+    check_options(config)
+    if config.compare:
+        return _comparison(config)
     return _predict_inputs(config, read_inputs(config), output)
 
 
@@ -108,7 +106,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
     loaded = load_for_rows(model, kind, config.precision, config.top_k, has_gradients=bool(config.explain))
     found = _predictions(loaded, rows, config.file, is_watched)
     if config.explain:
-        from bertcli.lifecycle.explain import explained
+        from bertcli.lifecycle.predicting.attribution import explained
 
         found = explained(loaded, found, config.explain_page, config.model or model)
     if output:
@@ -133,7 +131,7 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
         what = f"The model `{model}` ({', '.join(saved.architectures or [])}) needs {needs}."
         raise UserError(what, "Give such an input, or another --model.")
     if is_explained and not kind.evidence_unit:
-        what = f"The model `{model}` gives neither a label nor a value, which --explain could spread over the words."
+        what = f"--explain needs a model that gives a label or a value, which `{model}` does not."
         raise UserError(what, "Give --explain attention, or another --model.")
     return kind
 
@@ -175,6 +173,7 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     if any(getattr(config, name) for name in OWN_INPUTS):
         what = f"{config.task} is a task, which has its own texts and gives predictions."
         raise UserError(what, f"Give it alone: bert predict {config.task} --split {config.split}")
+    check_options(config)
     task = get_task(config.task)
     kind = KINDS[task.kind]
     model = resolve_model(config.model) if config.model else str(run_of_task(task.learnt_as or task.name).model)
@@ -214,7 +213,7 @@ def _features(config: PredictConfig, inputs: Inputs) -> Predictions:
     if config.dry_run:
         return Predictions(model, "features", 0, config.features)
 
-    from bertcli.lifecycle.features import write_hidden_states
+    from bertcli.lifecycle.predicting.features import write_hidden_states
 
     return Predictions(model, "features", write_hidden_states(model, inputs.rows, config), config.features)
 
@@ -225,9 +224,9 @@ def _attention(config: PredictConfig, inputs: Inputs) -> Predictions:
     if config.dry_run:
         return Predictions(model, "attention", 0)
 
-    from bertcli.lifecycle.attention import write_attention
+    from bertcli.lifecycle.predicting.attention import write_attention
 
-    path = Path(config.explain_page or ATTENTION_PAGE)
+    path = Path(config.explain_page or "attention.html")
     found = write_attention(model, next(inputs.rows), path, config.model or model)
     return Predictions(model, "attention", 1, None, [found])
 
@@ -238,13 +237,13 @@ def _comparison(config: PredictConfig) -> Predictions:
     if config.dry_run:
         return Predictions(model, "comparison", 0)
 
-    from bertcli.lifecycle.compare import compare
+    from bertcli.lifecycle.predicting.word_vectors import compare
 
     return Predictions(model, "comparison", 1, None, [compare(model, config.compare, str(config.word))])
 
 
 def _any_model(config: PredictConfig) -> str:
-    """A model that is looked into, whatever it was trained for."""
+    """The model whose hidden states are read, of any kind."""
     return resolve_model(config.model) if config.model else model_for("features")
 
 

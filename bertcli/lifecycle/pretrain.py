@@ -77,9 +77,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
-    begun = (
-        int(run.config.get("shards_per_window", 0)) if config.resume else None
-    )  # the order stays, whatever the cache
+    begun = int(run.config.get("shards_per_window", 0)) if config.resume else None  # a resumed run keeps its order
     examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)
@@ -187,7 +185,7 @@ def _describe_data(examples: PretrainingExamples) -> str:
     units = "words" if options["whole_word_mask"] else "tokens"
     masks = f"{options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
-    windows = f", mixed by {examples.shards_per_window} shards" if examples.shards_per_window else ""
+    windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
     return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}{windows}"
 
 
@@ -205,8 +203,8 @@ def _facts(examples: PretrainingExamples) -> dict[str, object]:
 def _train(
     request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator, folder: RunFolder
 ) -> TrainingResult:
-    from bertcli.lifecycle.masked_words import MaskedWords
     from bertcli.lifecycle.report import write_reports
+    from bertcli.lifecycle.reporting.masked_words import MaskedWords
     from bertcli.models.dropout import set_dropout
     from bertcli.models.loading import save_architecture, save_model
     from bertcli.training.device import disconnect

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.recipes import SHIPPED, shipped_model
+from bertcli.data.checksums import digest_of
 from bertcli.data.hub import POOLING, cached_model
 from bertcli.data.json_files import read_json
 
@@ -112,8 +112,7 @@ def in_package(package: str, sha256: str) -> Path | None:
     for place in (spec.submodule_search_locations or ()) if spec else ():
         weights = Path(place) / "model" / "model.safetensors"
         if weights.is_file():
-            with weights.open("rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
-                    return weights.parent
+            if digest_of(weights) == sha256:
+                return weights.parent
             say(f"{weights} does not hold the published weights (SHA-256 {sha256[:8]}...): not used")
     return None

@@ -52,7 +52,7 @@ def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     rows = np.sort(np.random.default_rng(0).permutation(len(split))[:MOST])
     examples = cast(TextExamples, split.examples).take(rows.tolist())
     features: Any = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
-    reader = ModelWithLoss(inner, mean_states, lambda outputs, batch: outputs)
+    reader = ModelWithLoss(inner, mean_states)
     read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)

@@ -6,15 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertcli import quietly, say
 from bertcli.config.use import ReportConfig
+from bertcli.data.atomic import write_text
 from bertcli.data.json_files import read_json
+from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
-from bertcli.lifecycle.provenance import command_of, provenance_of
+from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
 from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import find_source
@@ -27,33 +29,50 @@ from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.model_card import model_card
 from bertcli.reports.record import Answers, RunRecord
-from bertcli.reports.rendering import escaped, markdown_tables, write_page
+from bertcli.reports.rendering import escaped, markdown_tables
 from bertcli.reports.run_page import run_page
 from bertcli.reports.sections import Page, chart_style, render_page
 from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-ALL = 1_000_000  # mistakes
 HINT = "Restore it, or remove it."
 
 
 @dataclass(frozen=True)
-class Report:
-    """A page, the same in Markdown, and the runs in it."""
+class Report(Result):
+    """The file of a page, its text as Markdown, and the runs on it."""
 
     report: str
     markdown: str
     runs: list[dict[str, Any]]
     comparison: dict[str, Any] | None = None  # paired, where all were scored on the same examples
 
+    @property
+    def rows(self) -> Rows:
+        """A row for each run and metric: the score, and its 95 % interval where the predictions are known."""
+        found = []
+        for run in self.runs:
+            for metric, score in run["metrics"].items():
+                low, high = run["confidence_intervals"].get(metric, (None, None))
+                about = {"run": run["run"], "task": run["task"]}
+                found.append({**about, "metric": metric, "score": score, "low": low, "high": high})
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The result as `--json` prints it."""
         return {key: value for key, value in asdict(self).items() if key != "markdown"}
 
 
-@dataclass(frozen=True)
-class _Read:
+class _Kept(NamedTuple):
+    """The scored predictions that a run has kept; where there are none, why."""
+
+    scored: Scored | None = None
+    answers: Answers | None = None
+    why_none: str = ""
+
+
+class _Read(NamedTuple):
     """A run as its reports show it, and the scores that another is compared by."""
 
     record: RunRecord
@@ -76,7 +95,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     if config.dry_run:
         say(f"would write {out}")
         return found
-    write_page(out, render_page(page))
+    write_text(out, render_page(page))
     say(f"report: {out}")
     return replace(found, report=str(out))
 
@@ -99,7 +118,7 @@ def write_reports(
     folder: RunFolder, result: TrainingResult, split: Split | None = None, task: Task | None = None
 ) -> None:
     """Write the page, the model card and the curve of a run that ends; result.json is written last and marks it as finished."""
-    found = _scored(folder, result, task, split) if split and task else None
+    found = _scored(folder, result, task, split) if split and task else _Kept()
     record = _record(folder, result, found)
     curves = run_curves(record.lines)
     if curves:
@@ -123,31 +142,31 @@ def _read(folder: RunFolder) -> _Read:
         result = TrainingResult(
             task=str(config.get("task", "")), seed=int(config.get("seed") or 0), run=str(folder.path)
         )
-        return _Read(_record(folder, result, "It has not finished: there are no scores yet."), None)
+        return _Read(_record(folder, result, _Kept(why_none="It has not finished: there are no scores yet.")), None)
     result = TrainingResult.read(folder.path)
-    found = _scored_again(folder, result) if config.get("kind") in KINDS else None
-    return _Read(_record(folder, result, found), found[0] if isinstance(found, tuple) else None)
+    found = _scored_again(folder, result) if config.get("kind") in KINDS else _Kept()
+    return _Read(_record(folder, result, found), found.scored)
 
 
-def _record(folder: RunFolder, result: TrainingResult, found: tuple[Scored, Answers] | str | None) -> RunRecord:
-    """The record of a run; `found` are its scored predictions, or why there are none."""
+def _record(folder: RunFolder, result: TrainingResult, found: _Kept) -> RunRecord:
     config, path = folder.config, folder.path / "environment.json"
     environment = read_json(path, HINT) if path.exists() else {}
-    lines, missing = folder.metrics(), [found] if isinstance(found, str) else []
+    lines, missing = folder.metrics(), [found.why_none] if found.why_none else []
     if not lines:
         missing.append("metrics.jsonl has no lines: there are no curves.")
     if folder.is_finished and not result.data:
         missing.append("How the data were read: the version that made this run did not record it.")
-    scored, answers = found if isinstance(found, tuple) else (None, None)
     command = command_of(config) or environment.get("command_line", "")
-    evaluation = scored.evaluation if scored else None
+    evaluation = found.scored.evaluation if found.scored else None
     objective = OBJECTIVES.get(config.get("objective") or "")
     verdict = objective.in_words(result.metrics) if objective else ""
-    return RunRecord(folder.path, config, environment, result, lines, command, evaluation, answers, missing, verdict)
+    return RunRecord(
+        folder.path, config, environment, result, lines, command, evaluation, found.answers, missing, verdict
+    )
 
 
-def _scored_again(folder: RunFolder, result: TrainingResult) -> tuple[Scored, Answers] | str:
-    """The predictions that a run has kept, scored on its data; or why that cannot be done."""
+def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:
+    """The predictions that a run has kept, scored on its data, which are read again."""
     config = folder.config
     columns = {key: config.get(key) for key in ("text", "text_pair", "label")}
     is_on_all = result.split == CROSS_VALIDATED
@@ -157,31 +176,36 @@ def _scored_again(folder: RunFolder, result: TrainingResult) -> tuple[Scored, An
             limit = config.get("limit") if is_on_all else None
             split = source.for_training(is_on_all).read("train" if is_on_all else "dev", is_on_all, limit)
     except UserError as error:
-        return f"Errors, intervals and calibration: its data cannot be read. {error.message}"
+        return _not_scored(f"its data cannot be read. {error.message}")
     if config.get("data_digests", {}).get(split.name) != split.examples.digest:
-        return f"Errors, intervals and calibration: the {split.name} data have changed since it was trained."
+        return _not_scored(f"the {split.name} data have changed since it was trained.")
     return _scored(folder, result, source.task, split)
 
 
-def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split) -> tuple[Scored, Answers] | str:
-    """The predictions that a run has kept, scored; or why that cannot be done."""
+def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split) -> _Kept:
     kind = KINDS[task.kind]
     try:
         predictions = kind.kept_predictions(folder.path)
         if not predictions or len(predictions) != len(split):
-            return "Errors, intervals and calibration: it has kept no predictions of these examples."
+            return _not_scored("it has kept no predictions of these examples.")
         with quietly():
             compared = compare(task, split, predictions)
-            worst = worst_mistakes(task, split, predictions, ALL)
+            worst = worst_mistakes(task, split, predictions, count=len(split))
             scored = score_split(task, folder.path.name, split, predictions, worst)
             metrics = measure(task, compared)
-        sorts, values = kind.sorts_of_errors(task, compared), kind.values(compared)
         answers = Answers(
-            kind.in_words(task, compared, metrics), kind.confidences(task, predictions, compared), sorts, values
+            in_words=kind.in_words(task, compared, metrics),
+            confidences=kind.confidences(task, predictions, compared),
+            error_types=kind.error_types(task, compared),
+            values=kind.values(compared),
         )
     except (ValueError, KeyError, TypeError) as error:
-        return f"Errors, intervals and calibration: its predictions cannot be read ({type(error).__name__}: {error})."
-    return replace(scored, evaluation=replace(scored.evaluation, baseline=result.baseline)), answers
+        return _not_scored(f"its predictions cannot be read ({type(error).__name__}: {error}).")
+    return _Kept(replace(scored, evaluation=replace(scored.evaluation, baseline=result.baseline)), answers)
+
+
+def _not_scored(why: str) -> _Kept:
+    return _Kept(why_none=f"Errors, intervals and calibration: {why}")
 
 
 def _compared(read: Sequence[_Read]) -> Evaluation | None:

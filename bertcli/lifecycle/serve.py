@@ -10,15 +10,15 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.use import ServeConfig
+from bertcli.data.results import Result
 from bertcli.errors import UserError, check_extra
 from bertcli.lifecycle.workspace import latest_finished_run, resolve_model
 
-EXTRA = "serve"
 BACKLOG = 1024  # connections that the system holds until they are accepted
 
 
 @dataclass(frozen=True)
-class Served:
+class Served(Result):
     """What was served, after it has stopped."""
 
     address: str
@@ -32,7 +32,7 @@ def serve(runs: ServeConfig | str | None = None, **options: Any) -> Served:
     Raises UserError if there is no such model, two have the same name, or the port is in use.
     """
     config = ServeConfig.build(runs, options)
-    check_extra(EXTRA, "starlette", "uvicorn", "httptools", "prometheus_client")
+    check_extra("serve", "starlette", "uvicorn", "httptools", "prometheus_client", use="bert serve")
     models = _named([resolve_model(run) for run in config.runs] or [str(latest_finished_run().model)], config.runs)
     with _listening(config) as listener:
         host, port, *_ = listener.getsockname()

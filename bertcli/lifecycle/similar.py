@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ from bertcli.config.use import SimilarConfig
 from bertcli.data.results import Result, Rows
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
-from bertcli.lifecycle.prediction_inputs import read_texts
+from bertcli.lifecycle.predicting.inputs import read_texts
 from bertcli.lifecycle.pretrained import MINILM, is_sentence_encoder
 from bertcli.lifecycle.workspace import model_for_meaning, resolve_model
 from bertcli.training.progress import Progress
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.text_encoder import TextEncoder, Vectors
-    from bertcli.lifecycle.text_vectors import Found, TextVectors
+    from bertcli.lifecycle.meaning.encoder import TextEncoder, Vectors
+    from bertcli.lifecycle.meaning.kept_vectors import Found, TextVectors
 
 Row = dict[str, Any]
 Texts = dict[int, str]  # the texts of a file by the number of their row
@@ -46,10 +46,6 @@ class Similar(Result):
             for pair in self.pairs
         ]
         return near + pairs
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as plain values."""
-        return asdict(self)
 
 
 def _plain(row: Row, prefix: str = "") -> Row:
@@ -109,7 +105,7 @@ def _texts(config: SimilarConfig, model: str) -> Texts:
 
 def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Similar) -> Similar:
     """The rows nearest to each text that is asked for."""
-    from bertcli.lifecycle.nearest import nearest
+    from bertcli.lifecycle.meaning.nearest import nearest
 
     encoder = _encoder(result.model, config)
     queries = encoder().encode(asked)
@@ -131,7 +127,7 @@ def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Simi
 
 def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
     """The nearest pairs of rows."""
-    from bertcli.lifecycle.nearest import near_pairs
+    from bertcli.lifecycle.meaning.nearest import near_pairs
 
     with Progress("comparing", len(texts), "rows") as progress:
         find = partial(near_pairs, threshold=config.threshold, count=config.top_k, advance=progress.advance)
@@ -148,11 +144,11 @@ def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
 
 
 def _encoder(model: str, config: SimilarConfig) -> Callable[[], TextEncoder]:
-    """What loads the encoder once, if it is needed."""
+    """A function that loads the encoder at its first call."""
 
     @cache
     def load() -> TextEncoder:
-        from bertcli.lifecycle.text_encoder import load_text_encoder
+        from bertcli.lifecycle.meaning.encoder import load_text_encoder
 
         return load_text_encoder(model, config.precision)
 
@@ -166,8 +162,8 @@ def _search(
     config: SimilarConfig,
     encoder: Callable[[], TextEncoder],
 ) -> Found:
-    """What is found in the vectors of the file, which are made if none are kept."""
-    from bertcli.lifecycle import text_vectors
+    """Search the vectors of the file, which are made if none are kept."""
+    from bertcli.lifecycle.meaning import kept_vectors
 
     listed = [*texts.values()]
 
@@ -175,8 +171,8 @@ def _search(
         with Progress("encoding", len(listed), "rows") as progress:
             return encoder().encode(listed, progress.advance)
 
-    identity = text_vectors.identity_of(listed, result.model, config.precision)
-    return text_vectors.search(text_vectors.place_of(result.file), identity, make, find)
+    identity = kept_vectors.identity_of(listed, result.model, config.precision)
+    return kept_vectors.search(kept_vectors.place_of(result.file), identity, make, find)
 
 
 def _rows(config: SimilarConfig, model: str, numbers: set[int]) -> dict[int, Row]:

@@ -25,7 +25,7 @@ from bertcli.models.loading import check_length, check_vocabulary
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.packed import is_packed
 from bertcli.models.working_copy import cast_weights
-from bertcli.tasks.task import Files, Task
+from bertcli.tasks.task import INPUT, Task
 from bertcli.training.device import (
     inference_device,
     inference_tokens,
@@ -84,8 +84,7 @@ class TaskModel:
 def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False) -> TaskModel:
     """Load a model of any kind to predict rows, as `bert predict` does; prepacked weights have no gradients."""
     with_impossible = saved_config(source).get("with_impossible", False)
-    task = Task("input", kind.name, Files({}, {}), ("", None), (), with_impossible=with_impossible)
-    task = replace(task, max_seq_length=kind.max_seq_length)
+    task = replace(INPUT, kind=kind.name, with_impossible=with_impossible, max_seq_length=kind.max_seq_length)
     if has_gradients:
         return load_task_model(task, source, "float32")
     return load_task_model(task, source, precision, fast=kind.is_task, top_k=top_k)

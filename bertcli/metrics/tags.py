@@ -49,17 +49,17 @@ def _start(words: list[Word], first: int, after: int, scheme: str) -> int:
     return first
 
 
-def sorts_of_entities(given: list[str], true: list[str]) -> Iterator[str]:
-    """For each true entity whether it is found, or how it is not; and each predicted one that is near no true one."""
+def entity_outcomes(given: list[str], true: list[str]) -> Iterator[str]:
+    """For each true entity, whether it is found or how it is missed; then each predicted one that overlaps no true one."""
     predicted, gold = list(entities(given)), list(entities(true))
     for entity in gold:
-        yield _sort_of(entity, [each for each in predicted if _overlap(each, entity)])
+        yield _outcome_of(entity, [each for each in predicted if _overlap(each, entity)])
     for entity in predicted:
         if not any(_overlap(each, entity) for each in gold):
             yield "not an entity"
 
 
-def _sort_of(entity: Entity, near: list[Entity]) -> str:
+def _outcome_of(entity: Entity, near: list[Entity]) -> str:
     if entity in near or not near:
         return "right" if near else "missed"
     if any(each[1:] == entity[1:] for each in near):

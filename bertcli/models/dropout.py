@@ -11,9 +11,8 @@ from bertcli.kernels import faster
 # T tokens of the batch, R rows, C columns
 
 HEAD = signed(0x9E3779B9)  # sets the rows of attention heads apart
-Mask = tuple[
-    np.uint64, int, np.float32, Tensor
-]  # key, how many of the chances drop an element, scale, names of the rows
+# Key, how many of the chances drop an element, scale, names of the rows.
+Mask = tuple[np.uint64, int, np.float32, Tensor]
 
 _keys = np.random.SFC64(0)
 _names = torch.zeros(0, dtype=torch.int32)

@@ -21,9 +21,7 @@ from bertcli.models.packed import is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
-TOKENS_STEP = (
-    64  # a CPU compiles a program for each new shape of a product, and keeps it: idle tokens round their number up
-)
+TOKENS_STEP = 64  # idle tokens round the number up: a CPU compiles, and keeps, a program for each shape of a product
 NO_END = 1_000_000  # length of the longest input, where positions are relative
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # outputs of heads for each token
 

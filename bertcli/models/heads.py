@@ -58,7 +58,7 @@ def mean_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
 
 
 def of_texts(outputs: Tensor, batch: PackedBatch) -> Tensor:
-    """The outputs of each text, [E, ...], where texts are read in windows: the mean over them by tokens; else as they are."""
+    """The outputs of each text, [E, ...]: of texts in windows the means, weighted by tokens; else unchanged."""
     if "window_texts" not in batch.labels:
         return outputs
     weighted = outputs.float() * batch.labels["window_shares"][:, None]

@@ -213,6 +213,13 @@ def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> No
     tokenizer.save(folder, longest_input(model))
 
 
+def load_with_tokenizer(source: str) -> tuple[PreTrainedModel, WordPiece]:
+    """Load a model and its tokenizer. Raises UserError if they cannot be opened, or do not belong together."""
+    model, tokenizer = load_model(source), load_tokenizer(source)
+    check_vocabulary(model, tokenizer, source)
+    return model, tokenizer
+
+
 def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) -> None:
     """Raise a UserError if the embedding has too few rows for a vocabulary, or the model's folder has another one."""
     rows = model.config.vocab_size

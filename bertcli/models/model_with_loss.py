@@ -19,9 +19,9 @@ Losses = Callable[[Outputs, PackedBatch], Outputs]
 
 
 class ModelWithLoss(nn.Module):
-    """A packed batch in, summed losses out. This is what Accelerate wraps."""
+    """A packed batch in, summed losses out, or, without losses, outputs. This is what Accelerate wraps."""
 
-    def __init__(self, model: PreTrainedModel, head: Head, losses: Losses) -> None:
+    def __init__(self, model: PreTrainedModel, head: Head, losses: Losses = lambda outputs, batch: outputs) -> None:
         super().__init__()
         self.model, self.head, self.losses = model, head, losses
         prepare_layers(model)

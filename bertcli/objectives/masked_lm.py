@@ -56,7 +56,7 @@ def _baselines(share: float, manifest: Mapping[str, Any]) -> dict[str, float]:
 
 def _in_words(metrics: Mapping[str, float]) -> str:
     found, guess = metrics["masked_lm_accuracy"], metrics["most_frequent_token_accuracy"]
-    return f"It finds {found:.1f} of 100 masked words (always saying the most frequent one, {guess:.1f})"
+    return f"It finds {found:.1f} of 100 masked words (always guessing the most frequent one finds {guess:.1f})"
 
 
 def _verdict(metrics: Mapping[str, float]) -> str:

@@ -85,7 +85,7 @@ def _loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 def _in_words(metrics: Mapping[str, float]) -> str:
     right, guess = metrics["next_sentence_accuracy"], metrics["majority_next_sentence_accuracy"]
-    return f"tells of {right:.1f} of 100 pairs of texts whether the second follows the first (guessing, {guess:.1f})"
+    return f"tells for {right:.1f} of 100 pairs of texts whether the second follows the first (guessing: {guess:.1f})"
 
 
 NEXT_SENTENCE = Part(

@@ -9,14 +9,13 @@ from typing import Any
 
 from bertcli.reports.curves import common_curves
 from bertcli.reports.evaluation import Evaluation, evaluation_tables
-from bertcli.reports.record import RunRecord
+from bertcli.reports.record import COUNTED, RunRecord
 from bertcli.reports.rendering import escaped, markdown_tables
-from bertcli.reports.sections import Page, Section
+from bertcli.reports.sections import Page, Section, shown
 from bertcli.reports.tables import Table, interval_text
 
 Mistakes = dict[Any, dict[str, Any]]  # by the number or the id of the example
 MOST_SHOWN, MOST_IN_MARKDOWN = 100, 5  # examples that one run gets right and another wrong
-COUNTED = ("examples", "skipped", "duplicates", "in_train", "cut")
 
 
 def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> Page:
@@ -37,13 +36,13 @@ def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> P
 
 
 def comparison_markdown(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
-    """The same as Markdown, with the first examples only."""
+    """The comparison as Markdown, with the first examples only."""
     tables = [table for table in (scores_table(runs, compared), options_table(runs), data_table(runs)) if table.rows]
     parts = [escaped(verdict(runs, compared)), *map(escaped, _remarks(runs, compared)), markdown_tables(tables)]
     for other in runs[1:] if compared else ():
         section = _disagreements(runs[0], other)
         names = list(section.examples[0]) if section.examples else []
-        rows = [[_joined(each.get(name)) for name in names] for each in section.examples[:MOST_IN_MARKDOWN]]
+        rows = [[shown(each.get(name)) for name in names] for each in section.examples[:MOST_IN_MARKDOWN]]
         parts += [escaped(section.text[0]), *([markdown_tables([Table(section.title, names, rows)])] if rows else [])]
     return "\n\n".join(parts)
 
@@ -53,13 +52,13 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     metric = next(iter(runs[0].result.metrics), "")
     scored = [run for run in runs if metric in run.result.metrics]
     if compared is None or not metric:
-        return "These runs are not scored on the same examples, so a difference between their scores may be one of the data."
+        return "These runs are not scored on the same examples, so their scores may differ because of the data."
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
     lead = f"{first.name} is best: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}"
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
     pairs = zip(runs[1:], compared.others, strict=True)
     apart = [run.name for run, each in pairs if each.to_first.get(metric, {}).get("significant")]
-    chance = f"more than chance for {', '.join(apart)}" if apart else "perhaps chance alone"
+    chance = f"more than chance for {', '.join(apart)}" if apart else "no more than chance may give"
     return (
         f"{lead}; {beside}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
     )
@@ -89,14 +88,14 @@ def data_table(runs: Sequence[RunRecord]) -> Table:
     for run in runs:
         read = {f"{split}, digest": digest for split, digest in run.config.get("data_digests", {}).items()}
         for split, counts in run.result.data.items():
-            read |= {f"{split}, {name.replace('_', ' ')}": counts[name] for name in COUNTED if name in counts}
+            read |= {f"{split}, {words}": counts[name] for name, words in COUNTED.items() if name in counts}
         facts.append(read | ({"digest": run.config["data_digest"]} if "data_digest" in run.config else {}))
     return _differing("data that differ", "data", facts, runs)
 
 
 def _differing(title: str, head: str, columns: Sequence[dict[str, Any]], runs: Sequence[RunRecord]) -> Table:
     names = dict.fromkeys(name for column in columns for name in column)
-    rows: list[list[object]] = [[name.replace("_", " "), *(column.get(name) for column in columns)] for name in names]
+    rows = [[name.replace("_", " "), *(column.get(name) for column in columns)] for name in names]
     different = [row for row in rows if len(set(map(str, row[1:]))) > 1]
     return Table(title, [head, *(run.name for run in runs)], different)
 
@@ -156,7 +155,3 @@ def _disagreements(first: RunRecord, other: RunRecord) -> Section:
 
 def _has_content(section: Section) -> bool:
     return bool(section.text or section.charts or section.tables or section.examples)
-
-
-def _joined(value: Any) -> object:
-    return ", ".join(map(str, value)) if isinstance(value, list) else value

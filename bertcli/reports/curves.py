@@ -55,7 +55,7 @@ def score_points(lines: Lines, name: str) -> list[Point]:
 
 
 def _entropy(lines: Lines, logged: Lines) -> dict[str, list[Point]]:
-    """The loss of knowing only how frequent each token is, as a level."""
+    """The entropy of the tokens, the loss of knowing only how frequent each is, as a horizontal line."""
     found = [line["metrics"]["token_entropy"] for line in lines if "token_entropy" in line.get("metrics", {})]
     ends = (logged[0]["step"], logged[-1]["step"]) if len(logged) > 1 else ()
     return {"by frequency alone": [_point(step, found[-1], "by frequency alone") for step in ends]} if found else {}

@@ -101,12 +101,12 @@ def confusion_table(result: Evaluation) -> Table:
     if len(names) > MOST_LABELS:
         cells = ((count, i, j) for i, row in enumerate(confusion) for j, count in enumerate(row) if count and i != j)
         worst = sorted(cells, key=lambda cell: -cell[0])[:MOST_LABELS]
-        pairs: list[list[object]] = [[names[true], names[guess], count] for count, true, guess in worst]
+        pairs = [[names[true], names[guess], count] for count, true, guess in worst]
         return Table("most often confused", ["true", "predicted", "examples"], pairs)
     numbers = [str(number) for number in range(1, len(names) + 1)]
     fits = sum(map(len, names)) < LONGEST // 2
     heads = names if fits else [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
-    rows: list[list[object]] = [[head, *row] for head, row in zip(heads, confusion, strict=True)]
+    rows = [[head, *row] for head, row in zip(heads, confusion, strict=True)]
     return Table("confusion matrix", ["true \\ predicted", *(names if fits else numbers)], rows)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bertcli.reports.curves import NOT_SCORES
 from bertcli.reports.record import RunRecord
 from bertcli.reports.rendering import escaped, markdown_table
 from bertcli.reports.tables import result_tables
@@ -55,7 +56,7 @@ Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
 {_with_transformers(str(record.path / "model"), about)}
 ```
 
-After `hf upload NAME {record.path}` give `from_pretrained` the name, and `subfolder="model"`.
+After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`.
 
 ## Scores
 
@@ -107,7 +108,7 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
             metric_value=round(value, 4),
         )
         for metric, value in result.metrics.items()
-        if not metric.endswith(("loss", "thresh", "entropy"))
+        if not metric.endswith(NOT_SCORES)
     ]
     return ModelCardData(
         language=about.language or None,

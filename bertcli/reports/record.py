@@ -1,4 +1,4 @@
-"""What a run has left behind, as its reports and its model card show it."""
+"""What reports and model cards show of a run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from bertcli.reports.evaluation import Evaluation
 from bertcli.reports.tables import Table, score_table
 from bertcli.training.result import BAG_OF_WORDS, GUESS, TrainingResult
 
+COUNTED = {  # of a split, in words
+    "examples": "examples",
+    "skipped": "rows skipped",
+    "duplicates": "repeated in it",
+    "in_train": "also in train",
+    "cut": "cut",
+}
 NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated"}
 
 
@@ -20,13 +27,13 @@ class Answers:
 
     in_words: str
     confidences: Sequence[tuple[float, bool]] = ()
-    sorts: dict[str, int] = field(default_factory=dict)
+    error_types: dict[str, int] = field(default_factory=dict)  # how many answers are right, or wrong in which way
     values: Sequence[tuple[float, float]] = ()  # true and predicted
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its files tell it."""
+    """A run, read from its files."""
 
     path: Path
     config: dict[str, Any]
@@ -81,7 +88,7 @@ class RunRecord:
         beside += [f"that of the paper's base model {value:.1f}" for name, value in paper if name == f"base {metric}"]
         words = self.answers.in_words
         if result.collapsed:
-            words = f"It has learnt nothing and always says the same: {words[0].lower()}{words[1:]}"
+            words = f"It has learnt nothing and always gives the same answer: {words[0].lower()}{words[1:]}"
         return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}', *beside])}."
 
 

@@ -6,7 +6,6 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
-from bertcli.data.atomic import replacing
 from bertcli.reports.tables import Table, cell_text
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -24,12 +23,6 @@ def render(template: str, filters: dict[str, Callable[..., Any]] | None = None, 
     )
     environment.filters |= filters or {}
     return environment.get_template(template).render(**values)
-
-
-def write_page(path: Path, page: str) -> None:
-    """Write a page atomically."""
-    with replacing(path) as part:
-        part.write_text(page, encoding="utf-8")
 
 
 def escaped(text: object) -> str:

@@ -8,7 +8,7 @@ from bertcli.metrics.calibration import calibration
 from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
 from bertcli.reports.evaluation import LABEL_SCORES, MOST_LABELS, confusion_table
-from bertcli.reports.record import RunRecord
+from bertcli.reports.record import COUNTED, RunRecord
 from bertcli.reports.rendering import unescaped
 from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import Table, result_tables, summary_lines
@@ -16,16 +16,7 @@ from bertcli.training.result import BAG_OF_WORDS
 
 MOST_ERRORS = 200
 MOST_STEPS = 8  # whose filled sentences are shown
-BINS_OF_ERRORS = 15
-COUNTS = {
-    "examples": "examples",
-    "inputs": "inputs",
-    "cut": "cut",
-    "cut_share": "cut, %",
-    "skipped": "rows skipped",
-    "duplicates": "repeated in it",
-    "in_train": "also in train",
-}
+COUNTS = {**COUNTED, "cut_share": "cut, %", "inputs": "inputs"}
 
 
 def run_page(record: RunRecord) -> Page:
@@ -58,16 +49,16 @@ def _errors(record: RunRecord) -> Section | None:
     text = f"Its answers to the {found.examples:,} examples of {found.split}{own}."
     confusion = confusion_table(found) if found.confusion_matrix else Table("", [], [])
     is_matrix = len(found.labels) <= MOST_LABELS
-    tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _sorts(answers.sorts)]
+    tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _error_types(answers.error_types)]
     shown = [table for table in tables if table.rows]
     charts = _residuals(answers.values) if answers.values else []
     return Section("What it gets right and wrong", [text], charts, shown, confusion if is_matrix else None)
 
 
-def _sorts(sorts: dict[str, int]) -> Table:
-    total = sum(sorts.values())
-    rows: list[list[object]] = [[sort, count, f"{100 * count / total:.1f} %"] for sort, count in sorts.items()]
-    return Table("what is right, and what is wrong in which way", ["answer", "count", "share"], rows)
+def _error_types(counts: dict[str, int]) -> Table:
+    total = sum(counts.values())
+    rows = [[name, count, f"{100 * count / total:.1f} %"] for name, count in counts.items()]
+    return Table("answers by kind of error", ["answer", "count", "share"], rows)
 
 
 def _by_label(labels: dict[str, dict[str, float]]) -> Table:
@@ -85,7 +76,7 @@ def _residuals(values: Any) -> list[Any]:
 
     points = [(true, given, f"true {true:.3g}, predicted {given:.3g}") for true, given in values][:1000]
     ends = [min(true for true, _ in values), max(true for true, _ in values)]
-    counts, edges = np.histogram([given - true for true, given in values], bins=BINS_OF_ERRORS)
+    counts, edges = np.histogram([given - true for true, given in values], bins=15)
     return [
         scatter_chart("Predicted values", points, "true value", [(end, end, "") for end in ends]),
         histogram("Errors: predicted minus true", counts.tolist(), edges.round(3).tolist(), "error"),
@@ -102,13 +93,13 @@ def _calibration(record: RunRecord) -> Section | None:
         for p, right, count in bins
     ]
     text = (
-        f"When it says 80 %, is it right 80 times of 100? On the line it would be. Its probabilities are off by"
+        f"Where it says 80 % and is right 80 times of 100, a point lies on the line. Its probabilities are off by"
         f" {100 * error:.1f} points on average (expected calibration error, ten bins, {len(confidences):,} decisions)."
     )
     right = scatter_chart(
         "Right, %", points, "its probability, %", [(0, 0, ""), (100, 100, "")], range=(0, 100), xrange=(0, 100)
     )
-    rows: list[list[object]] = [[f"{100 * p:.1f} %", f"{100 * share:.1f} %", count] for p, share, count in bins]
+    rows = [[f"{100 * p:.1f} %", f"{100 * share:.1f} %", count] for p, share, count in bins]
     return Section("Calibration", [text], [right], [Table("", ["mean probability", "right", "decisions"], rows)])
 
 
@@ -137,7 +128,7 @@ def _data(record: RunRecord) -> Section | None:
 
 def _counts(data: dict[str, dict[str, Any]]) -> Table:
     columns = [name for name in COUNTS if any(name in split for split in data.values())]
-    rows: list[list[object]] = [[name, *(split.get(key) for key in columns)] for name, split in data.items()]
+    rows = [[name, *(split.get(key) for key in columns)] for name, split in data.items()]
     return Table("how the data were read", ["split", *(COUNTS[key] for key in columns)], rows if columns else [])
 
 
@@ -154,7 +145,7 @@ def _facts(data: dict[str, dict[str, Any]]) -> list[Table]:
 def _labels(data: dict[str, dict[str, Any]]) -> Table:
     splits = [name for name, split in data.items() if split.get("labels")]
     names = list(dict.fromkeys(label for name in splits for label in data[name]["labels"]))
-    rows: list[list[object]] = [[label, *(data[name]["labels"].get(label, 0) for name in splits)] for label in names]
+    rows = [[label, *(data[name]["labels"].get(label, 0) for name in splits)] for label in names]
     return Table(
         "labels" if len(names) <= MOST_LABELS else "the most frequent labels", ["label", *splits], rows[:MOST_LABELS]
     )
@@ -203,19 +194,17 @@ def _fills(record: RunRecord) -> list[Section]:
     tables = []
     for number, sentence in enumerate(chosen[-1]["fills"]):
         guesses = [(line["step"], line["fills"][number]["guesses"]) for line in chosen if number < len(line["fills"])]
-        rows: list[list[object]] = [
-            [step, *(f"{token} {100 * share:.0f} %" for token, share in best)] for step, best in guesses
-        ]
+        rows = [[step, *(f"{token} {100 * share:.0f} %" for token, share in best)] for step, best in guesses]
         columns = ["step", *(f"guess {place}" for place in range(1, len(guesses[0][1]) + 1))]
         tables.append(Table(f"{sentence['text']}  ({sentence['answer']})", columns, rows))
-    text = "The best guesses for a masked word of the evaluation data as training goes on; the true word stands in brackets."
+    text = "The best guesses for a masked word of the evaluation data during training; the true word is in brackets."
     return [Section("Filled sentences", [text], tables=tables)]
 
 
 def _repeat(record: RunRecord) -> Section:
     environment = {key: value for key, value in record.environment.items() if key not in ("packages", "command_line")}
     environment |= record.environment.get("packages", {})
-    options: list[list[object]] = [[name.replace("_", " "), str(value)] for name, value in record.options.items()]
+    options = [[name.replace("_", " "), str(value)] for name, value in record.options.items()]
     typed = record.environment.get("command_line")
     text = ["This command repeats it:"]
     tables = [
@@ -223,5 +212,5 @@ def _repeat(record: RunRecord) -> Section:
         Table("environment", ["", ""], [[k, str(v)] for k, v in environment.items()]),
     ]
     more = [["typed as", typed]] if typed else []
-    speed: list[list[object]] = [["tokens per second, without padding", record.result.tokens_per_second], *more]
+    speed = [["tokens per second, without padding", record.result.tokens_per_second], *more]
     return Section("How to repeat it", text, tables=[Table("run", ["", ""], speed), *tables], commands=[record.command])

@@ -17,7 +17,7 @@ LONGEST_TEXT = 600  # characters of an example that are shown
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its title, and what stands in it, in this order."""
+    """A part of a page: its title and contents, in this order."""
 
     title: str
     text: Sequence[str] = ()

@@ -1,7 +1,7 @@
 """Tables of results: scores beside the paper's, the runs of a sweep and the spread of their scores."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ class Table:
 
     title: str
     columns: list[str]
-    rows: list[list[object]]
+    rows: Sequence[Sequence[object]]
 
     @property
     def numeric_columns(self) -> list[bool]:

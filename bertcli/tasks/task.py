@@ -62,3 +62,6 @@ class Task:
         """The split that each of these scores is of."""
         splits = (split.replace("dev", "test"), split)
         return {name: known for known in splits for name in self.paper.get(known, {})}
+
+
+INPUT = Task("input", "", Files(), ("", None), ())  # for inputs of no task; its kind is to be filled in

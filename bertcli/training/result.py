@@ -33,7 +33,7 @@ class TrainingResult(Result):
     next: list[str] = field(default_factory=list)  # what may be typed next
     notes: list[str] = field(default_factory=list)  # what the model card says below the scores
     data: dict[str, dict[str, Any]] = field(default_factory=dict)  # how each split was read
-    words: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of a pre-training: accuracy by sort of word
+    words: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of a pre-training: accuracy by type of token
     stopped_early: bool = False  # by --patience
     collapsed: bool = False  # the kept checkpoint gives the same answer for every dev example
     runs: list[dict[str, Any]] = field(

@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 import yaml
 
 from bertcli import __version__
-from bertcli.data.atomic import remove, replacing
+from bertcli.data.atomic import remove, write_text
 from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.data.yaml_files import read_yaml
 from bertcli.errors import UserError
@@ -164,8 +164,8 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically."""
-        with refusing_removal(self.path), replacing(self.path / name) as part:
-            part.write_text(text, encoding="utf-8")
+        with refusing_removal(self.path):
+            write_text(self.path / name, text)
 
     def log(self, values: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""

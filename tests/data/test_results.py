@@ -6,6 +6,7 @@ import pandas as pd
 
 from bertcli.data.results import ROWS_SHOWN, Result
 from bertcli.lifecycle.predict import Predictions
+from bertcli.lifecycle.report import Report
 from bertcli.reports.evaluation import Evaluation
 from bertcli.training.result import TrainingResult
 
@@ -22,6 +23,18 @@ class Written(Result):
 
 def test_a_result_is_one_row_of_its_single_values() -> None:
     assert Written("vocab", 3, ["a"], 0.5).rows == [{"out": "vocab", "count": 3, "share": 0.5}]
+
+
+def test_a_report_has_a_row_for_each_run_and_metric() -> None:
+    run = {
+        "run": "runs/a",
+        "task": "mine",
+        "metrics": {"f1": 80.0, "accuracy": 90.0},
+        "confidence_intervals": {"f1": [70.0, 85.0]},
+    }
+    first, second = Report("report.html", "", [run]).rows
+    assert first == {"run": "runs/a", "task": "mine", "metric": "f1", "score": 80.0, "low": 70.0, "high": 85.0}
+    assert second["low"] is None
 
 
 def test_no_text_of_a_result_is_html() -> None:

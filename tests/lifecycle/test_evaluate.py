@@ -20,7 +20,7 @@ from bertcli.cli.main import main
 from bertcli.errors import UserError
 from bertcli.lifecycle.evaluate import Evaluation, evaluate
 from bertcli.lifecycle.finetune import finetune
-from bertcli.lifecycle.prediction_files import write_predictions
+from bertcli.lifecycle.predicting.files import write_predictions
 from bertcli.metrics.classification import Classification, MultiLabel
 from bertcli.metrics.entities import Entities
 from bertcli.metrics.metric import confidence_interval, resampled_scores

@@ -18,9 +18,9 @@ from bertcli import errors
 from bertcli.data.checksums import check_files
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
-from bertcli.lifecycle import exporting
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.export import export
+from bertcli.lifecycle.exporting import writing
 from bertcli.lifecycle.predict import predict
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from tests.data.text.tokenizers import save_bytes
@@ -40,7 +40,7 @@ def graph(reviews_run: str) -> Path:
 @pytest.fixture
 def graph_again(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph of the run is copied, not made again, which takes seconds."""
-    monkeypatch.setattr(exporting, "write_graph", lambda model, path: shutil.copyfile(graph / "model.onnx", path))
+    monkeypatch.setattr(writing, "write_graph", lambda model, path: shutil.copyfile(graph / "model.onnx", path))
 
 
 def answer_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def test_where_the_dev_set_is_gone_int8_is_not_measured_which_is_said(
     text = (moved / "config.yaml").read_text().replace("reviews.csv", "gone.csv")
     (moved / "config.yaml").write_text(text)
     assert export(str(moved), precision="int8").metrics == {}
-    assert "what int8 costs is not measured, as the dev set is not there" in said.text
+    assert "the effect of int8 is not measured, as the dev set is not there" in said.text
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -121,7 +121,7 @@ def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_left(review
 
 def test_a_graph_that_differs_is_not_written(reviews_run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = onnx_of_other_weights(Path(reviews_run) / "onnx-float32" / "model.onnx", tmp_path / "other.onnx")
-    monkeypatch.setattr(exporting, "write_graph", lambda model, path: shutil.copyfile(other, path))
+    monkeypatch.setattr(writing, "write_graph", lambda model, path: shutil.copyfile(other, path))
     with pytest.raises(UserError, match=r"outputs of the graph differ by \d"):
         export(reviews_run, out=str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -19,8 +19,8 @@ from support import use_card
 from bertcli.cli.main import main
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
-from bertcli.lifecycle.provenance import command_of
 from bertcli.lifecycle.report import report
+from bertcli.lifecycle.reporting.provenance import command_of
 from bertcli.reports.rendering import TEMPLATES
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -30,7 +30,7 @@ SHOWN = {  # by an old run of each kind
     "regress": ["Predicted values", "Errors: predicted minus true", "Most confident errors"],
     "multilabel": ["given wrongly", "Calibration", "by label"],
     "choose": ["Calibration"],
-    "span": ["what is right, and what is wrong in which way", "Calibration"],
+    "span": ["answers by kind of error", "Calibration"],
     "tag": ["by label", "LOC", "Calibration"],
     "rte": ["paper base", "confusion matrix"],
     "pretrain": ["Training loss", "masked_lm_accuracy", "token_entropy"],
@@ -151,9 +151,9 @@ def test_the_command_on_the_page_gives_the_options_of_the_run(
 
 def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_home: Path) -> None:
     result = TrainingResult.read(Path("runs/pretrain-tiny"))
-    by_frequency, by_sort = result.words.values()
-    assert sum(row["count"] for row in by_frequency) == sum(row["count"] for row in by_sort) > 100
-    accuracy = sum(row["accuracy"] * row["count"] for row in by_sort) / sum(row["count"] for row in by_sort)
+    by_frequency, by_type = result.words.values()
+    assert sum(row["count"] for row in by_frequency) == sum(row["count"] for row in by_type) > 100
+    accuracy = sum(row["accuracy"] * row["count"] for row in by_type) / sum(row["count"] for row in by_type)
     assert accuracy == pytest.approx(result.metrics["masked_lm_accuracy"], abs=0.02)
     fills = [line["fills"] for line in RunFolder(Path("runs/pretrain-tiny")).metrics() if "fills" in line][-1]
     for each in fills:
@@ -163,7 +163,7 @@ def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_
     for words in (
         "Which masked words it finds",
         "Filled sentences",
-        "by sort of token",
+        "by type of token",
         "It finds ",
         "whether the second follows",
     ):

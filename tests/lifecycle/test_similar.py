@@ -1,6 +1,5 @@
 """The rows of a file nearest in meaning: vectors as sentence-transformers', kept while file and model are unchanged."""
 
-import itertools
 import json
 import os
 import shutil
@@ -8,24 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import GOLDENS
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bertcli.errors import UserError
-from bertcli.lifecycle import nearest as nearest_module
-from bertcli.lifecycle import text_vectors
-from bertcli.lifecycle.nearest import near_pairs, nearest
+from bertcli.lifecycle.meaning import kept_vectors
+from bertcli.lifecycle.meaning.encoder import TextEncoder
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.similar import similar
-from bertcli.lifecycle.text_encoder import TextEncoder, load_text_encoder
-from bertcli.lifecycle.text_vectors import TextVectors
 from tests.cli.test_main import run
 
 LogCapture = pytest.LogCaptureFixture
 TEXTS = ["the cat sat on the mat", "a dog ran under the old tree", "happily", "birds sang in the green garden"]
-# As sentence-transformers 6.2.0 encodes them with all-MiniLM-L6-v2; the last is longer than its 256 tokens.
-GOLDEN_TEXTS = ["The card is late.", "A man is eating food.", "Ünïcode – 日本語 (text)", "river bank " * 200]
 
 
 @pytest.fixture
@@ -89,10 +80,10 @@ def test_vectors_are_kept_and_reused_until_a_text_or_the_model_changes(
     Path("texts.csv").write_text(Path("texts.csv").read_text() + "a new one,1\n")
     similar("texts.csv", text=["the cat"], model=model)
     assert encoded[-2:] == [1, 5]
-    assert "made again, with other rows and texts" in said.text
+    assert "made again, because rows and texts changed" in said.text
     similar("texts.csv", text=["the cat"])  # of the model in the package
     assert encoded[-2:] == [1, 5]
-    assert "made again, with other model" in said.text
+    assert "made again, because model changed" in said.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.csv", "texts.csv.vectors"]
 
 
@@ -131,7 +122,7 @@ def test_in_a_folder_that_is_read_only_they_are_not_kept_and_one_line_says_so(
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(text_vectors.np, "save", fail)
+    monkeypatch.setattr(kept_vectors.np, "save", fail)
     assert similar("texts.csv", text=["the cat"], model=model).texts[0]["nearest"]
     assert said.text.count("not kept: Permission denied") == 1
     assert sorted(os.listdir()) == ["texts.csv"]
@@ -188,78 +179,6 @@ def test_the_command_prints_a_table_or_one_object(
     assert out.count("cosine   line   text") == 2
     _, out, _ = run([*request, "--pairs", "--threshold", "-1"], capsys, monkeypatch)
     assert "and line" in out
-
-
-def test_vectors_are_those_of_sentence_transformers(minilm: Path) -> None:
-    encoder = load_text_encoder(str(minilm), "float32")
-    np.testing.assert_allclose(encoder.encode(GOLDEN_TEXTS), np.load(GOLDENS / "sentence_vectors.npy"), atol=1e-5)
-
-
-def unit_vectors(count: int, width: int = 8) -> np.ndarray:
-    vectors = np.random.default_rng(0).standard_normal((count, width)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 70), st.integers(1, 30))
-def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
-    vectors, asked = unit_vectors(rows), unit_vectors(queries)[::-1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_vectors, "BLOCK_ROWS", block)
-        patch.setattr(nearest_module, "QUERIES_AT_ONCE", 3)
-        patch.setattr(nearest_module, "PAIR_ROWS", block)
-        cosines, places = nearest(TextVectors(vectors), asked, count)
-        near, pairs, total = near_pairs(TextVectors(vectors), 0.2, count, lambda _: None)
-    every = asked @ vectors.T
-    np.testing.assert_allclose(cosines, -np.sort(-every, axis=1)[:, :count], atol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(every, places, 1), cosines, atol=1e-6)
-    products = vectors @ vectors.T
-    expected = sorted((products[i, j] for i, j in itertools.combinations(range(rows), 2)), reverse=True)
-    expected = [cosine for cosine in expected if cosine >= 0.2]
-    assert total == len(expected)
-    np.testing.assert_allclose(near, expected[:count], atol=1e-6)
-    assert all(first < second for first, second in pairs.tolist())
-
-
-@pytest.mark.torture
-def test_a_million_rows_take_a_second_and_three_gigabytes(tmp_path: Path) -> None:
-    """Of one query, with a margin for a busy machine; vectors that are kept, so that they are read and checked too."""
-    import resource
-    import time
-
-    rows = 1_000_000
-    draw = np.random.default_rng(0)
-    values = np.concatenate([unit_vectors_of(draw, 50_000, 384) for _ in range(rows // 50_000)])
-    query = values[rows // 2 : rows // 2 + 1].copy()
-    folder, identity = tmp_path / "vectors", {"rows": rows}
-    text_vectors._keep(folder, identity, TextVectors(values))
-    del values
-    started = time.perf_counter()
-    _, places = text_vectors.search(folder, identity, pytest.fail, lambda kept: nearest(kept, query, 10))
-    assert time.perf_counter() - started < 3
-    assert places[0, 0] == rows // 2
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 4.5e9  # of this test, which makes two copies
-
-
-def unit_vectors_of(draw: np.random.Generator, count: int, width: int) -> np.ndarray:
-    vectors = draw.standard_normal((count, width), dtype=np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-@pytest.mark.torture
-def test_on_stsb_the_cosines_rank_as_those_of_sentence_transformers(minilm: Path, shared: Path) -> None:
-    """Its published score of 82.0 is of the test split, whose scores GLUE does not hand out; this is the dev split."""
-    from scipy.stats import spearmanr
-    from sentence_transformers import SentenceTransformer
-
-    lines = (shared / "data/glue/STS-B/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
-    first, second, gold = zip(*(line.split("\t")[7:10] for line in lines), strict=True)
-    scores = []
-    for encoder in (load_text_encoder(str(minilm), "float32"), SentenceTransformer(str(minilm), device="cpu")):
-        cosines = (encoder.encode(list(first)) * encoder.encode(list(second))).sum(axis=1)
-        scores.append(100 * spearmanr(cosines, [float(score) for score in gold]).statistic)
-    assert scores[0] == pytest.approx(scores[1], abs=0.01)
-    assert scores[0] == pytest.approx(86.7, abs=0.2)
 
 
 def test_minilm_is_taken_where_it_is_installed(minilm: Path, model: str, said: LogCapture) -> None:

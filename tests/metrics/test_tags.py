@@ -2,7 +2,7 @@
 
 import pytest
 
-from bertcli.metrics.tags import sorts_of_entities
+from bertcli.metrics.tags import entity_outcomes
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from bertcli.metrics.tags import sorts_of_entities
     ],
 )
 def test_each_entity_is_right_or_wrong_in_one_way(given: str, true: str, sorts: list[str]) -> None:
-    assert list(sorts_of_entities(given.split(), true.split())) == sorts
+    assert list(entity_outcomes(given.split(), true.split())) == sorts

@@ -198,7 +198,7 @@ def _open_parquet(path: Path) -> Any:
         opened = pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
     if opened.metadata.num_rows > ROWS_PER_BYTE * path.stat().st_size:
         what = f"`{path}` has {opened.metadata.num_rows:,} rows in {path.stat().st_size:,} bytes."
-        raise UserError(what, "No text is as short: check where it is from.")
+        raise UserError(what, "Text does not compress that well: check where the file is from.")
     return opened
 
 

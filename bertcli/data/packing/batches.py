@@ -99,7 +99,7 @@ class TrainingBatches:
 
 
 def evaluation_batches(examples: Packable, micro_batch_tokens: int) -> Iterator[PackedBatch]:
-    """All rows once, longest first, or of so many that their lengths would fill the memory, a part at a time."""
+    """All rows once, longest first; very many rows a part at a time, so that their lengths fit into memory."""
     for first in range(0, count := len(examples.lengths), ROWS_SORTED):
         rows = longest_first(np.arange(first, min(first + ROWS_SORTED, count)), examples.lengths)
         for part in split(rows, examples.lengths, micro_batch_tokens):

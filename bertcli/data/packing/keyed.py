@@ -14,7 +14,7 @@ def derive(*key: int) -> int:
 
 @lru_cache(maxsize=2)
 def permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
-    """The order of the rows in an epoch."""
+    """The order of the rows, or of the shards, in an epoch."""
     return np.random.Generator(np.random.Philox(derive(seed, epoch))).permutation(count)
 
 
@@ -32,7 +32,7 @@ def _places(step: int, batch_size: int, count: int) -> list[tuple[int, NDArray[n
 
 @dataclass(frozen=True)
 class WindowOrder:
-    """An order of rows that lie in shards: the shards in random order, and the rows of so many of them at a time."""
+    """An order of the rows of shards: the shards in random order, and the rows of a window of them in random order."""
 
     starts: tuple[int, ...]  # first row of each shard, and the number of all rows
     shards_per_window: int
@@ -52,19 +52,14 @@ class WindowOrder:
         return np.concatenate(parts), coming
 
     def _shards(self, seed: int, epoch: int, window: int) -> list[int]:
-        first, order = window * self.shards_per_window, _shard_order(seed, epoch, len(self.starts) - 1)
+        first, order = window * self.shards_per_window, permutation(seed, epoch, len(self.starts) - 1)
         return [int(shard) for shard in order[first : first + self.shards_per_window]]
 
     def _ends(self, seed: int, epoch: int) -> NDArray[np.int64]:
         """Rows of an epoch up to the end of each window."""
-        totals = np.cumsum(np.diff(self.starts)[_shard_order(seed, epoch, len(self.starts) - 1)])
+        totals = np.cumsum(np.diff(self.starts)[permutation(seed, epoch, len(self.starts) - 1)])
         ends = totals[self.shards_per_window - 1 :: self.shards_per_window]
         return np.append(ends, totals[-1]) if len(totals) % self.shards_per_window else ends
-
-
-@lru_cache(maxsize=2)
-def _shard_order(seed: int, epoch: int, shards: int) -> NDArray[np.int64]:
-    return np.random.Generator(np.random.Philox(derive(seed, epoch))).permutation(shards)
 
 
 @lru_cache(maxsize=2)

@@ -1,4 +1,4 @@
-"""Texts in windows where they are longer than an input: the outputs of a text are the mean of its windows', by tokens."""
+"""Long texts in windows: the output of a text is the mean over its windows, weighted by tokens."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -34,7 +34,7 @@ class WindowedFeatures(TextFeatures):
         return np.diff(np.concatenate([[0], np.cumsum(self.window_lengths)])[self.first])
 
     def pack(self, rows: Ints, key: int) -> PackedBatch:
-        """Pack the chosen texts; of each window, `window_texts`, [N], is its text in the batch, `window_shares` its weight."""
+        """Pack the chosen texts; `window_texts`, [N], is the text of each window in the batch, `window_shares`, [N], its weight."""
         windows = np.concatenate([np.arange(*self.first[row : row + 2]) for row in rows])  # [N]
         texts = np.repeat(np.arange(len(rows)), np.diff(self.first)[rows])  # [N]
         shares = self.tokens[windows] / np.bincount(texts, self.tokens[windows])[texts]

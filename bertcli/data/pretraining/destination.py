@@ -1,6 +1,5 @@
 """Where finished pre-training data go: a folder, or a URL."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -14,12 +13,12 @@ from bertcli.data.remote import cache_folder, is_url, path_of, reaching
 from bertcli.errors import UserError
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer"
-BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs"}  # where folders need not be made, and buckets are not made unasked
+BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs"}  # folders need not be created, and buckets are never created
 
 
 @dataclass(frozen=True)
 class Destination:
-    """A folder for pre-training data, here or elsewhere."""
+    """A local or remote folder for pre-training data."""
 
     name: str
 
@@ -36,9 +35,9 @@ class Destination:
         return self.name.split("://")[0] in BUCKETS
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest of the data that are there; empty if there are none. Raises UserError if anything else is."""
+        """The manifest of the data there; empty if there are none. Raises UserError if something else is there."""
         folder = cast(Any, path_of(self.name))
-        with reaching(self.name) if is_url(self.name) else nullcontext():
+        with reaching(self.name):
             if self._has_bucket and not folder.fs.exists(bucket := folder.path.split("/")[0]):
                 raise UserError(f"There is no bucket `{bucket}`.", "Make it, or check the name after --out.")
             if (folder / MANIFEST).exists():
@@ -49,7 +48,7 @@ class Destination:
         return {}
 
     def put(self, part: Path) -> None:
-        """Move the data from `part` to their place: at one instant, or to a URL with the manifest removed first and put last."""
+        """Move the data to their place, at a URL by removing the old manifest first and writing the new one last."""
         if not is_url(self.name):
             replace(part, Path(self.name))
             return
@@ -68,7 +67,7 @@ class Destination:
                 path.unlink()  # when it is there: after a kill, only the rest is sent
 
     def _remove_others(self, there: Any, manifest: Path) -> None:
-        """Remove shards that data there before had, and these have not."""
+        """Remove the shards of earlier data that the manifest does not name."""
         ours = {shard["file"] for shard in read_json(manifest, "")["shards"]}
         for path in there.iterdir():
             if path.suffix == ".parquet" and path.name not in ours:
@@ -76,8 +75,14 @@ class Destination:
 
 
 def _is_other(path: Path) -> bool:
-    """Whether a file is none that an unfinished upload leaves, or the folder here is not empty."""
+    """Whether a file is not of an unfinished upload; in a local folder, every file is other."""
     return not is_url(path) or not (path.suffix == ".parquet" or path.name.rstrip("/") == TOKENIZER)
+
+
+def no_data(name: str | Path) -> UserError:
+    """The error for a folder or a URL without pre-training data."""
+    hint = f"Make some: bert make-pretraining-data TEXT --out {name}"
+    return UserError(f"`{name}` holds no pre-training data.", hint)
 
 
 def copy_small_files(url: str) -> Path:
@@ -85,8 +90,7 @@ def copy_small_files(url: str) -> Path:
     there = cast(Any, path_of(url))
     with reaching(url):
         if not (there / MANIFEST).exists():
-            hint = f"Make some: bert make-pretraining-data TEXT --out {url}"
-            raise UserError(f"`{url}` holds no pre-training data.", hint)
+            raise no_data(url)
         manifest = (there / MANIFEST).read_bytes()
     folder = cache_folder() / "data" / sha256(url.encode() + manifest).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What makes the shards: processes of this machine, or a Ray cluster. The shards are the same bit for bit."""
+"""Making the shards in processes of this machine, or on a Ray cluster: the same shards, bit for bit."""
 
 import os
 import signal
@@ -6,7 +6,6 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +14,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.text.tokenization import WordPiece
-from bertcli.errors import RunError, UserError
+from bertcli.errors import RunError, UserError, check_extra
 
 CONNECT_SECONDS = 5
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DEDUP_LOGS": "0"}
@@ -44,7 +43,7 @@ def make_locally(job: ShardJob, shards: Sequence[int], workers: int | None) -> I
 def make_on_ray(job: ShardJob, shards: Sequence[int], workers: int | None, address: str | None) -> Iterator[int]:
     """Make shards on a Ray cluster, which needs no common disk; the shard of a lost worker is made again.
 
-    Raises UserError if Ray or the cluster is missing, RunError if a shard's workers are lost again and again.
+    Raises UserError if Ray or the cluster is missing, RunError if a shard fails after five retries.
     """
     ray = _connect(workers, address)
     try:
@@ -72,14 +71,12 @@ def make_on_ray(job: ShardJob, shards: Sequence[int], workers: int | None, addre
 
 def check_ray(address: str | None) -> None:
     """Raise UserError if Ray is missing, or nothing answers at its address, where Ray itself would wait for minutes."""
-    if find_spec("ray") is None:
-        hint = "Install it: pip install 'bertcli[ray]'; or leave out --engine"
-        raise UserError("--engine ray needs Ray.", hint)
+    check_extra("ray", "ray", use="--engine ray", instead="leave out --engine")
     if address in (None, "auto", "local"):
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdigit()):
-        raise UserError(f"`{address}` is no address of a Ray cluster.", "Give HOST:PORT, ray://HOST:PORT or auto.")
+        raise UserError(f"`{address}` is not the address of a Ray cluster.", "Give HOST:PORT, ray://HOST:PORT or auto.")
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:

@@ -50,7 +50,7 @@ class ShardCache:
             return self._fetch(shard, digest) if table is None else table
 
     def _map(self, digest: str) -> Any:
-        """The file of a shard, as a table; none if there is none, or it is damaged."""
+        """The cached table of a shard; None if there is none, or it is damaged."""
         import pyarrow as pa
 
         for path in self.folder.glob(f"{digest}-*.arrow"):
@@ -64,7 +64,7 @@ class ShardCache:
         return None
 
     def _fetch(self, shard: Path, digest: str) -> Any:
-        """Copy a shard, check it and keep it as Arrow; a group of rows is in memory at a time."""
+        """Copy a shard, check it and keep it as Arrow, with one group of rows in memory at a time."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -105,7 +105,7 @@ class ShardCache:
 
 
 def _read(path: Path) -> Any:
-    """A file of Arrow as a table, of which only what is read comes into memory."""
+    """A file of Arrow as a mapped table: only what is read is loaded into memory."""
     import pyarrow as pa
 
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
@@ -125,7 +125,7 @@ def _local(shard: Path, copy: Path, digest: str) -> Iterator[Path]:
                 break
             except UserError as error:
                 if wait is None:
-                    hint = "Look at the network; then continue: bert pretrain --resume"
+                    hint = "Check the network, then continue: bert pretrain --resume"
                     raise RunError(error.message, hint) from None
                 time.sleep(wait)
         _checked(copy, digest, shard)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -18,7 +18,7 @@ from bertcli.data.checksums import digest_of
 from bertcli.data.json_files import check_values, read_json
 from bertcli.data.packing.keyed import WindowOrder, derive, rows_of_step
 from bertcli.data.packing.ragged import Ragged
-from bertcli.data.pretraining.destination import MANIFEST, copy_small_files
+from bertcli.data.pretraining.destination import MANIFEST, copy_small_files, no_data
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.pretraining.shard_cache import MAKE_AGAIN, ShardCache
 from bertcli.data.remote import is_url, path_of, reaching
@@ -28,8 +28,8 @@ from bertcli.errors import UserError
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int}
 LIST_COLUMNS, LABEL = ("input_ids", "token_type_ids", "masked_lm_positions", "masked_lm_ids"), "next_sentence_label"
-CACHE_GB = 20.0  # larger data are mixed by windows of shards
-WINDOW_BYTES = 250e6  # of the rows that are mixed then, so that they may lie in the memory of a small machine
+CACHE_GB = 20.0  # larger data are shuffled in windows of shards
+WINDOW_BYTES = 250e6  # of a window, which lies in memory, also on a small machine
 MASK_STREAM = 1  # separates the draws of masks from those of dropout and order
 
 # N rows, T tokens of all of them, M masked tokens
@@ -66,7 +66,7 @@ class PretrainingExamples:
     tokenizer: WordPiece
     seed: int
     cache: ShardCache
-    shards_per_window: int = 0  # whose rows are mixed; 0: all
+    shards_per_window: int = 0  # whose rows are shuffled together; 0: all
     first: int | None = None  # use only this many rows
     opened: OpenShards = field(default_factory=lambda: OpenShards(), repr=False)
 
@@ -141,7 +141,7 @@ class PretrainingExamples:
         table = self.cache.open(path, facts.get("sha256"))
         names = [*(name for name in LIST_COLUMNS if static or not name.startswith("masked")), LABEL]
         if len(table) != facts["instances"] or not all(_is_integers(table, name, name != LABEL) for name in names):
-            raise UserError(f"`{path}` is damaged: it holds other columns or rows than its manifest says.", MAKE_AGAIN)
+            raise UserError(f"`{path}` is damaged: its columns or rows are not those of its manifest.", MAKE_AGAIN)
         return table.select(names)
 
 
@@ -211,10 +211,9 @@ def load_pretraining_examples(
     there = path_of(str(folder))
     local = copy_small_files(str(folder)) if is_url(folder) else there
     if not (local / MANIFEST).exists():
-        hint = f"Make some: bert make-pretraining-data TEXT --out {folder}"
-        raise UserError(f"`{folder}` holds no pre-training data.", hint)
+        raise no_data(folder)
     manifest = _read_manifest(local / MANIFEST)
-    with reaching(folder) if is_url(folder) else nullcontext():
+    with reaching(folder):
         names = {path.name for path in there.iterdir()}
     missing = [shard["file"] for shard in manifest["shards"] if shard["file"] not in names]
     if missing:
@@ -227,7 +226,7 @@ def load_pretraining_examples(
     if shards_per_window is None:
         shards_per_window = _window(size, len(manifest["shards"]), cache_gb * 1e9)
     elif shards_per_window == 0 and size > cache_gb * 1e9:
-        what = f"`{folder}` takes {size / 1e9:.3g} GB once it is opened, and this run was begun with all of it in the cache."
+        what = f"`{folder}` takes {size / 1e9:.3g} GB in the cache, and this run began with all of it there."
         raise UserError(what, f"Give a larger cache: --data-cache-gb {math.ceil(size / 1e9)}")
     digest, cache = digest_of(local / MANIFEST), ShardCache(cache_gb * 1e9)
     return PretrainingExamples(there, manifest, digest, tokenizer, seed, cache, shards_per_window)
@@ -267,7 +266,7 @@ def _ramp(count: int) -> NDArray[np.int32]:
 
 
 def _window(size: float, shards: int, cache_bytes: float) -> int:
-    """How many shards are mixed at a time: 0, which is all, where the cache holds them."""
+    """How many shards are shuffled at a time: 0, which is all, where the cache holds them."""
     if size <= cache_bytes:
         return 0
     return max(1, int(min(WINDOW_BYTES, cache_bytes / 3) / (size / shards)))
@@ -277,9 +276,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path, MAKE_AGAIN, options=dict, shards=list, instances=int, tokens=int, vocab_size=int)
     check_values(path, MAKE_AGAIN, manifest["options"], OPTION_TYPES)
     for shard in manifest["shards"]:
-        check_values(
-            path, MAKE_AGAIN, shard, {"file": str, "instances": int} | dict.fromkeys(shard.keys() & {"sha256"}, str)
-        )
+        check_values(path, MAKE_AGAIN, shard, {"file": str, "instances": int, "sha256": str | None})
     counts = [shard["instances"] for shard in manifest["shards"]]
     if min(counts, default=0) < 0 or sum(counts) < 1:
         raise UserError(f"`{path}` is damaged: its shards hold no instances.", MAKE_AGAIN)

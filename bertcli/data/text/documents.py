@@ -79,7 +79,7 @@ def check_unpacked(path: Path, unpacked: int) -> None:
     """Raise UserError if so many bytes cannot be of text that was compressed to a file of this size."""
     if unpacked > max(UNPACKED_FROM, UNPACKED_TIMES * status_of(path).st_size):
         what = f"`{path}` unpacks to more than {unpacked / 1e6:,.0f} MB, {UNPACKED_TIMES} times its size."
-        raise UserError(what, "No text does: check where it is from, or unpack it yourself.")
+        raise UserError(what, "Text does not compress that well: check where the file is from, or unpack it yourself.")
 
 
 def open_binary(path: Path) -> IO[bytes]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -214,20 +213,3 @@ def _load_from_transformers(source: str) -> WordPiece:
     normalizer = state.get("normalizer") or {}
     rules = normalizer.get("strip_accents"), normalizer.get("handle_chinese_chars", True)
     return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source, *rules)
-
-
-def differs_from_original(text: str, cased: bool) -> bool:
-    """Whether the Rust tokenizer may give other tokens than the original's tokenization.py.
-
-    - Private-use characters: Rust drops them, the original keeps them (mostly as [UNK]).
-    - Uncased: a capital sigma at the end of a Greek word is ς in Python's lower case, σ in Rust's.
-    - The ideographs U+2B820 to U+2B91F: Rust does not put spaces around them.
-    - Not checked: some 500 code points newer than Unicode 14, whose categories differ between Rust and Python.
-    """
-    for place, character in enumerate(text):
-        if 0x2B820 <= ord(character) <= 0x2B91F or unicodedata.category(character) == "Co":
-            return True
-        ends_word = not text[place + 1 : place + 2].isalpha()
-        if not cased and character == "Σ" and ends_word and text[max(place - 1, 0) : place].isalpha():
-            return True
-    return False

@@ -9,7 +9,7 @@ from typing import Any
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.types import Row
-from bertcli.lifecycle.prediction_inputs import form_of_row
+from bertcli.lifecycle.predicting.inputs import form_of_row
 from bertcli.lifecycle.task_model import TaskModel
 
 FORMS = ({"text"}, {"text", "text_pair"}, {"text", "choices"}, {"question", "context"})

@@ -43,7 +43,7 @@ def test_data_that_the_cache_does_not_hold_are_read_by_windows_row_for_row(shard
 
 
 def test_rows_without_a_cache_that_holds_them_are_refused(shards: Path, cache: Path) -> None:
-    with pytest.raises(UserError, match="begun with all of it in the cache") as error:
+    with pytest.raises(UserError, match="began with all of it there") as error:
         load_pretraining_examples(shards, 0, 1e-9, shards_per_window=0)
     assert "--data-cache-gb 1" in error.value.hint
 
@@ -57,5 +57,5 @@ def test_a_manifest_that_does_not_fit_its_shards_is_refused(
     manifest["shards"][0].update(change)
     manifest["shards"] = [{key: v for key, v in shard.items() if v is not None} for shard in manifest["shards"]]
     (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="other columns or rows than its manifest says"):
+    with pytest.raises(UserError, match="its columns or rows are not those of its manifest"):
         load_pretraining_examples(tmp_path / "data", 0).take(np.arange(3))

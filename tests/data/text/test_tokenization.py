@@ -16,7 +16,7 @@ from bertcli.data.packing.span_answers import TextFinder
 from bertcli.data.packing.span_features import encode_spans
 from bertcli.data.packing.text_features import encode_texts
 from bertcli.data.packing.windows import WindowRules
-from bertcli.data.text.tokenization import WordPiece, differs_from_original, load_tokenizer, load_wordpiece
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer, load_wordpiece
 from bertcli.errors import UserError
 from tests.data.text.tokenizers import SAVERS, SENTENCES
 
@@ -34,6 +34,23 @@ def test_tokens_and_ids_equal_googles_on_every_line_that_can(casing: str) -> Non
             assert encoding.ids == line[casing]["ids"]
     assert len(different) == {"uncased": 5, "cased": 3}[casing]
     assert all(differs_from_original(text, casing == "cased") for text in different)
+
+
+def differs_from_original(text: str, cased: bool) -> bool:
+    """Whether the Rust tokenizer may give other tokens than the original's tokenization.py.
+
+    - Private-use characters: Rust drops them, the original keeps them (mostly as [UNK]).
+    - Uncased: a capital sigma at the end of a Greek word is ς in Python's lower case, σ in Rust's.
+    - The ideographs U+2B820 to U+2B91F: Rust does not put spaces around them.
+    - Not checked: some 500 code points newer than Unicode 14, whose categories differ between Rust and Python.
+    """
+    for place, character in enumerate(text):
+        if 0x2B820 <= ord(character) <= 0x2B91F or unicodedata.category(character) == "Co":
+            return True
+        ends_word = not text[place + 1 : place + 2].isalpha()
+        if not cased and character == "Σ" and ends_word and text[max(place - 1, 0) : place].isalpha():
+            return True
+    return False
 
 
 def test_the_listed_differences_are_private_use_final_sigma_and_one_range_of_ideographs() -> None:

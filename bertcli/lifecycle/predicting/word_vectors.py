@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 from bertcli import say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_texts
-from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.models.encoder import encode_layers, longest_input
-from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.models.loading import load_with_tokenizer
 
 # L layers and the embeddings before them, N texts, H hidden
 
@@ -25,11 +25,10 @@ from bertcli.models.loading import check_vocabulary, load_model
 def compare(source: str, texts: list[str], word: str) -> dict[str, Any]:
     """The cosines of a word's vectors in each pair of texts, layer by layer; layer 0 is the embeddings.
 
-    Raises UserError if a text does not have the word.
+    Raises UserError if a text does not contain the word.
     """
-    model, tokenizer = load_model(source).eval(), load_tokenizer(source)
-    check_vocabulary(model, tokenizer, source)
-    vectors = word_vectors(model, tokenizer, texts, word)  # [L + 1, N, H]
+    model, tokenizer = load_with_tokenizer(source)
+    vectors = word_vectors(model.eval(), tokenizer, texts, word)  # [L + 1, N, H]
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     cosines = unit @ unit.swapaxes(1, 2)  # [L + 1, N, N]
     pairs = list(combinations(range(len(texts)), 2))
@@ -43,7 +42,7 @@ def compare(source: str, texts: list[str], word: str) -> dict[str, Any]:
 def word_vectors(model: PreTrainedModel, tokenizer: WordPiece, texts: list[str], word: str) -> NDArray[np.float32]:
     """The hidden states of a word in each text, [L + 1, N, H]: the mean of its pieces, where it has several.
 
-    Raises UserError if a text does not have the word.
+    Raises UserError if a text does not contain the word.
     """
     longest = longest_input(model)
     found = []
@@ -63,10 +62,10 @@ def _pieces(text: str, word: str, tokenizer: WordPiece) -> list[int]:
     (encoding,) = tokenizer.encode([text])
     spans = list(_occurrences(text, word))
     if not spans:
-        what = f"The text `{text}` does not have the word `{word}`."
-        raise UserError(what, "Give texts with it, in this form: --word is compared as it is spelled.")
+        what = f"The text `{text}` does not contain the word `{word}`."
+        raise UserError(what, "Give texts that contain it, spelled as in --word.")
     if len(spans) > 1:
-        say(f"`{word}` is {len(spans)} times in `{text}`: the first is compared")
+        say(f"`{word}` occurs {len(spans)} times in `{text}`: the first is compared")
     start, end = spans[0]
     pieces = [number for number, (first, last) in enumerate(encoding.offsets) if first < end and start < last]
     if not pieces:

@@ -12,8 +12,8 @@ from transformers import AutoModel, AutoTokenizer
 
 from bertcli.config.use import PredictConfig
 from bertcli.errors import UserError
-from bertcli.lifecycle import features as hidden_states
 from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.predicting import features as hidden_states
 
 TEXTS = ["the cat sat on the mat", "happily", "a dog ran under the old tree while birds sang in the green garden"]
 

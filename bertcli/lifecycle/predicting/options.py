@@ -31,18 +31,18 @@ def check_options(config: PredictConfig) -> None:
 
 
 def _check_compare(config: PredictConfig) -> None:
-    if given := next((name for name in ("task", *INPUTS, "output") if getattr(config, name)), None):
+    if given := next((name for name in (*INPUTS, "output") if getattr(config, name)), None):
         raise UserError(f"--compare has its own texts, and takes no {given.replace('_', '-')}.", COMPARE)
     if len(config.compare) < 2 or not config.word:
         raise UserError("--compare needs two texts, and the --word that is in both.", COMPARE)
 
 
 def _check_explain(config: PredictConfig) -> None:
-    if config.question or config.choice or config.task:
+    if config.question or config.choice:
         raise UserError("--explain takes a text or a pair.", 'Give one: --text "..."')
     is_page = config.explain == "attention" or config.explain_page
     if is_page and (config.file or config.output):
-        raise UserError("A page is of one text, and not a file of predictions.", 'Give it: --text "..."')
+        raise UserError("A page shows one text, and goes with neither --file nor --output.", 'Give it: --text "..."')
     if config.precision not in ("auto", "float32"):
         raise UserError(f"--explain does not run in {config.precision}.", "Leave --precision out.")
 

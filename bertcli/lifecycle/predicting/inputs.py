@@ -73,7 +73,7 @@ def form_of_row(row: InputRow) -> str:
 
 
 def read_texts(name: str, column: str | None, model: str) -> Iterator[InputRow]:
-    """The rows of a file with one text each, in the column that is named, that the model's run learnt from, or by its name.
+    """The rows of a file with one text each: of the given column, else the one that the model's run learnt from, else by name.
 
     Raises UserError if there is no such column.
     """

@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from bertcli import say
+from bertcli.data.atomic import write_text
 from bertcli.data.packing.text_features import encode_texts
-from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.types import Prediction
 from bertcli.models.encoder import NO_END, attention_weights, longest_input
-from bertcli.models.loading import check_vocabulary, load_model
-from bertcli.reports.rendering import write_page
+from bertcli.models.loading import load_with_tokenizer
 from bertcli.reports.text_pages import attention_page
 
 MOST_TOKENS = 128  # which a page shows
@@ -30,8 +29,7 @@ def attention(source: str, row: dict[str, Any]) -> tuple[list[str], NDArray[np.f
 
     Raises UserError if the text is too long, or the model has no such weights.
     """
-    model, tokenizer = load_model(source), load_tokenizer(source)
-    check_vocabulary(model, tokenizer, source)
+    model, tokenizer = load_with_tokenizer(source)
     features = encode_texts(CLASSIFICATION.input_examples([row], tokenizer), tokenizer, NO_END, None)
     longest = min(MOST_TOKENS, longest_input(model))
     if (count := int(features.lengths[0])) > longest:
@@ -45,7 +43,7 @@ def attention(source: str, row: dict[str, Any]) -> tuple[list[str], NDArray[np.f
 def write_attention(source: str, row: dict[str, Any], path: Path, name: str) -> Prediction:
     """Write the page of a text or a pair, under the name of the model; return what it shows."""
     tokens, weights = attention(source, row)
-    write_page(path, attention_page(tokens, weights, name))
+    write_text(path, attention_page(tokens, weights, name))
     say(f"wrote {path}")
     layers, heads = weights.shape[:2]
     return {"page": str(path), "layers": layers, "heads": heads, "tokens": tokens}

@@ -1,4 +1,4 @@
-"""What a pre-trained model finds of masked words: by frequency, by sort of token, and in a few sentences at each evaluation."""
+"""The masked words that a model finds in pre-training: by frequency, by type of token, and in a few sentences."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from bertcli.kinds.kind import Split
 from bertcli.kinds.mask import Mask, MaskedTexts
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.objectives.objective import Part
-from bertcli.tasks.task import Files, Task
+from bertcli.tasks.task import INPUT
 
 SENTENCES, SENTENCE_TOKENS, GUESSES, SHORTEST_WORD = 6, 24, 3, 4
 COUNTED_ROWS = 20_000  # of the data, from which the frequency of each token is known
 RANKS = (10, 100, 1_000, 10_000)
 TOKENS_AT_ONCE = 8192
-NO_TASK = Task("", "fill", Files(), ("", None), ())
 
 
 @dataclass
@@ -41,7 +40,7 @@ class MaskedWords:
         return _choose_sentences(self.examples)
 
     def begin(self) -> None:
-        """Forget the evaluation before."""
+        """Forget the last evaluation."""
         self.labels, self.right = [], []
 
     def see(self, part: Part, labels: torch.Tensor, right: torch.Tensor) -> None:
@@ -51,15 +50,15 @@ class MaskedWords:
             self.right.append(right.cpu().numpy())
 
     def accuracies(self, examples: PretrainingExamples) -> dict[str, list[dict[str, Any]]]:
-        """The accuracy, times 100, by the frequency of the masked tokens in `examples`, and by their sort."""
+        """The accuracy, times 100, by the frequency of the masked tokens in `examples`, and by their type."""
         if not self.labels:
             return {}
         labels, right = np.concatenate(self.labels), np.concatenate(self.right)
         ranks, tokens = _ranks(examples)[labels], examples.tokenizer.tokens
-        sorts = np.array([_sort_of(token, examples.tokenizer) for token in tokens])[labels]
+        types = np.array([_type_of(token, examples.tokenizer) for token in tokens])[labels]
         by_rank = {_rank_words(low, high): (ranks >= low) & (ranks < high) for low, high in _groups()}
-        by_sort = {str(sort): sorts == sort for sort in np.unique(sorts)}
-        return {"by frequency in the data": _shares(by_rank, right), "by sort of token": _shares(by_sort, right)}
+        by_type = {str(each): types == each for each in np.unique(types)}
+        return {"by frequency in the data": _shares(by_rank, right), "by type of token": _shares(by_type, right)}
 
     def fill(self, model: ModelWithLoss, device: torch.device) -> list[dict[str, Any]]:
         """The best guesses for the masked word of each sentence."""
@@ -69,10 +68,10 @@ class MaskedWords:
         ids, places = zip(*self.sentences, strict=True)
         masked = [[*own[:place], tokenizer.special("mask"), *own[place + 1 :]] for own, place in self.sentences]
         features = MaskFeatures(Ragged.from_lists(masked), Ragged.from_lists([[place] for place in places]))
-        reader = ModelWithLoss(model.model, kind.outputs, lambda outputs, batch: outputs)
+        reader = ModelWithLoss(model.model, kind.outputs)
         outputs = run_model(reader, features, device, TOKENS_AT_ONCE, "float32")
         split = Split("", MaskedTexts([""] * len(ids), origin=""), features)
-        names, fills = tokenizer.tokens, kind.decode(NO_TASK, split, outputs, tokenizer)
+        names, fills = tokenizer.tokens, kind.decode(INPUT, split, outputs, tokenizer)
         return [
             {
                 "text": _spelled(own, place, tokenizer),
@@ -127,7 +126,7 @@ def _rank_words(low: int, high: int) -> str:
     return f"ranks {low + 1:,} to {high:,}" if high < 10**9 else "rarer"
 
 
-def _sort_of(token: str, tokenizer: WordPiece) -> str:
+def _type_of(token: str, tokenizer: WordPiece) -> str:
     plain = token.lstrip("Ġ▁")
     if tokenizer.is_wordpiece and token.startswith("##"):
         return "pieces that continue a word"

@@ -19,6 +19,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.windows import WindowRules
+from bertcli.data.results import Result
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import RunError, UserError
 from bertcli.kinds import kind_of_model
@@ -27,7 +28,7 @@ from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.kind import Encoder, Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.lifecycle.evaluate import source_of
-from bertcli.lifecycle.export_example import example_of
+from bertcli.lifecycle.exporting.example import example_of
 from bertcli.lifecycle.scoring import score
 from bertcli.lifecycle.sources import encode_split
 from bertcli.lifecycle.task_model import load_task_model
@@ -44,16 +45,15 @@ from bertcli.models.loading import (
 )
 from bertcli.models.model_with_loss import Outputs
 from bertcli.models.packed import prepare_layers
-from bertcli.tasks.task import Files, Task
+from bertcli.tasks.task import INPUT, Task
 
 LARGEST_DIFFERENCE = 1e-4
 TEXTS, WORDS = 9, 6  # random texts that are compared, and words of each at most
 TOKENS = 40  # a batch of them
-NO_TASK = Task("texts", "", Files({}, {}), ("", None), ())
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Result):
     """What was written, and how far its answers are from those of the model."""
 
     model: str
@@ -106,7 +106,7 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
 
 
 def _say_written(found: Exported, megabytes: float) -> None:
-    difference = f"outputs differ by {found.largest_difference:.1e} at most, on {TEXTS} random texts"
+    difference = f"outputs differ by at most {found.largest_difference:.1e}, on {TEXTS} random texts"
     say(f"wrote {found.out}: {found.format} in {found.precision}, {megabytes:,.1f} MB; {difference}")
     say(f"to run it: python {found.out}/example.py")
 
@@ -128,7 +128,7 @@ def _write_graph(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, d
     difference = _largest_difference(kind, plan.model, OnnxModel(graph, config), tokenizer)
     if not difference <= LARGEST_DIFFERENCE:
         what = f"The outputs of the graph differ by {difference:.1e} from those of the model."
-        raise RunError(what, "Give --format safetensors; and please report the model.")
+        raise RunError(what, "Give --format safetensors, and please report the model.")
     if plan.precision == "float32":
         return replace(plan, largest_difference=difference)
     whole = graph.rename(part / "whole.onnx")
@@ -153,7 +153,7 @@ def _write_weights(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece,
 def _largest_difference(kind: Kind, source: str, other: Any, tokenizer: WordPiece) -> float:
     """How far the outputs of another model are from those of ours at most, over random texts of several lengths."""
     model = _load(source)[1].eval()
-    task = replace(NO_TASK, kind=kind.name, labels=tuple(model.config.id2label.values()))
+    task = replace(INPUT, kind=kind.name, labels=tuple(model.config.id2label.values()))
     draw, words = random.Random(0), [token for token in tokenizer.tokens if token.isalpha()] or ["a"]
     rows = [{key: _random_text(value, words, draw) for key, value in kind.sample.items()} for _ in range(TEXTS)]
     longest = longest_input(model)
@@ -184,7 +184,7 @@ def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Expo
     """The scores of the model and of the graph on the dev set of the run, where it is there; says what is lost."""
     saved = saved_config(plan.model)
     if saved.get("command") != "finetune":
-        say(f"what {plan.precision} costs is not measured: {plan.model} is not of a fine-tuned run")
+        say(f"the effect of {plan.precision} is not measured: {plan.model} is not of a fine-tuned run")
         return plan
     try:
         source = source_of(EvaluateConfig(task=saved["task"], data_dir=data_dir), saved)
@@ -192,7 +192,7 @@ def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Expo
         model = load_task_model(source.task, plan.model, "float32")
         split = encode_split(source.task, split, model.tokenizer, model.rules)
     except UserError as error:
-        say(f"what {plan.precision} costs is not measured, as the dev set is not there: {error.message}")
+        say(f"the effect of {plan.precision} is not measured, as the dev set is not there: {error.message}")
         return plan
     quantized = replace(model, model=model.kind.with_loss(cast(Any, small)))
     before, after = (score(source.task, split, each.predict(split)) for each in (model, quantized))

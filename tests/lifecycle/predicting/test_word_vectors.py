@@ -11,8 +11,8 @@ from transformers import AutoModel, AutoTokenizer
 from bertcli.config.use import PredictConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.lifecycle.compare import word_vectors
 from bertcli.lifecycle.predict import predict, stream
+from bertcli.lifecycle.predicting.word_vectors import word_vectors
 from bertcli.models.loading import load_model
 from tests.cli.test_main import run
 
@@ -106,7 +106,7 @@ def test_each_pair_of_texts_has_a_cosine_a_layer(at_home: Path) -> None:
         ({"compare": ["the cat"], "word": "cat"}, "needs two texts"),
         ({"compare": ["the cat", "a cat"]}, "needs two texts, and the --word"),
         ({"compare": ["the cat", "a cat"], "word": "cat", "text": "a"}, "has its own texts, and takes no text"),
-        ({"compare": ["the cat", "a concatenation"], "word": "cat"}, "does not have the word `cat`"),
+        ({"compare": ["the cat", "a concatenation"], "word": "cat"}, "does not contain the word `cat`"),
         ({"compare": ["the cat", "dog " * 600 + "cat"], "word": "cat"}, "is beyond the"),
         ({"word": "cat", "text": "a"}, "--word needs --compare"),
     ],
@@ -118,7 +118,7 @@ def test_a_wrong_request_is_said(at_home: Path, options: dict[str, object], what
 
 def test_of_a_word_that_is_there_twice_the_first_is_compared(at_home: Path, said: LogCapture) -> None:
     predict(compare=["the cat and the cat", "a cat"], word="cat", model=MODEL)
-    assert "`cat` is 2 times in `the cat and the cat`" in said.text
+    assert "`cat` occurs 2 times in `the cat and the cat`" in said.text
 
 
 def test_the_command_takes_texts_one_after_the_other(

@@ -16,25 +16,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertcli import say
+from bertcli.data.atomic import write_text
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.data.packing.text_features import TextFeatures
-from bertcli.errors import UserError
+from bertcli.errors import check_extra
 from bertcli.kinds.kind import Encoder
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.reports.rendering import write_page
 from bertcli.reports.text_pages import PARTS, explanation_page
 from bertcli.training.device import inference_tokens
 
 # n copies of a text of T tokens, W words, H hidden, C outputs
 
 Row = dict[str, Any]
-MOST_WORDS = 10  # of a text whose subsets of words, 2^W, are all run
+MOST_WORDS = 10  # for exact Shapley values, which run all 2^W subsets of the words
 STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
-SHARE_OF_TOKENS = 4  # of those that a pass takes which has no gradients
+SHARE_OF_TOKENS = 4  # a pass with gradients takes a quarter of the tokens of one without
 TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
-NEGLIGIBLE = 1e-4  # an error of the sum that is none
-GRADIENTS, SHAPLEY = "integrated gradients", "Shapley values"
+NEGLIGIBLE = 1e-4  # an error of the sum that counts as none
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,18 @@ class Word:
 def explained(
     model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, name: str
 ) -> Iterator[tuple[Row, Prediction]]:
-    """Each prediction with its explanation, which is also written as a page, under the name of the model, if one is asked for."""
+    """Add to each prediction its explanation, which is also written to the file `page`, if given, with the name of the model."""
     for row, prediction in found:
         prediction |= {"explanation": Explainer(model, row).explain()}
         if page:
             texts = {part: row[part] for part in PARTS if part in row}
-            write_page(Path(page), explanation_page(texts, prediction, name))
+            write_text(Path(page), explanation_page(texts, prediction, name))
             say(f"wrote {page}")
         yield row, prediction
 
 
 class Explainer:
-    """Explains the prediction for one input: how far each word moves an output from that of a text of [MASK] alone."""
+    """Explains the prediction for one input: how far each word moves an output from that of a text of only [MASK]."""
 
     def __init__(self, model: TaskModel, row: Row) -> None:
         examples = model.kind.input_examples([row], model.tokenizer)
@@ -70,7 +69,7 @@ class Explainer:
         encoder = Encoder(model.tokenizer, replace(model.rules, in_windows=False))
         self.features = cast(TextFeatures, model.kind.encode(model.task, examples, encoder))
         if model.rules.in_windows and self.features.truncated:
-            say("the prediction is of all windows of the text, the explanation of the first")
+            say("the prediction is made from all windows of the text, the explanation from the first only")
         self.ids = self.features.input_ids.take(np.array([0]))[0]  # [T]
         self.words, self.places = self._words()
         masked = self.ids.copy()
@@ -83,13 +82,13 @@ class Explainer:
 
     def explain(self) -> Prediction:
         """The explanation as plain values. Raises UserError if captum is missing and the text is not short."""
+        if len(self.words) > MOST_WORDS:
+            use, instead = f"Explaining {len(self.words):,} words", f"give at most {MOST_WORDS} words"
+            check_extra("explain", "captum", use=use, instead=instead)
         if find_spec("captum"):
-            method, steps, of_words = GRADIENTS, *self._integrated_gradients()
-        elif len(self.words) <= MOST_WORDS:
-            method, steps, of_words = SHAPLEY, 2 ** len(self.words), self._shapley_values()
+            method, steps, of_words = "integrated gradients", *self._integrated_gradients()
         else:
-            what = f"Explaining {len(self.words):,} words needs captum."
-            raise UserError(what, f"pip install 'bertcli[explain]'; or give at most {MOST_WORDS} words.")
+            method, steps, of_words = "Shapley values", 2 ** len(self.words), self._shapley_values()
         labels = self.model.task.labels
         return {
             "label": labels[self.output] if labels else None,
@@ -109,7 +108,7 @@ class Explainer:
         types = self.features.token_type_ids.take(np.array([0]))[0]  # [T]
         words: list[Word] = []
         places: list[list[int]] = []
-        parts = ("text", "text_pair") if types.any() else ("text",)
+        parts = [*PARTS][: 1 + types.any()]
         for number, part in enumerate(parts):
             (encoding,) = self.model.tokenizer.encode([self.row[part]])
             first = int((types < number).sum()) + (number == 0)  # after [CLS], or the first text with its separators

@@ -16,11 +16,10 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.packing.text_features import TextFeatures, encode_texts
-from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.frozen import combine, layer_states, say_if_fewer
-from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.models.loading import load_with_tokenizer
 from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 
 # L tokens of a text, D numbers of each
@@ -40,8 +39,8 @@ def write_hidden_states(model: str, rows: Iterator[dict[str, Any]], config: Pred
 
 
 def _chunks(name: str, rows: Iterator[dict[str, Any]], config: PredictConfig) -> Iterator[TextStates]:
-    model, tokenizer = load_model(name).to(inference_device()).eval(), load_tokenizer(name)
-    check_vocabulary(model, tokenizer, name)
+    model, tokenizer = load_with_tokenizer(name)
+    model.to(inference_device()).eval()
     say_if_fewer(config.layers, model.config.num_hidden_layers)
     vocabulary, truncated = tokenizer.tokens, 0
     while chunk := list(islice(rows, ROWS_AT_ONCE)):

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from bertcli import say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_texts
-from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.data.text.tokenization import WordPiece
 from bertcli.kernels import prepack
 from bertcli.lifecycle.pretrained import longest_sentence
 from bertcli.models.encoder import longest_input
 from bertcli.models.heads import mean_states
-from bertcli.models.loading import check_vocabulary, load_model
+from bertcli.models.loading import load_with_tokenizer
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.packed import is_packed
 from bertcli.training.device import inference_device, inference_tokens, keep_freed_memory, resolve_precision
@@ -58,10 +58,9 @@ class TextEncoder:
 def load_text_encoder(source: str, precision: str) -> TextEncoder:
     """Load the encoder of any model. Raises UserError if it cannot be opened."""
     keep_freed_memory()
-    model, tokenizer, device = load_model(source), load_tokenizer(source), inference_device()
-    check_vocabulary(model, tokenizer, source)
+    (model, tokenizer), device = load_with_tokenizer(source), inference_device()
     dtype = resolve_precision(precision)
-    encoder = ModelWithLoss(model, mean_states, lambda outputs, batch: outputs).to(device)
+    encoder = ModelWithLoss(model, mean_states).to(device)
     if device.type == "cpu" and is_packed(model):
         prepack(model)
     longest = min(longest_input(model), longest_sentence(source) or LONGEST)

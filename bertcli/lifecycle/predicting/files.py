@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from bertcli import say
-from bertcli.data.atomic import part_of, remove, replace, replacing
+from bertcli.data.atomic import part_of, remove, replace, write_text
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
@@ -31,8 +31,7 @@ def write_official(files: dict[str, str], path: Path) -> None:
     main, *_ = files
     for name, text in files.items():
         place = path if name == main else path.with_name(prefix + name)
-        with replacing(place) as part:
-            part.write_text(text, encoding="utf-8")
+        write_text(place, text)
         say(f"wrote {place}")
 
 

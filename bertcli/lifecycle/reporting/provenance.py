@@ -17,6 +17,7 @@ from bertcli.lifecycle.after_finetuning import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import origin_of
 from bertcli.reports.model_card import Provenance
+from bertcli.reports.record import COUNTED
 from bertcli.tasks import TASKS, is_task
 
 if TYPE_CHECKING:
@@ -25,14 +26,7 @@ if TYPE_CHECKING:
 CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
-FILLED = "Paris is the [MASK] of France."
-COUNTED = {
-    "examples": "examples",
-    "skipped": "rows skipped",
-    "duplicates": "repeated in it",
-    "in_train": "also in train, which makes its score too high",
-    "cut": "cut",
-}
+IN_CARD = {**COUNTED, "in_train": "also in train, which makes its score too high"}
 
 
 def command_of(config: dict[str, Any]) -> str:
@@ -63,7 +57,7 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     result, start = record.result, PRETRAINED.get(origin)
     kind = KINDS.get(record.config.get("kind", ""), MASK)
     task = TASKS.get(result.task)
-    request = list(split.examples.request().values()) if split else [FILLED]
+    request = list(split.examples.request().values()) if split else [MASK.sample["text"]]
     return Provenance(
         pipeline=kind.pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
@@ -102,7 +96,7 @@ def _auto_class(config: Path, head: str) -> str:
 def _data(record: RunRecord, start: Pretrained | None) -> list[str]:
     lines = [f"Pre-training: {start.name}, on {start.trained_on}."] if start else []
     for name, read in record.result.data.items():
-        counts = [f"{read[key]:,} {words}" for key, words in COUNTED.items() if read.get(key)]
+        counts = [f"{read[key]:,} {words}" for key, words in IN_CARD.items() if read.get(key)]
         facts = [f"{key} {value}" for key, value in read.get("facts", {}).items()]
         lines += [f"{name}: {', '.join([*counts, *facts])}."]
     return lines
@@ -111,8 +105,8 @@ def _data(record: RunRecord, start: Pretrained | None) -> list[str]:
 def _limits(record: RunRecord) -> list[str]:
     longest = record.config.get("max_seq_length")
     found = [f"It reads at most {longest} tokens of a text; what is longer is cut."] if longest else []
-    found.append("Its scores are of texts like those that it was trained on; of others they may be lower.")
+    found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
     if saved.exists() and _auto_class(saved, "") == "AutoModel":
-        found.append("In transformers, which has no class for its head, AutoModel gives its hidden states only.")
+        found.append("transformers has no class for its head: AutoModel gives only its hidden states.")
     return found

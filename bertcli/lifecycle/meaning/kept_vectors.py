@@ -69,7 +69,7 @@ def _digest(texts: list[str]) -> str:
 def search(
     folder: Path, identity: dict[str, Any], make: Callable[[], Vectors], find: Callable[[TextVectors], Found]
 ) -> Found:
-    """What is found in the kept vectors of a folder; in new ones if there are none, they are damaged, or of others."""
+    """Search the kept vectors of a folder; make new ones if there are none, or they are damaged or of other texts."""
     try:
         if kept := _kept_vectors(folder, identity):
             return find(kept)
@@ -88,7 +88,7 @@ def _kept_vectors(folder: Path, identity: dict[str, Any]) -> TextVectors | None:
         return None
     manifest = read_json(folder / MANIFEST, HINT, identity=dict, checksums=list)
     if other := [name for name, value in identity.items() if manifest["identity"].get(name) != value]:
-        say(f"{folder}: made again, with other {' and '.join(other)}")
+        say(f"{folder}: made again, because {' and '.join(other)} changed")
         return None
     values = np.load(folder / ARRAY, mmap_mode="r", allow_pickle=False)
     count, blocks = identity["rows"], -(-identity["rows"] // BLOCK_ROWS)
@@ -116,7 +116,7 @@ def _keep(folder: Path, identity: dict[str, Any], made: TextVectors) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but what is replaced."""
+    """Whether a folder holds nothing but kept vectors."""
     return folder.is_dir() and {path.name for path in folder.iterdir()} <= {MANIFEST, ARRAY, CHECKSUMS}
 
 

@@ -11,8 +11,8 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from bertcli.errors import UserError
-from bertcli.lifecycle.attention import attention
 from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.predicting.attention import attention
 
 
 @pytest.mark.parametrize("pair", [None, "a dog ran"])
@@ -47,5 +47,5 @@ def test_a_text_that_is_too_long_and_a_file_are_refused(at_home: Path, tmp_path:
     with pytest.raises(UserError, match="a page shows 128"):
         predict(text="cat " * 127, model="runs/pretrain-tiny", explain="attention")
     (tmp_path / "in.txt").write_text("cat\n")
-    with pytest.raises(UserError, match="A page is of one text"):
+    with pytest.raises(UserError, match="A page shows one text"):
         predict(file=str(tmp_path / "in.txt"), model="runs/pretrain-tiny", explain="attention")

@@ -10,12 +10,13 @@ import pytest
 import torch
 from conftest import WORDS
 
-from bertcli.config.use import PredictConfig
+from bertcli import errors
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
-from bertcli.lifecycle import explain
-from bertcli.lifecycle.predict import _load, predict
+from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.predicting import attribution
+from bertcli.lifecycle.task_model import load_for_rows
 from bertcli.models.loading import save_model
 from tests.cli.test_main import run
 from tests.data.text.tokenizers import SAVERS
@@ -42,7 +43,8 @@ def models(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, st
 
 @pytest.fixture
 def without_captum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain, "find_spec", lambda name: None)
+    for module in (errors, attribution):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
 
 
 def explained(model: str, **given: Any) -> dict[str, Any]:
@@ -81,9 +83,9 @@ def test_the_words_sum_to_the_difference_of_the_logits(models: dict[str, str], k
 def test_without_captum_a_short_text_gets_exact_shapley_values(models: dict[str, str], pair: str | None) -> None:
     found = explained(models["classify"], text="green cats sat", text_pair=pair)["explanation"]
     assert sum_of(found) == pytest.approx(found["output"] - found["baseline"], abs=1e-4)
-    loaded = _load(models["classify"], KINDS["classify"], PredictConfig(explain="words"))
+    loaded = load_for_rows(models["classify"], KINDS["classify"], "auto", 5, has_gradients=True)
     row = {"text": "green cats sat", **({"text_pair": "a"} if pair else {})}
-    explainer = explain.Explainer(loaded, row)
+    explainer = attribution.Explainer(loaded, row)
     of_words = np.zeros(len(explainer.words))
     orders = list(itertools.permutations(range(len(of_words))))
     with torch.no_grad():
@@ -106,8 +108,8 @@ def test_without_captum_a_long_text_says_what_to_install(models: dict[str, str])
 
 @pytest.mark.usefixtures("without_captum")
 def test_words_that_the_model_does_not_read_are_not_explained(models: dict[str, str]) -> None:
-    loaded = _load(models["classify"], KINDS["classify"], PredictConfig(explain="words"))
-    explainer = explain.Explainer(loaded, {"text": "cat " * 600, "text_pair": "dog " * 5})
+    loaded = load_for_rows(models["classify"], KINDS["classify"], "auto", 5, has_gradients=True)
+    explainer = attribution.Explainer(loaded, {"text": "cat " * 600, "text_pair": "dog " * 5})
     assert [word.text for word in explainer.words] == ["cat"] * (512 - 8) + ["dog"] * 5
     assert max(itertools.chain(*explainer.places)) == 510
 
@@ -159,7 +161,7 @@ def test_a_page_is_written_atomically_of_one_text(models: dict[str, str], worksp
         ({"question": "who", "context": "cat"}, "takes a text or a pair"),
         ({"text": "a", "choice": ["a", "b"]}, "takes a text or a pair"),
         ({"text": "a", "precision": "bfloat16"}, "does not run in bfloat16"),
-        ({"file": "in.txt", "explain_page": "a.html"}, "A page is of one text"),
+        ({"file": "in.txt", "explain_page": "a.html"}, "A page shows one text"),
         ({"text": "a", "explain_page": "a.csv"}, "is not HTML"),
         ({"text": "a", "features": "a.npz"}, "--features and --explain do not go together"),
     ],
@@ -171,7 +173,7 @@ def test_a_wrong_request_is_said(models: dict[str, str], workspace: Path, option
 
 
 def test_a_model_without_a_decision_is_refused(at_home: Path) -> None:
-    with pytest.raises(UserError, match="neither a label nor a value"):
+    with pytest.raises(UserError, match="needs a model that gives a label or a value"):
         predict(text="the [MASK] sat", model="runs/pretrain-tiny", explain="words")
 
 

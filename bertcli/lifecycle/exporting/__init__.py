@@ -1,0 +1,1 @@
+"""The files of an exported model, and the example that runs them."""

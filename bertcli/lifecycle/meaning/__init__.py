@@ -1,0 +1,1 @@
+"""Texts as vectors: made, kept beside their file, and searched."""

@@ -1,0 +1,1 @@
+"""What `bert predict` reads, writes and explains."""

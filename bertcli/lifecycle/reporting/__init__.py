@@ -1,0 +1,1 @@
+"""What a run records for its report and its model card."""

@@ -1,0 +1,59 @@
+"""The nearest vectors are those of sorting all cosines, in blocks of any size."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertcli.lifecycle.meaning import kept_vectors
+from bertcli.lifecycle.meaning import nearest as nearest_module
+from bertcli.lifecycle.meaning.kept_vectors import TextVectors
+from bertcli.lifecycle.meaning.nearest import near_pairs, nearest
+
+
+def unit_vectors(count: int, width: int = 8, seed: int = 0) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((count, width), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 70), st.integers(1, 30))
+def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
+    vectors, asked = unit_vectors(rows), unit_vectors(queries)[::-1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_vectors, "BLOCK_ROWS", block)
+        patch.setattr(nearest_module, "QUERIES_AT_ONCE", 3)
+        patch.setattr(nearest_module, "PAIR_ROWS", block)
+        cosines, places = nearest(TextVectors(vectors), asked, count)
+        near, pairs, total = near_pairs(TextVectors(vectors), 0.2, count, lambda _: None)
+    every = asked @ vectors.T
+    np.testing.assert_allclose(cosines, -np.sort(-every, axis=1)[:, :count], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(every, places, 1), cosines, atol=1e-6)
+    products = vectors @ vectors.T
+    expected = sorted((products[i, j] for i, j in itertools.combinations(range(rows), 2)), reverse=True)
+    expected = [cosine for cosine in expected if cosine >= 0.2]
+    assert total == len(expected)
+    np.testing.assert_allclose(near, expected[:count], atol=1e-6)
+    assert all(first < second for first, second in pairs.tolist())
+
+
+@pytest.mark.torture
+def test_a_million_rows_take_a_second_and_three_gigabytes(tmp_path: Path) -> None:
+    """Of one query, with a margin for a busy machine; vectors that are kept, so that they are read and checked too."""
+    import resource
+    import time
+
+    rows = 1_000_000
+    values = np.concatenate([unit_vectors(50_000, 384, seed) for seed in range(rows // 50_000)])
+    query = values[rows // 2 : rows // 2 + 1].copy()
+    folder, identity = tmp_path / "vectors", {"rows": rows}
+    kept_vectors._keep(folder, identity, TextVectors(values))
+    del values
+    started = time.perf_counter()
+    _, places = kept_vectors.search(folder, identity, pytest.fail, lambda kept: nearest(kept, query, 10))
+    assert time.perf_counter() - started < 3
+    assert places[0, 0] == rows // 2
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 4.5e9  # of this test, which makes two copies
