@@ -106,6 +106,7 @@ GOLDEN_RUNS = Path(__file__).parent / "goldens" / "before" / "runs"
 def test_a_damaged_file_is_an_error_of_one_line(
     cases: range, originals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("BERT_KERNELS", "off")
     failed, home = [], tmp_path / "home"
     shutil.copytree(originals, home)
     monkeypatch.chdir(home)

@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("BERT_KERNELS", "off")
         for command in (COMMANDS["build-vocab"], DATA, TO_USE):
             patch.setattr(sys, "argv", ["bert", *command])
-            with pytest.raises(SystemExit, match="^0$"):
+            with pytest.raises(SystemExit, match=r"^0$"):
                 main()
     return folder
 

@@ -11,7 +11,7 @@ from typing import Any
 from bertcli import quietly, say
 from bertcli.config.use import ReportConfig
 from bertcli.data.json_files import read_json
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.provenance import command_of, provenance_of
@@ -71,8 +71,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
     own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
     out = Path(config.out) if config.out else own
-    if out.is_dir() or not out.parent.is_dir():
-        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
+    check_file(out, "--out")
     if config.dry_run:
         say(f"would write {out}")
         return found
