@@ -77,7 +77,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
-    begun = run.config.get("shards_per_window") or 0 if config.resume else None  # the order stays, whatever the cache
+    begun = run.shards_per_window if config.resume else None  # the order stays, whatever the cache
     examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)

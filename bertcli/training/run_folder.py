@@ -97,6 +97,11 @@ class RunFolder:
         return (saved.get("seeds") or 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
     @property
+    def shards_per_window(self) -> int:
+        """Of how many shards at a time its order of pre-training data mixes the rows; 0: of all."""
+        return int(self.config.get("shards_per_window") or 0)
+
+    @property
     def command_to_resume(self) -> str:
         """The command line that continues it."""
         return f"bert {self.config['command']} --resume --out {self.path}"
