@@ -43,8 +43,25 @@ def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> Use
     return UserError(f"Unknown {kind} `{name}`.", f"{hint} {see}".rstrip())
 
 
+def check_place(out: Path) -> None:
+    """Raise UserError if nothing can be written at a path: a link that leads nowhere, or a path inside a file."""
+    if out.is_symlink() and not out.exists():
+        raise UserError(f"`{out}` is a link that leads nowhere.", "Remove it, or give another name.")
+    inside = next((each for each in out.parents if each.is_symlink() or each.exists()), Path())
+    if not inside.is_dir():
+        raise UserError(f"`{out}` cannot be written: `{inside}` is not a folder.", "Give a name in a folder.")
+
+
+def check_file(out: Path, option: str) -> None:
+    """Raise UserError if an output file cannot be written: it is a folder, in no folder, or a link that leads nowhere."""
+    check_place(out)
+    if out.is_dir() or not out.parent.is_dir():
+        raise UserError(f"`{out}` cannot be written.", f"Give {option} a file in a folder that exists.")
+
+
 def check_vacant(out: Path) -> None:
     """Check that an output folder does not exist or is empty. Raises UserError if it is neither, or a file."""
+    check_place(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"`{out}` exists already and is not empty.", "Give another folder: --out NEW-FOLDER")
 

@@ -102,4 +102,4 @@ def failure(read: Callable[[], object], path: Path, names_file: bool = False) ->
         return f"{type(error).__name__}: {str(error)[:150]}"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return "" if path.read_bytes() == before else "the file was changed"
+    return "" if path.exists() and path.read_bytes() == before else "the file was changed"

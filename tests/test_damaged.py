@@ -10,14 +10,15 @@ import pytest
 from damaging import damage, failure
 
 from bertcli import predict, pretrain
+from bertcli.data.checksums import CHECKSUMS
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
-from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import find_runs
 from bertcli.objectives import default_objective
 from bertcli.objectives.objective import ObjectiveExamples
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
+from tests.cli.test_main import run
 
 RUN = "runs/pretrain-tiny"
 TASK_RUNS = {  # runs of each kind, made by an older version, and an input that they take
@@ -106,6 +107,7 @@ GOLDEN_RUNS = Path(__file__).parent / "goldens" / "before" / "runs"
 def test_a_damaged_file_is_an_error_of_one_line(
     cases: range, originals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("BERT_KERNELS", "off")
     failed, home = [], tmp_path / "home"
     shutil.copytree(originals, home)
     monkeypatch.chdir(home)
@@ -127,13 +129,31 @@ def test_a_damaged_file_is_an_error_of_one_line(
     assert failed == []
 
 
-@pytest.mark.parametrize(
-    "name", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
-)
-def test_a_flipped_byte_of_a_model_is_found_and_named(originals: Path, name: str) -> None:
-    path = originals / RUN / "model" / name
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=f"{name}` is damaged: it differs from its checksum"):
-        predict(text="the [MASK] sat.", model=str(originals / RUN))
+FLIPPED = {  # files, and the command that reads them
+    f"{RUN}/model/*": f"predict --text [MASK] --model {RUN}",
+    f"{RUN}/checkpoints/*/*": f"pretrain --resume --out {RUN} --steps 5",
+    f"{RUN}/start/*": f"pretrain --resume --out {RUN} --steps 5",
+    "pretraining-data/*.parquet": "pretrain --size tiny --steps 1",
+    "pretraining-data/tokenizer/*": "pretrain --size tiny --steps 1",
+    "vocab/*": "make-pretraining-data corpus.txt --workers 1 --out more-data",
+}
+
+
+def test_a_flipped_byte_is_found_and_named_by_the_command_line(
+    at_home: Path, originals: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("vocab", "corpus.txt"):
+        copy = shutil.copytree if name == "vocab" else shutil.copy
+        copy(at_home / name, originals / name)
+    monkeypatch.chdir(originals)
+    tried = []
+    for pattern, command in FLIPPED.items():
+        for path in sorted(each for each in originals.glob(pattern) if each.name != CHECKSUMS):
+            content = path.read_bytes()
+            for place in (0, len(content) // 2, len(content) - 1):
+                path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+                code, _, words = run([*command.split(), "--quiet"], capsys, monkeypatch)
+                assert (code, path.name in words, words.count("\n")) == (2, True, 2), (path, place, words)
+                tried.append(path)
+            path.write_bytes(content)
+    assert len(tried) >= 3 * 15

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,27 +17,36 @@ from bertcli import pretrain
 from bertcli.errors import RunError
 from bertcli.training.loop import Training
 
-FREE = (0, 40_000)  # bytes on the disk, for a command that needs more
-# Runs commands one after the other in processes forked from one that has imported everything.
+# Runs the commands that it is given in processes forked from one that has imported everything.
 DRIVER = """
 import json, sys
 from pathlib import Path
 from tests.killing import PRELOADED, run
 for module in PRELOADED:
     __import__(module)
-for command, folder in json.loads(sys.argv[1]):
+for line in sys.stdin:
+    command, folder = json.loads(line)
     code, _ = run(command, Path(folder))
-    print(json.dumps([code, Path(folder).with_name("words").read_text()]))
+    print(json.dumps([code, Path(folder).with_name("words").read_text()]), flush=True)
 """
+FREE = {0: list(COMMANDS), 65_536: ["pretrain", "finetune"]}
+Bert = Callable[[list[str], Path], tuple[int, str]]
 
 
-def run_all(commands: list[tuple[list[str], Path]]) -> list[tuple[int, str]]:
-    """Exit code and words of each command in its folder."""
-    given = json.dumps([(command, str(place)) for command, place in commands])
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, given], cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True, check=True
-    )
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+@pytest.fixture(scope="module")
+def bert() -> Iterator[Bert]:
+    """Runs a command in a folder, and returns its exit code and its words."""
+    command = [sys.executable, "-c", DRIVER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=PROJECT, env=ENVIRONMENT, **pipes) as driver:
+
+        def run(command: list[str], folder: Path) -> tuple[int, str]:
+            print(json.dumps([command, str(folder)]), file=driver.stdin, flush=True)
+            code, words = json.loads(driver.stdout.readline())
+            return code, words
+
+        yield run
+        driver.stdin.close()
 
 
 def mount(*options: str) -> None:
@@ -71,30 +80,30 @@ def differ(start: Path, place: Path) -> list[str]:
     ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
 def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
-    folder: Path, disk: Path, name: str
+    folder: Path, disk: Path, bert: Bert
 ) -> None:
     mount("-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk))
-    shutil.copytree(folder, disk / "start")
-    commands = [(COMMANDS[name], disk / "start")]
-    for free in FREE:
-        filler, available = disk / "filler", shutil.disk_usage(disk).free
-        filler.write_bytes(b"\0" * (available - free))
-        ((code, words),) = run_all(commands)
-        assert (code, is_one_line(words)) == (1, True), (free, words)
-        assert differ(folder, disk / "start") == []
+    shutil.copytree(folder, disk, dirs_exist_ok=True)
+    filler = disk / "filler"
+    for free, commands in FREE.items():  # bytes, too few for the command
+        filler.write_bytes(b"\0" * (shutil.disk_usage(disk).free - free))
+        for name in commands:
+            code, words = bert(COMMANDS[name], disk)
+            assert (code, is_one_line(words)) == (1, True), (free, name, words)
+            assert differ(folder, disk) == [], (free, name)
         filler.unlink()
-    ((code, words),) = run_all(commands)
-    assert code == 0, words
+    for name, command in COMMANDS.items():
+        code, words = bert(command, disk)
+        assert code == 0, (name, words)
 
 
-def test_a_disk_that_may_not_be_written_is_one_line(folder: Path, disk: Path, tmp_path: Path) -> None:
+def test_a_disk_that_may_not_be_written_is_one_line(folder: Path, disk: Path, tmp_path: Path, bert: Bert) -> None:
     shutil.copytree(folder, tmp_path / "copy")
     mount("--bind", str(tmp_path / "copy"), str(disk))
     mount("-o", "remount,bind,ro", str(disk))
-    for name, (code, words) in zip(COMMANDS, run_all([(each, disk) for each in COMMANDS.values()]), strict=True):
+    for name, command in COMMANDS.items():
+        code, words = bert(command, disk)
         assert (code, is_one_line(words)) in ((1, True), (2, True)), (name, words)
 
 

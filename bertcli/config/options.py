@@ -134,7 +134,7 @@ def _converted(hint: type, value: Any) -> Any:
         raise TypeError
     if hint is int:
         whole = value if isinstance(value, int) else int(float(value))
-        if isinstance(value, bool) or float(value) != whole:
+        if isinstance(value, bool) or float(value) != whole or abs(whole) >= 2**63:
             raise ValueError
         return whole
     return hint(value)

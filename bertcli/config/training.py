@@ -77,7 +77,7 @@ class PretrainConfig(TrainingConfig):
         None, "Pre-training objective: {choices}; default: mlm+nsp if the data are pairs, else mlm.", choices=objectives
     )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
-    batch_size: int = option(256, "Instances per step, over all processes.", minimum=1)
+    batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bertcli.data.checksums import write_checksums
-from bertcli.errors import UserError
+from bertcli.errors import check_place
 
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of renameat2 on Linux
 
@@ -43,9 +43,8 @@ def part_of(path: Path) -> Path:
 
 
 def _target(path: Path) -> Path:
-    """What a link leads to, which is replaced instead of the link. Raises UserError if that is nowhere."""
-    if path.is_symlink() and not path.exists():
-        raise UserError(f"`{path}` is a link that leads nowhere.", "Remove it, or give another name.")
+    """What a link leads to, which is replaced instead of the link. Raises UserError if nothing can be written there."""
+    check_place(path)
     return path.resolve() if path.is_symlink() else path
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from bertcli.errors import UserError
 
 CHECKSUMS = "checksums.sha256"
+LONGEST_NAME = 255  # bytes, of any file system
 
 
 def digest_of(path: Path) -> str:
@@ -29,7 +30,7 @@ def damaged_files(folder: Path, names: Iterable[str] | None = None) -> Iterator[
         return
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         digest, _, name = line.partition("  ")
-        if Path(name).name != name:
+        if Path(name).name != name or len(name.encode()) > LONGEST_NAME:
             yield CHECKSUMS  # the list itself is damaged
         elif (names is None or name in names) and not (
             (folder / name).is_file() and digest_of(folder / name) == digest

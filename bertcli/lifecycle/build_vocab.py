@@ -19,7 +19,7 @@ from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
 from bertcli.data.text.tokenization import SPECIAL_TOKENS, TOKENIZER_FILES, WordPiece, plain_backend
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_place
 from bertcli.training.progress import Progress
 
 OWN_FILES = {*TOKENIZER_FILES, "special_tokens_map.json", CHECKSUMS}
@@ -87,6 +87,7 @@ def _measure(held_out: Counter[str], vocabulary: WordPiece) -> Coverage | None:
 
 
 def _check_replaceable(out: Path) -> None:
+    check_place(out)
     if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
         raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
 

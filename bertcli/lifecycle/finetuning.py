@@ -128,7 +128,7 @@ class Finetuning:
             what = f"The data of the run in `{folder.path}` have changed since it was begun."
             raise UserError(what, "Put them back, or start a new run.")
         if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
-            return launch("finetune", config.values(), count, folder.path)
+            return launch("finetune", config.values(), count, folder)
         with folder:
             result = self._sweep(settings, folder) if settings else self._run_once(folder)
         device.disconnect()

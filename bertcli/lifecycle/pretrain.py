@@ -60,7 +60,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     request = _check(config, folder)
     model = _make_model(request)
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
-        return launch("pretrain", config.values(), count, folder.path)
+        return launch("pretrain", config.values(), count, folder)
     from bertcli.training.device import make_accelerator
 
     unused = not request.objective.trains_every_weight
@@ -77,7 +77,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
-    begun = int(run.config.get("shards_per_window", 0)) if config.resume else None  # a resumed run keeps its order
+    begun = run.shards_per_window if config.resume else None  # the order stays, whatever the cache
     examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)

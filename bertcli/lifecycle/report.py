@@ -13,7 +13,7 @@ from bertcli.config.use import ReportConfig
 from bertcli.data.atomic import write_text
 from bertcli.data.json_files import read_json
 from bertcli.data.results import Result, Rows
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
@@ -90,8 +90,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
     own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
     out = Path(config.out) if config.out else own
-    if out.is_dir() or not out.parent.is_dir():
-        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
+    check_file(out, "--out")
     if config.dry_run:
         say(f"would write {out}")
         return found

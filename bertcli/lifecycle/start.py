@@ -11,11 +11,12 @@ from bertcli import say
 from bertcli.config.options import flag
 from bertcli.config.training import TrainingConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.json_files import check_values
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import find_runs, new_run
 from bertcli.training.processes.launching import processes_of_run
 from bertcli.training.result import TrainingResult
-from bertcli.training.run_folder import RunFolder
+from bertcli.training.run_folder import MEND, RunFolder
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -47,6 +48,7 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
     Raises UserError if the run is finished, or an option differs from the run's.
     """
     folder = RunFolder(Path(config.out)) if config.out else _latest_run(command, config, name)
+    folder.check(command, config.resume)
     if not config.resume:
         return config, folder
     if not (folder.path / "config.yaml").exists():
@@ -102,8 +104,9 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
     """Raise UserError if a run is finished, and is not to be longer now."""
     if not folder.is_finished:
         return
-    ended_by = _ended_by(folder)
-    if (getattr(resumed, ended_by) or 0) > (folder.config[ended_by] or 0):
+    ended_by = _ended_by(folder, resumed)
+    check_values(folder.path / "config.yaml", MEND, folder.config, {ended_by: int | float})
+    if (getattr(resumed, ended_by) or 0) > folder.config[ended_by]:
         return
     hint = "Start a new one, without --resume."
     if not folder.has_parts:
@@ -112,11 +115,11 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
     raise UserError(f"The run in `{folder.path}` is finished.", hint)
 
 
-def _ended_by(folder: RunFolder) -> str:
+def _ended_by(folder: RunFolder, resumed: TrainingConfig) -> str:
     """The option that ended a finished run."""
     if TrainingResult.read(folder.path).stopped_early:
         return "patience"
-    return "steps" if "steps" in folder.config else "epochs"
+    return "steps" if hasattr(resumed, "steps") else "epochs"
 
 
 def enter(

@@ -13,7 +13,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.labelled.official_files import split_file
 from bertcli.data.results import Result, Rows
 from bertcli.data.text.documents import read_text
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_file
 from bertcli.kinds.kind import Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.sources import find_source
@@ -78,8 +78,7 @@ def submit(config: SubmitConfig | str | None = None, **options: Any) -> Submissi
     """
     config = SubmitConfig.build(config, options)
     out = Path(config.out)
-    if out.is_dir() or not out.parent.exists():
-        raise UserError(f"`{out}` cannot be written.", "Give --out a file in a folder that exists.")
+    check_file(out, "--out")
     runs = _runs(config.runs or runs_of_tasks(task.name for task in GLUE))
     read, files = {}, []
     for test in TEST_SETS:

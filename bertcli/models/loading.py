@@ -31,7 +31,12 @@ LOADING |= {"output_attentions": False, "output_hidden_states": False, "return_d
 INITIALIZER_RANGE = 0.02
 # Beyond any model; a damaged number must not fill the memory.
 LARGEST = {"num_hidden_layers": 1_000, "num_attention_heads": 10_000, "hidden_size": 100_000}
-LARGEST |= {"intermediate_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
+LARGEST |= {
+    "type_vocab_size": 1_000_000,
+    "intermediate_size": 1_000_000,
+    "vocab_size": 100_000_000,
+    "max_position_embeddings": 100_000_000,
+}
 OWN_CLASSES = {
     each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
 }
@@ -143,16 +148,25 @@ def open_config(source: str) -> PretrainedConfig:
 
 
 def check_sizes(config: PretrainedConfig, path: Path) -> None:
-    """Raise UserError if a configuration is of a model that no memory holds."""
-    for name, largest in LARGEST.items():
-        if isinstance(value := getattr(config, name, 0), int) and value > largest:
-            what = f"`{path}` is damaged: `{name}` is {value:,}."
-            raise UserError(what, "Take it from the same model again.")
+    """Raise UserError if a configuration is of a model that no memory holds, or names something by what is no text."""
+    wrong = {name: value for name in LARGEST if not _is_size(name, value := getattr(config, name, 0))}
+    names = {"architectures": config.architectures or [], "id2label": (config.id2label or {}).values()}
+    wrong |= {name: each for name, given in names.items() for each in given if not isinstance(each, str)}
+    for name, value in wrong.items():
+        what = f"`{path}` is damaged: `{name}` is {str(value)[:40]}."
+        raise UserError(what, "Take it from the same model again.")
 
 
-def _not_opened(source: str, error: Exception) -> UserError:
+def _is_size(name: str, value: object) -> bool:
+    """Whether a model can have this size; -1 is that of XLNet, which has no longest input."""
+    smallest = -1 if name == "max_position_embeddings" else 0
+    return not isinstance(value, int) or smallest <= value <= LARGEST[name]
+
+
+def _not_opened(
+    source: str, error: Exception, hint: str = "Give --from or --model a run, a folder or a Hub name."
+) -> UserError:
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    hint = "Give --from or --model a run, a folder or a Hub name."
     return UserError(f"The model `{source}` cannot be opened: {first}", hint)
 
 
@@ -202,7 +216,10 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     saved = open_config(str(folder))
     family = family_of(saved.model_type)
     attention = {"attn_implementation": PACKED} if family.runs_packed(saved) else {}
-    model = _new_model(model_class, saved, attention)
+    try:
+        model = _new_model(model_class, saved, attention)
+    except Exception as error:  # of torch too: a size that does not fit another
+        raise _not_opened(str(folder), error, "Start a new run, without --resume.") from None
     family.prepare(model, str(folder))
     return with_trained_padding(model) if attention else model
 

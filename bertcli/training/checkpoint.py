@@ -104,15 +104,24 @@ def has_checkpoint(run: Path) -> bool:
 
 def latest_checkpoint(run: Path) -> Path:
     """The latest checkpoint of a run that is not damaged. Raises UserError if there is none."""
+    passed_over: list[Path] = []
     for checkpoint in _checkpoints(run / CHECKPOINTS):
         missing = [] if (checkpoint / CHECKSUMS).exists() else [CHECKSUMS]
         damaged = next(chain(missing, damaged_files(checkpoint)), None)
         if not damaged:
-            return checkpoint
-        say(f"{checkpoint / damaged} is damaged: it differs from its checksum; the checkpoint before is used")
+            return _instead_of(passed_over, checkpoint)
+        passed_over.append(checkpoint / damaged)
     if (run / LAST / STATE).exists():
-        return run / LAST
-    raise UserError(f"No checkpoint of `{run}` is whole.", f"Remove them and begin again: rm -r {run / CHECKPOINTS}")
+        return _instead_of(passed_over, run / LAST)
+    why = f": `{passed_over[0]}` differs from its checksum" if passed_over else ""
+    hint = f"Remove them and begin again: rm -r {run / CHECKPOINTS}"
+    raise UserError(f"No checkpoint of `{run}` is whole{why}.", hint)
+
+
+def _instead_of(damaged: list[Path], used: Path) -> Path:
+    for path in damaged:
+        say(f"{path} is damaged: it differs from its checksum; the checkpoint before is used")
+    return used
 
 
 def forget_checkpoints_after(run: Path, step: int) -> None:

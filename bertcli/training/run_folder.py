@@ -16,7 +16,7 @@ from bertcli import __version__
 from bertcli.data.atomic import remove, write_text
 from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.data.yaml_files import read_yaml
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_place
 from bertcli.kinds import get_kind
 from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint, refusing_removal
 
@@ -27,7 +27,9 @@ CONFIG_TYPES: dict[str, Types] = {
     "command": str,
     **dict.fromkeys(("task", "kind", "text", "text_pair", "label", "data_dir", "from", "grid"), str | None),
     **dict.fromkeys(("frozen_layers", "tokenizer", "data"), str | None),
-    **dict.fromkeys(("max_seq_length", "doc_stride", "max_query_length", "seed", "seeds"), int | None),
+    **dict.fromkeys(
+        ("max_seq_length", "doc_stride", "max_query_length", "seed", "seeds", "shards_per_window"), int | None
+    ),
     "data_digests": dict | None,
 }
 MEND = "Restore it, or move the run out of the folder `runs`."
@@ -95,6 +97,11 @@ class RunFolder:
         return (saved.get("seeds") or 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
     @property
+    def shards_per_window(self) -> int:
+        """Of how many shards at a time its order of pre-training data mixes the rows; 0: of all."""
+        return int(self.config.get("shards_per_window") or 0)
+
+    @property
     def command_to_resume(self) -> str:
         """The command line that continues it."""
         return f"bert {self.config['command']} --resume --out {self.path}"
@@ -105,10 +112,18 @@ class RunFolder:
         saved = read_json(self.model / "config.json", MEND)
         return list(saved.get("id2label", {}).values())
 
-    def create(self, command: str, config: dict[str, Any]) -> None:
-        """Make and lock the folder; write the configuration and the environment. Raises UserError if it is not empty."""
+    def check(self, command: str, resumes: bool) -> None:
+        """Raise UserError if no run can be in this folder, or, unless it resumes, something is there."""
+        check_place(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
+        if self.is_occupied and not (resumes or self.starts_over):
+            is_run = (self.path / "config.yaml").exists()
+            resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if is_run else "Give"
+            raise UserError(f"`{self.path}` is not empty.", f"{resume} another --out.")
+
+    def create(self, command: str, config: dict[str, Any]) -> None:
+        """Make and lock the folder; write the configuration and the environment. Raises UserError if it is not empty."""
         try:
             self._take(command)
         except UserError:  # another run may have taken the name since
@@ -134,10 +149,11 @@ class RunFolder:
     def _take(self, command: str) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock()
-        if self.is_occupied and not self.starts_over:
+        try:
+            self.check(command, resumes=False)
+        except UserError:
             self.unlock()
-            hint = f"Resume it: bert {command} --resume --out {self.path}; or give another --out."
-            raise UserError(f"`{self.path}` is not empty.", hint)
+            raise
 
     @property
     def is_occupied(self) -> bool:

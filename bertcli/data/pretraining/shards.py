@@ -225,11 +225,20 @@ def load_pretraining_examples(
     size = opened_bytes(manifest)
     if shards_per_window is None:
         shards_per_window = _window(size, len(manifest["shards"]), cache_gb * 1e9)
-    elif shards_per_window == 0 and size > cache_gb * 1e9:
-        what = f"`{folder}` takes {size / 1e9:.3g} GB in the cache, and this run began with all of it there."
-        raise UserError(what, f"Give a larger cache: --data-cache-gb {math.ceil(size / 1e9)}")
+    else:
+        _check_order(folder, shards_per_window, len(manifest["shards"]), size, cache_gb)
     digest, cache = digest_of(local / MANIFEST), ShardCache(cache_gb * 1e9)
     return PretrainingExamples(there, manifest, digest, tokenizer, seed, cache, shards_per_window)
+
+
+def _check_order(folder: str | Path, shards_per_window: int, count: int, size: float, cache_gb: float) -> None:
+    """Raise UserError if the order of a run that is resumed is none of these shards, or needs a larger cache."""
+    if not 0 <= shards_per_window <= count:
+        what = f"The run was begun with {shards_per_window} shards at a time, but `{folder}` has {count}."
+        raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
+    if shards_per_window == 0 and size > cache_gb * 1e9:
+        what = f"`{folder}` takes {size / 1e9:.3g} GB once it is opened, and this run was begun with all of it in the cache."
+        raise UserError(what, f"Give a larger cache: --data-cache-gb {math.ceil(size / 1e9)}")
 
 
 def opened_bytes(manifest: dict[str, Any]) -> float:

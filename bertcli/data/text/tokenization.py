@@ -10,13 +10,17 @@ from typing import Any, ClassVar
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bertcli.data.checksums import check_files
-from bertcli.data.json_files import read_json
+from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.errors import UserError, check_regular
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
-RULES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")  # of tokenizer_config.json
+RULES: dict[str, Types] = {  # of tokenizer_config.json
+    "do_lower_case": bool,
+    "strip_accents": bool | None,
+    "tokenize_chinese_chars": bool,
+}
 LARGEST_VOCABULARY = 100_000_000  # bytes
 
 
@@ -163,7 +167,8 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
     if (path / "vocab.txt").exists():
         config = path / "tokenizer_config.json"
         hint = "Restore it, or remove it: then the vocabulary is uncased."
-        saved = read_json(config, hint, **dict.fromkeys(RULES, bool | None)) if config.exists() else {}
+        saved = read_json(config, hint) if config.exists() else {}
+        check_values(config, hint, saved, {name: RULES[name] for name in RULES.keys() & saved.keys()})
         rules = saved.get("strip_accents"), saved.get("tokenize_chinese_chars", True)
         vocab, is_cased = _read_vocab(path / "vocab.txt"), not saved.get("do_lower_case", not cased)
         return WordPiece(vocab, is_cased, str(source), *rules)

@@ -109,8 +109,9 @@ def _keep(folder: Path, identity: dict[str, Any], made: TextVectors) -> None:
             np.save(part / ARRAY, made.values, allow_pickle=False)
             checksums = [_checksum(block) for _, block in made.blocks()]
             write_json(part / MANIFEST, {"identity": identity, "checksums": checksums})
-    except OSError as error:
-        say(f"the vectors are not kept: {error.strerror or error}")
+    except (OSError, UserError) as error:
+        why = error.message.rstrip(".") if isinstance(error, UserError) else error.strerror or error
+        say(f"the vectors are not kept: {why}")
     else:
         say(f"the vectors are kept in {folder} ({made.values.nbytes / 1e6:,.1f} MB)")
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from bertcli import say
 from bertcli.data.atomic import part_of, remove, replace, write_text
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
 
@@ -40,8 +40,7 @@ def check_output(option: str, path: Path, source: str | None) -> None:
     forms, endings = FORMS[option]
     if path.suffix not in endings:
         raise UserError(f"`{path}` is not {forms}.", f"Give {option} a name such as {option[2:]}{endings[0]}.")
-    if path.is_dir() or not path.parent.exists():
-        raise UserError(f"`{path}` cannot be written.", f"Give {option} a file in a folder that exists.")
+    check_file(path, option)
     if source and path.exists() and Path(source).exists() and path.samefile(source):
         raise UserError(f"`{path}` holds the inputs.", f"Give {option} another name.")
 

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -19,6 +18,7 @@ import yaml
 
 from bertcli.errors import Interrupted, RunError, UserError
 from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder
 from bertcli.training.stopping import Interruption
 
 logger = logging.getLogger("bertcli")
@@ -64,13 +64,14 @@ def _asked_of_accelerate(arguments: list[str]) -> int:
     return int(given.num_processes or saved.num_processes or 0)
 
 
-def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> TrainingResult:
+def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) -> TrainingResult:
     """Run a training command in `count` processes, wait for them and read the result.
 
     Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if a process failed; it has printed why.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
-        yaml.safe_dump({**options, "out": str(folder)}, recipe)
+        resume = options["resume"] or run.starts_over
+        yaml.safe_dump({**options, "resume": resume, "out": str(run.path)}, recipe)
         recipe.flush()
         arguments = [sys.executable, "-m", "bertcli", command, "--recipe", recipe.name]
         if not logger.isEnabledFor(logging.INFO):
@@ -89,13 +90,13 @@ def launch(command: str, options: dict[str, Any], count: int, folder: Path) -> T
         with Interruption() as interruption:
             failed = _wait(processes, interruption)
         if interruption.asked:
-            hint = f"Continue: bert {command} --resume --out {folder}"
+            hint = f"Continue: bert {command} --resume --out {run.path}"
             stop = Interrupted("Stopped; the checkpoint is kept.", hint, interruption.asked)
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if failed is not None:
-        raise _failure(processes, failed, f"Continue: bert {command} --resume --out {folder}")
-    return TrainingResult.read(folder)
+        raise _failure(processes, failed, f"Continue: bert {command} --resume --out {run.path}")
+    return TrainingResult.read(run.path)
 
 
 def _wait(processes: list[subprocess.Popen[bytes]], interruption: Interruption) -> int | None:
