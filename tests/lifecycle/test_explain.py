@@ -10,12 +10,12 @@ import pytest
 import torch
 from conftest import WORDS
 
-from bertcli.config.use import PredictConfig
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle import explain
-from bertcli.lifecycle.predict import _load, predict
+from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.task_model import load_for_rows
 from bertcli.models.loading import save_model
 from tests.cli.test_main import run
 from tests.data.text.tokenizers import SAVERS
@@ -81,7 +81,7 @@ def test_the_words_sum_to_the_difference_of_the_logits(models: dict[str, str], k
 def test_without_captum_a_short_text_gets_exact_shapley_values(models: dict[str, str], pair: str | None) -> None:
     found = explained(models["classify"], text="green cats sat", text_pair=pair)["explanation"]
     assert sum_of(found) == pytest.approx(found["output"] - found["baseline"], abs=1e-4)
-    loaded = _load(models["classify"], KINDS["classify"], PredictConfig(explain="words"))
+    loaded = load_for_rows(models["classify"], KINDS["classify"], "auto", 5, has_gradients=True)
     row = {"text": "green cats sat", **({"text_pair": "a"} if pair else {})}
     explainer = explain.Explainer(loaded, row)
     of_words = np.zeros(len(explainer.words))
@@ -106,7 +106,7 @@ def test_without_captum_a_long_text_says_what_to_install(models: dict[str, str])
 
 @pytest.mark.usefixtures("without_captum")
 def test_words_that_the_model_does_not_read_are_not_explained(models: dict[str, str]) -> None:
-    loaded = _load(models["classify"], KINDS["classify"], PredictConfig(explain="words"))
+    loaded = load_for_rows(models["classify"], KINDS["classify"], "auto", 5, has_gradients=True)
     explainer = explain.Explainer(loaded, {"text": "cat " * 600, "text_pair": "dog " * 5})
     assert [word.text for word in explainer.words] == ["cat"] * (512 - 8) + ["dog"] * 5
     assert max(itertools.chain(*explainer.places)) == 510
