@@ -68,13 +68,13 @@ class Chromium:
         ):
             self.complaints.append(given["request"]["url"])
 
-    def open(self, path: Path, width: int, dark: bool = False) -> None:
-        """Open a file at a width in pixels."""
+    def open(self, page: Path | str, width: int, dark: bool = False) -> None:
+        """Open a file or an address at a width in pixels."""
         self.complaints.clear()
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[theme])
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         self._until(lambda said: said.get("method") == "Page.loadEventFired")
 
     def value(self, expression: str) -> Any:

@@ -77,6 +77,7 @@ def test_the_wheel_carries_recipes_and_demonstration(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert "bertcli/_recipes/pretrain/base.yaml" in names
     assert "bertcli/_recipes/demo/banking77/LICENSE" in names
-    assert {f"bertcli/reports/templates/{name}.html" for name in ("text_page", "explanation", "attention")} <= names
+    assert {f"bertcli/reports/templates/{name}.html" for name in ("page", "text_page", "attention", "serving")} <= names
+    assert "bertcli/reports/templates/page.css" in names
     assert any(name.startswith("bertcli/_recipes/demo/books/") for name in names)
     assert not any(name.startswith(("tests/", "recipes/")) for name in names)

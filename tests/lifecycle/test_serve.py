@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
+from chromium import BROWSER, Chromium
 from conftest import WORDS
 
 from bertcli import errors
@@ -143,6 +144,52 @@ def test_what_is_cut_is_counted_in_a_header(server: Server) -> None:
     assert "inputs-cut" not in server.post({"text": "the cat"}, "/predict/run").headers
 
 
+def test_an_answer_is_explained_as_by_predict(server: Server, reviews_run: str) -> None:
+    pytest.importorskip("captum", reason="needs the extra: pip install 'bertcli[explain]'")
+    text = "the 🐈 cat sat"
+    (wanted,) = predict(text, model=reviews_run, explain="words").records
+    answer = server.post({"text": text, "explain": True}, "/predict/run").json
+    assert answer["label"] == wanted["label"]
+    assert answer["scores"] == pytest.approx(wanted["scores"], abs=1e-5)
+    found, words = answer["explanation"], wanted["explanation"]["words"]
+    assert [word["attribution"] for word in found["words"]] == pytest.approx(
+        [word["attribution"] for word in words], abs=1e-4
+    )
+    assert "explanation" not in server.post({"text": text, "explain": False}, "/predict/run").json
+    health, document = server.get("/health").json, server.get("/openapi.json").json
+    assert [model["explains"] for model in health["models"]] == [True, False]
+    assert "explain" in document["components"]["schemas"]["Row"]["properties"]
+    assert "128 tokens" in server.get("/docs").body
+
+
+def test_the_page_shows_the_answer_and_the_words_that_moved_it(server: Server) -> None:
+    pytest.importorskip("captum", reason="needs the extra: pip install 'bertcli[explain]'")
+    if BROWSER is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    hostile = "the 🐈 cat <b>sat</b> & </script>"
+    with Chromium() as browser:
+        browser.open(f"http://127.0.0.1:{server.port}/", 400)
+        browser.value(f"document.querySelector('textarea').value = {hostile!r}; at('form').requestSubmit()")
+        deadline = time.monotonic() + 60
+        while (
+            not browser.value("document.querySelectorAll('#explanation .card').length") and time.monotonic() < deadline
+        ):
+            time.sleep(0.05)
+        assert browser.value("document.querySelector('#explanation .card').textContent") == hostile
+        words = browser.value(
+            "[...document.querySelectorAll('#explanation .card .word')].map(each => each.textContent)"
+        )
+        assert [word for word in words if word in ("the", "cat", "sat")] == ["the", "cat", "sat"]
+        assert browser.value("document.querySelectorAll('#answer .bar span').length") == 2
+        assert browser.value("document.querySelectorAll('#explanation b').length") == 0
+        assert browser.value("document.documentElement.scrollWidth <= innerWidth")
+        browser.value("document.querySelector('textarea').value = 'cat '.repeat(200); at('form').requestSubmit()")
+        while "128 tokens" not in browser.value("at('explanation').textContent") and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert "is not explained here" in browser.value("at('explanation').textContent")
+        assert browser.value("document.querySelectorAll('#answer .bar span').length") == 2
+
+
 def test_pages_and_documents_need_no_network(server: Server) -> None:
     health = server.get("/health").json
     assert [(model["name"], model["takes"].split(" (")[0]) for model in health["models"]] == [
@@ -175,6 +222,13 @@ REFUSED: dict[str, tuple[set[int], bytes]] = {
     "no column": ({422}, posted(b'{"model": "run"}')),
     "half a surrogate": ({422}, posted(b'{"text": "\\ud800", "model": "run"}')),
     "an unknown key": ({422}, posted(b'{"text": "a", "txet": "b", "model": "run"}')),
+    "explain that is no truth value": ({422}, posted(b'{"text": "a", "explain": "yes", "model": "run"}')),
+    "a long text explained": (
+        {422},
+        posted(json.dumps({"text": "a " * 200, "explain": True, "model": "run"}).encode()),
+    ),
+    "two rows explained": ({422}, posted(b'[{"text": "a", "explain": true}, {"text": "a"}]', "/predict/run")),
+    "fills explained": ({422}, posted(b'{"text": "a [MASK]", "explain": true, "model": "bert-books"}')),
     "a file": ({422}, posted(b'{"file": "/etc/passwd", "model": "run"}')),
     "a pair without a text": ({422}, posted(b'{"text_pair": "a", "model": "run"}')),
     "a question": ({422}, posted(b'{"question": "a", "context": "b", "model": "run"}')),

@@ -48,11 +48,11 @@ class Word:
 
 
 def explained(
-    model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, name: str
+    model: TaskModel, found: Iterable[tuple[Row, Prediction]], page: str | None, name: str, most_steps: int = MOST_STEPS
 ) -> Iterator[tuple[Row, Prediction]]:
     """Add to each prediction its explanation, which is also written to the file `page`, if given, with the name of the model."""
     for row, prediction in found:
-        prediction |= {"explanation": Explainer(model, row).explain()}
+        prediction |= {"explanation": Explainer(model, row, most_steps).explain()}
         if page:
             texts = {part: row[part] for part in PARTS if part in row}
             write_text(Path(page), explanation_page(texts, prediction, name))
@@ -63,9 +63,9 @@ def explained(
 class Explainer:
     """Explains the prediction for one input: how far each word moves an output from that of a text of only [MASK]."""
 
-    def __init__(self, model: TaskModel, row: Row) -> None:
+    def __init__(self, model: TaskModel, row: Row, most_steps: int = MOST_STEPS) -> None:
         examples = model.kind.input_examples([row], model.tokenizer)
-        self.model, self.row = model, row
+        self.model, self.row, self.most_steps = model, row, most_steps
         encoder = Encoder(model.tokenizer, replace(model.rules, in_windows=False))
         self.features = cast(TextFeatures, model.kind.encode(model.task, examples, encoder))
         if model.rules.in_windows and self.features.truncated:
@@ -167,7 +167,7 @@ class Explainer:
             found = method.attribute(text, baseline, n_steps=steps, internal_batch_size=at_once)
             of_tokens = found.detach().sum(-1)[0].double().cpu().numpy()  # [T]
             error = abs(of_tokens.sum() - wanted)
-            if error <= TOLERANCE * abs(wanted) or error <= NEGLIGIBLE or steps >= MOST_STEPS:
+            if error <= TOLERANCE * abs(wanted) or error <= NEGLIGIBLE or steps >= self.most_steps:
                 break
             steps *= 2
         if error > max(TOLERANCE * abs(wanted), NEGLIGIBLE):

@@ -2,17 +2,20 @@
 
 import json
 import shlex
-from html import escape
 from typing import Any
 
 from bertcli import __version__
-from bertcli.reports.rendering import TEMPLATES
+from bertcli.lifecycle.serving.rows import MOST_EXPLAINED_TOKENS
+from bertcli.reports.rendering import render
 
-Description = dict[str, Any]  # of a model: name, kind, takes, labels, sample
-STYLE, PAGE = TEMPLATES / "serving.css", TEMPLATES / "serving.html"
+Description = dict[str, Any]  # of a model: name, kind, takes, labels, sample, explains
+EXPLAIN = (
+    "Also answer with what each word adds to the label's log-odds or to the value, as `bert predict --explain` does: one row, "
+    f"of at most {MOST_EXPLAINED_TOKENS} tokens, of a model that gives labels or a value."
+)
 STATUSES = {
     "413": "too many bytes, rows or tokens",
-    "422": "not a row that the model takes",
+    "422": "not a row that the model takes, or one that is not explained",
     "429": "the queue is full: try again in a second",
     "503": "no answer within the time, or the server is stopping",
 }
@@ -25,7 +28,12 @@ def openapi(models: list[Description], limits: str, most_rows: int) -> dict[str,
     names = {"type": "string", "enum": [model["name"] for model in models]}
     row = {
         "type": "object",
-        "properties": {**columns, "choices": {"type": "array", "items": text, "minItems": 2}, "model": names},
+        "properties": {
+            **columns,
+            "choices": {"type": "array", "items": text, "minItems": 2},
+            "model": names,
+            "explain": {"type": "boolean", "default": False, "description": EXPLAIN},
+        },
         "additionalProperties": False,
     }
     rows = {"type": "array", "items": {"$ref": "#/components/schemas/Row"}, "minItems": 1, "maxItems": most_rows}
@@ -79,27 +87,26 @@ def _get(summary: str, form: str = "application/json") -> dict[str, Any]:
 
 def docs_page(document: dict[str, Any], address: str) -> str:
     """The OpenAPI document as a page that needs no network and no script; `address` is that of the server."""
-    parts = []
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-            examples = body.get("examples", {}).items()
-            calls = "".join(
-                f"<pre>{escape(_curl(address + path, name, each['value'], len(examples)))}</pre>"
-                for name, each in examples
-            )
-            rows = "".join(
-                f"<tr><td>{escape(status)}<td>{escape(each['description'])}"
-                for status, each in operation["responses"].items()
-            )
-            parts.append(
-                f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation['summary'])}.</p>{calls}"
-                f"<table><tr><th>status<th>answer{rows}</table>"
-            )
-    schemas = escape(json.dumps(document["components"]["schemas"], indent=2))
-    intro = f"<h1>bert serve</h1><p>{escape(document['info']['description'])}</p>"
-    links = '<p><a href="/">A page to type into</a> · <a href="/openapi.json">openapi.json</a></p>'
-    return _page("bert serve: docs", f"{intro}{links}{''.join(parts)}<h2>Schemas</h2><pre>{schemas}</pre>")
+    operations = [
+        {
+            "method": method.upper(),
+            "path": path,
+            "summary": operation["summary"],
+            "calls": _calls(operation, address + path),
+            "answers": {status: each["description"] for status, each in operation["responses"].items()},
+        }
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    schemas = json.dumps(document["components"]["schemas"], indent=2)
+    return render("docs.html", document=document, operations=operations, schemas=schemas)
+
+
+def _calls(operation: dict[str, Any], address: str) -> list[str]:
+    """A command line for each example of an operation."""
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    examples = body.get("examples", {})
+    return [_curl(address, name, each["value"], len(examples)) for name, each in examples.items()]
 
 
 def _curl(address: str, name: str, row: dict[str, Any], models: int) -> str:
@@ -110,12 +117,5 @@ def _curl(address: str, name: str, row: dict[str, Any], models: int) -> str:
 
 
 def main_page(models: list[Description]) -> str:
-    """The page to type into; the models are in it as JSON, of which nothing can end the script."""
-    values = json.dumps(models).replace("<", "\\u003c")
-    return _page("bert serve", PAGE.read_text(encoding="utf-8").replace("MODELS", values))
-
-
-def _page(title: str, body: str) -> str:
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-    style = STYLE.read_text(encoding="utf-8")
-    return f'<!doctype html>\n<html lang="en">{head}<style>{style}</style><body>{body}</html>\n'
+    """The page to type into."""
+    return render("serving.html", models=models)

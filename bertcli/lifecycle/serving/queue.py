@@ -7,6 +7,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from bertcli.kinds.types import Prediction, Row
@@ -22,11 +23,12 @@ class Job:
     model: TaskModel
     rows: list[Row]
     answer: asyncio.Future[tuple[list[Prediction], int]]  # the predictions, and how many inputs were cut
-    tokens: int = field(init=False)
+    alone: Callable[[list[Row]], tuple[list[Prediction], int]] | None = None  # what answers it instead of the model
+    tokens: float = field(init=False)
 
     def __post_init__(self) -> None:
         characters = sum(len(str(value)) for row in self.rows for value in row.values())
-        self.tokens = characters // CHARACTERS_PER_TOKEN + 2 * len(self.rows)
+        self.tokens = inf if self.alone else characters // CHARACTERS_PER_TOKEN + 2 * len(self.rows)
 
 
 class Full(Exception):
@@ -72,7 +74,7 @@ class Worker(threading.Thread):
         with self._changed:
             self._changed.wait_for(lambda: self.waiting or self._stops)
             jobs: list[Job] = []
-            room = self.tokens
+            room: float = self.tokens
             while self.waiting and (not jobs or self.waiting[0].tokens <= room):
                 jobs.append(self.waiting.popleft())
                 room -= jobs[-1].tokens
@@ -106,6 +108,8 @@ def _together(jobs: list[Job]) -> list[Answer]:
     for number, job in enumerate(jobs):
         for place, row in enumerate(job.rows):
             alike[id(job.model), *sorted(row), len(row.get("choices", ()))].append((number, place))
+    if alone := jobs[0].alone:  # nothing else is taken with it
+        return [alone(jobs[0].rows)]
     found: list[list[Prediction]] = [[{}] * len(job.rows) for job in jobs]
     is_cut = False
     for places in alike.values():

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Kind
-from bertcli.kinds.types import Row
+from bertcli.kinds.types import Prediction, Row
+from bertcli.lifecycle.predicting.attribution import explained
 from bertcli.lifecycle.predicting.inputs import form_of_row
-from bertcli.lifecycle.task_model import TaskModel
+from bertcli.lifecycle.task_model import TaskModel, load_for_rows
 
 FORMS = ({"text"}, {"text", "text_pair"}, {"text", "choices"}, {"question", "context"})
 COLUMNS = ("text", "text_pair", "choices", "question", "context")
 FORM = 'Send {"text": "..."}, or a list of such rows; see /docs.'
 MOST_CHOICES = 64
+MOST_EXPLAINED_TOKENS, MOST_EXPLAINED_STEPS = 128, 128  # an explanation runs the model so often as it has steps
 
 
 class Refused(UserError):
@@ -33,6 +36,7 @@ class ServedModel:
     name: str
     task_model: TaskModel
     has_pairs: bool
+    source: str
 
     @property
     def kind(self) -> Kind:
@@ -49,7 +53,8 @@ class ServedModel:
         """The model in the words of `GET /health`."""
         needs = "a pair of texts" if self.has_pairs else self.kind.needs
         labels = {"labels": list(self.task_model.task.labels)} if self.kind.names_outputs else {}
-        return {"name": self.name, "kind": self.kind.name, "takes": needs, **labels, "sample": self.sample}
+        can = {"explains": bool(self.kind.evidence_unit)}
+        return {"name": self.name, "kind": self.kind.name, "takes": needs, **labels, "sample": self.sample, **can}
 
     def count_tokens(self, rows: list[Row]) -> int:
         """The number of tokens of all texts in rows."""
@@ -57,6 +62,21 @@ class ServedModel:
             text for row in rows for value in row.values() for text in (value if isinstance(value, list) else [value])
         ]
         return sum(map(len, self.task_model.tokenizer.encode_ids(texts)))
+
+    @cached_property
+    def _with_gradients(self) -> TaskModel:
+        """The model in float32, loaded when the first explanation is asked for."""
+        return load_for_rows(self.source, self.kind, "float32", 1, has_gradients=True)
+
+    def explain(self, rows: list[Row]) -> tuple[list[Prediction], int]:
+        """As `TaskModel.predict_rows`, of one row, with its explanation. Raises Refused if it is too long."""
+        if self.count_tokens(rows) > MOST_EXPLAINED_TOKENS:
+            what = f"A text with more than {MOST_EXPLAINED_TOKENS} tokens is not explained here."
+            raise Refused(422, what, "Send a shorter one, or type: bert predict --text TEXT --explain")
+        model = self._with_gradients
+        predictions, cut = model.predict_rows(rows)
+        found = explained(model, zip(rows, predictions, strict=True), None, self.name, MOST_EXPLAINED_STEPS)
+        return [prediction for _, prediction in found], cut
 
     def check(self, row: Row) -> None:
         """Raise Refused if the model does not take a row."""
@@ -69,10 +89,18 @@ class ServedModel:
             raise Refused(422, error.message, error.hint) from None
 
 
-def read_rows(
-    body: bytes, name: str | None, models: dict[str, ServedModel], most: int
-) -> tuple[ServedModel, list[Row], bool]:
-    """The model that a request names, its rows, and whether they came as a list. Raises Refused if something is wrong."""
+@dataclass(frozen=True)
+class Asked:
+    """A request: the model, its rows, whether they came as a list, and whether the answer is to be explained."""
+
+    model: ServedModel
+    rows: list[Row]
+    is_list: bool
+    is_explained: bool
+
+
+def read_request(body: bytes, name: str | None, models: dict[str, ServedModel], most: int) -> Asked:
+    """What is asked; the model is named in the path or in the rows. Raises Refused if something is wrong."""
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
@@ -83,10 +111,22 @@ def read_rows(
     if len(rows) > most:
         raise Refused(413, f"The request has {len(rows):,} rows; the maximum is {most:,}.", "Send fewer at a time.")
     model = _model([name, *(row.pop("model", None) for row in rows)], models)
+    explain = [row.pop("explain", False) for row in rows]
     for row in rows:
         _check_columns(row)
         model.check(row)
-    return model, rows, isinstance(given, list)
+    return Asked(model, rows, isinstance(given, list), _is_explained(explain, model))
+
+
+def _is_explained(explain: list[Any], model: ServedModel) -> bool:
+    """Whether the one row is to be explained. Raises Refused if there are several, or the model cannot be explained."""
+    if not all(isinstance(each, bool) for each in explain):
+        raise Refused(422, "`explain` is neither true nor false.", FORM)
+    if any(explain) and len(explain) > 1:
+        raise Refused(422, "One row at a time is explained.", "Send each alone, or leave `explain` out.")
+    if any(explain) and not model.kind.evidence_unit:
+        raise Refused(422, f"The model `{model.name}` gives neither a label nor a value.", "Leave `explain` out.")
+    return any(explain)
 
 
 def _model(names: list[Any], models: dict[str, ServedModel]) -> ServedModel:
@@ -105,7 +145,11 @@ def _model(names: list[Any], models: dict[str, ServedModel]) -> ServedModel:
 def _check_columns(row: dict[str, Any]) -> None:
     """Check that the columns of a row are a form of input, and their types. Raises Refused."""
     if strange := next((key for key in row if key not in COLUMNS), None):
-        raise Refused(422, f"A row has the unknown key `{ascii(strange[:40])[1:-1]}`.", f"Known: {', '.join(COLUMNS)}.")
+        raise Refused(
+            422,
+            f"A row has the unknown key `{ascii(strange[:40])[1:-1]}`.",
+            f"Known: {', '.join(COLUMNS)}, model, explain.",
+        )
     if {*row} not in FORMS:
         raise Refused(422, f"A row has {' and '.join(row) or 'nothing'}, which is no form of input.", FORM)
     for key, value in row.items():

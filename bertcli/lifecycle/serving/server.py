@@ -24,11 +24,11 @@ from bertcli import quietly, say
 from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
 from bertcli.kinds import kind_of_model
-from bertcli.kinds.types import Prediction, Row
+from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.serving.pages import docs_page, main_page, openapi
 from bertcli.lifecycle.serving.protocol import LINGER_SECONDS, BoundedProtocol, refusal
 from bertcli.lifecycle.serving.queue import Full, Job, Worker
-from bertcli.lifecycle.serving.rows import Refused, ServedModel, read_rows
+from bertcli.lifecycle.serving.rows import Asked, Refused, ServedModel, read_request
 from bertcli.lifecycle.task_model import load_for_rows
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
 from bertcli.models.loading import open_config
@@ -102,33 +102,39 @@ class Service:
 
     async def _answer(self, request: Request) -> Response:
         body = await _body(request, self.config.max_bytes)
-        model, rows, is_list = read_rows(body, request.path_params.get("model"), self.models, self.config.max_rows)
-        await self._check_tokens(model, rows, len(body))
-        predictions, cut = await self._predictions(model, rows)
-        self.metrics.rows.inc(len(rows))
+        asked = read_request(body, request.path_params.get("model"), self.models, self.config.max_rows)
+        await self._check_tokens(asked, len(body))
+        predictions, cut = await self._predictions(asked)
+        self.metrics.rows.inc(len(asked.rows))
         headers = {"Inputs-Cut": str(cut)} if cut else None
         if cut:
             self.metrics.cut.inc(cut)
-        return Response(as_line(predictions if is_list else predictions[0]), headers=headers, media_type=JSON)
+        return Response(as_line(predictions if asked.is_list else predictions[0]), headers=headers, media_type=JSON)
 
-    async def _check_tokens(self, model: ServedModel, rows: list[Row], size: int) -> None:
+    async def _check_tokens(self, asked: Asked, size: int) -> None:
         """Refuse too many tokens; fewer bytes than that cannot hold them, so that few texts are tokenized twice."""
         if size <= self.config.max_tokens:
             return
         async with self.counting:
-            count = await asyncio.to_thread(model.count_tokens, rows)
+            count = await asyncio.to_thread(asked.model.count_tokens, asked.rows)
         if count > self.config.max_tokens:
             what = f"The request has {count:,} tokens; the maximum is {self.config.max_tokens:,}."
             raise Refused(413, what, "Send less at a time.")
 
-    async def _predictions(self, model: ServedModel, rows: list[Row]) -> tuple[list[Prediction], int]:
-        job = Job(model.task_model, rows, asyncio.get_running_loop().create_future())
+    async def _predictions(self, asked: Asked) -> tuple[list[Prediction], int]:
+        alone = asked.model.explain if asked.is_explained else None
+        job = Job(asked.model.task_model, asked.rows, asyncio.get_running_loop().create_future(), alone)
         try:
             self.worker.submit(job)
         except Full:
             what = f"{self.config.max_queue:,} requests are waiting already."
             raise Refused(429, what, "Try again in a second.", {"Retry-After": "1"}) from None
-        return await job.answer
+        try:
+            return await job.answer
+        except Refused:
+            raise
+        except UserError as error:  # such as a package that is missing
+            raise Refused(422, error.message, error.hint) from None
 
     async def health(self, request: Request) -> Response:
         """Answer `GET /health`: the models, and what each takes."""
@@ -158,7 +164,7 @@ class Service:
     async def _working(self, _: Starlette) -> AsyncIterator[None]:
         self.worker.start()
         for model in self.models.values():  # the first pass takes longer, and is the same thread's as all others
-            await self._predictions(model, [model.kind.sample])
+            await self._predictions(Asked(model, [model.kind.sample], False, False))
         yield
         await asyncio.to_thread(self.worker.stop)
 
@@ -230,7 +236,7 @@ def load_served(name: str, source: str, config: ServeConfig) -> ServedModel:
         what = f"The model `{source}` ({', '.join(saved.architectures or [])}) needs fine-tuning first."
         raise UserError(what, "Name a fine-tuned run: bert serve RUN")
     model = load_for_rows(source, kind, config.precision, config.top_k)
-    return ServedModel(name, model, bool(takes_pairs(saved_config(source))))
+    return ServedModel(name, model, bool(takes_pairs(saved_config(source))), source)
 
 
 def run_server(config: ServeConfig, models: dict[str, str], listener: socket.socket, address: str) -> int:
