@@ -62,6 +62,7 @@ OPTIONS = {"fastmath": FAST_MATH, "error_model": "numpy", "cache": folder is not
 # What is done to a row: its arrays have one axis, and come as arguments, or LLVM makes no vectors. It becomes part of each
 # kernel, or the process that compiles would call another copy, which may add up in another order, than those that load.
 row_loop = numba.njit(forceinline=True, **OPTIONS)
+exact_loop = numba.njit(forceinline=True, **OPTIONS | {"fastmath": False})  # rounds each operation as it is written
 scalar = numba.njit(inline="always", **OPTIONS)  # what becomes part of such a loop
 
 

@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 from numba import prange
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
-from bertcli.kernels.compiled import kernel, row_loop, scalar
+from bertcli.kernels.compiled import exact_loop, kernel, row_loop, scalar
 from bertcli.kernels.elements import F, fetch, load, rounded
+from bertcli.kernels.rows import copy as copy_row
 from bertcli.kernels.rows import draw, exp, new_factors, new_row, times
 
 # T rows (tokens), H columns (hidden); a mask is as next_mask gives it. Threads share the blocks of a kernel; LLVM turns
@@ -187,14 +189,13 @@ def _square_sum(values):
 
 @kernel
 def square_sums(values, sums):
-    """Write the sum of the squares of each block of `values`, [n], to `sums`, [blocks]."""
-    for block in prange(len(sums)):
-        part = values[block * ELEMENTS : (block + 1) * ELEMENTS]
-        fetch(part)
-        sums[block] = _square_sum(part)
+    """Write the sum of the squares of each row of `values`, [n, H], to `sums`, [n]."""
+    for row in prange(len(sums)):
+        fetch(values[row])
+        sums[row] = _square_sum(values[row])
 
 
-@row_loop
+@exact_loop
 def _adam(weight, gradient, mean, square, copy, numbers):
     factor, beta1, new1, beta2, new2, rate, root, epsilon, decay = numbers
     for i in range(weight.size):
@@ -212,3 +213,44 @@ def adam(weight, gradient, mean, square, copy, numbers):
     for block in prange(-(-len(weight) // ELEMENTS)):
         part = slice(block * ELEMENTS, (block + 1) * ELEMENTS)
         _adam(weight[part], gradient[part], mean[part], square[part], copy[part], numbers)
+
+
+@row_loop
+def _is_zero(values):
+    total = F(0)
+    for i in range(values.size):
+        total += abs(values[i])
+    return total == F(0)
+
+
+@exact_loop
+def _decay(weight, numbers):
+    """`_adam` where the gradient and both moments are zero."""
+    decay = numbers[8]
+    for i in range(weight.size):
+        weight[i] -= F(0) + decay * weight[i]
+
+
+@kernel
+def adam_rows(weight, gradient, mean, square, copy, rows, done, numbers):
+    """Make the updates of some rows, [n], that are not done yet, all after the first `done` of a row.
+
+    The arrays of the weight, [V * H], are as in `adam`; `numbers`, [updates, 9], has those of each. The last update is by
+    `gradient`, [n, H], where it has rows; the others, which rows without a gradient missed, are by zeros.
+    """
+    columns = gradient.shape[1]
+    zeros = np.zeros(columns, gradient.dtype)
+    for index in prange(len(rows)):
+        row = rows[index]
+        part = slice(row * columns, (row + 1) * columns)
+        missed = len(numbers) - len(gradient[index : index + 1])
+        is_zero = done[row] < missed and _is_zero(mean[part]) and _is_zero(square[part])
+        for update in range(done[row], len(numbers)):
+            if is_zero and update < missed:
+                _decay(weight[part], numbers[update])
+            else:
+                given = zeros if update < missed else gradient[index]
+                _adam(weight[part], given, mean[part], square[part], copy[:0], to_fixed_tuple(numbers[update], 9))
+        done[row] = len(numbers)
+        if copy.size:
+            copy_row(weight[part], copy[part])

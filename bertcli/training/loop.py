@@ -66,9 +66,10 @@ class Training:
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
         self.module = module if is_sharded() else accelerator.prepare(module)
-        self.optimizer = accelerator.prepare(
-            make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy)
-        )
+        optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy)
+        self.optimizer = accelerator.prepare(optimizer)
+        if accelerator.num_processes == 1:
+            optimizer.defer_rows()
         self.watch = Watch(folder.path)
         self.peak_flops, self.peak_words = peak_flops(accelerator.device, dtype)
         self.history = History()

@@ -57,8 +57,14 @@ class Adam(torch.optim.AdamW):
     def _take_step(self) -> None:
         adam_step(self)
 
+    def defer_rows(self) -> None:
+        """Update rows of embeddings that have no gradient when they are next read, to the same bits, where that is faster."""
+        defer_rows(self)
+
     def slots(self) -> dict[int, dict[str, Tensor]]:
         """The state of each parameter, by its number; all processes must ask, where each has a part of it."""
+        for rows in self.working_copy.deferred.values():
+            rows.read()
         whole = self.working_copy.whole
         return {
             number: {name: whole(each, value) for name, value in self.state[each].items()}
@@ -88,6 +94,9 @@ class Lamb(Adam):
 
     r = m̂ / (√v̂ + 1e-6) + 0.01 p;  p -= lr (‖p‖ / ‖r‖) r, the ratio being 1 where a norm is 0.
     """
+
+    def defer_rows(self) -> None:
+        """Defer nothing: the step of a row depends on all rows."""
 
     def _take_step(self) -> None:
         for parameter, gradient, group in self.given():
@@ -120,6 +129,11 @@ def adam_step(optimizer: Adam) -> None:
         parameter.grad = gradient.to(parameter.dtype)
     torch.optim.AdamW.step(optimizer)
     optimizer.working_copy.refresh()
+
+
+@faster
+def defer_rows(optimizer: Adam) -> None:
+    """Defer nothing: the fused AdamW of torch updates all rows."""
 
 
 def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Adam:

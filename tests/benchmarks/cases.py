@@ -110,6 +110,19 @@ CPU_CASES = (
         )
         for name, task, steps in (("sst2", "SST-2", 20), ("mrpc", "MRPC", 8))
     ),
+    *(
+        Case(
+            f"minilm-{name}",
+            f"fine-tune minilm on {task}, batch 32",
+            training(FINETUNE, IN_BATCHES, *BOTH),
+            (Row(*OVER_FLOAT32, "6 ×"), Row(*OVER_BF16, "4 ×"), Row("ours, float32", "Trainer")),
+            task=f"glue/{name}",
+            size="minilm",
+            steps=steps,
+            learning_rate="2e-5",
+        )
+        for name, task, steps in (("sst2", "SST-2", 60), ("mrpc", "MRPC", 40))
+    ),
     Case(
         "finetune-squad",
         "fine-tune base on SQuAD, 384 tokens, batch 12, padded to the longest",

@@ -16,6 +16,7 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.lifecycle.sources import find_source
 from bertcli.models.loading import save_model
 from bertcli.tasks import get_task
@@ -117,7 +118,11 @@ def trained_on(case: Case, folder: Path) -> Path:
 
 
 def model(case: Case, folder: Path) -> Path:
-    """A model with new weights and the head of the task, from which both sides start."""
+    """A model with new weights, or those of minilm, and the head of the task, from which both sides start.
+
+    Raises:
+        UserError: if minilm is not installed.
+    """
     made = folder / f"model-{case.size}-{case.task.replace('/', '-')}"
     if not made.exists():
         kind, labels, tokenizer = "pretrain", {}, load_tokenizer(VOCAB)
@@ -132,7 +137,15 @@ def model(case: Case, folder: Path) -> Path:
                     "label2id": ids,
                     "problem_type": KINDS[kind].problem_type,
                 }
-        built = build(kind, case.size, tokenizer, labels, seed=0)
+        if case.size in PRETRAINED:
+            folder = PRETRAINED[case.size].folder
+            if not folder:
+                raise UserError(f"There is no {case.size}.", PRETRAINED[case.size].how_to_get)
+            tokenizer = load_tokenizer(folder)
+            torch.manual_seed(0)
+            built = AutoModelForSequenceClassification.from_pretrained(folder, **labels)
+        else:
+            built = build(kind, case.size, tokenizer, labels, seed=0)
         built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
         save_model(built, tokenizer, made)
     return made

@@ -103,7 +103,7 @@ LENGTHS, LABELS = torch.tensor([33, 14]), torch.tensor([5])
         ("softmax_backward", (SCORES, SCORES, LENGTHS, SCORES, 0.25, MASK)),
         ("log_sums", (MATRIX, Lies((1,), True))),
         ("cross_entropy_backward", (MATRIX, LABELS, Lies((1,), True), 0.5, MATRIX)),
-        ("square_sums", (FLAT, Lies((2,), True))),
+        ("square_sums", (MATRIX, Lies((1,), True))),
         ("adam", (Lies((5000,), True), FLAT, *[Lies((5000,), True)] * 2, FLAT, (NUMBER,) * 9)),
     ],
 )

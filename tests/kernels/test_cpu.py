@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
 from bertcli.kernels import cpu
@@ -157,3 +157,82 @@ def test_an_update_gives_what_its_plain_twin_gives(dtype: torch.dtype) -> None:
             optimizer.zero_grad()
         weights.append([found, model.weight.detach(), copy.module.weight.detach().float()])
     torch.testing.assert_close(*weights, atol=1e-6 if dtype == torch.float32 else 1e-3, rtol=1e-5)
+
+
+class Bag(nn.Module):
+    """An embedding that a batch reads few rows of, and a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.layer = nn.Embedding(300, 40), nn.Linear(40, 7)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The loss of tokens."""
+        loss: Tensor = self.layer(self.words(ids)).float().square().sum()
+        return loss
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("name", ["bert", "adamw"])
+@PRECISIONS
+def test_rows_that_are_updated_when_they_are_next_read_have_the_bits_of_those_updated_at_once(
+    name: str, dtype: torch.dtype, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu, "MANY_ROWS", 100)
+    monkeypatch.setattr(cpu, "MOST_DEFERRED", 11)
+    found = []
+    for is_deferred in (False, True):
+        model, norms, slots = Bag(), [], {}
+        torch.manual_seed(0)
+        for parameter in model.parameters():
+            nn.init.normal_(parameter, std=0.3)
+        for step in range(30):
+            if step in (0, 17):  # there it is resumed from what is saved
+                copy = WorkingCopy(model, dtype)
+                optimizer = make_optimizer(model, name, copy)
+                optimizer.load_slots(slots)
+                if is_deferred:
+                    optimizer.defer_rows()
+            for index in range(passes):
+                ids = torch.randint(20 if step % 5 else 300, (1, 13), generator=torch.manual_seed(step * 9 + index))
+                copy.module(ids * 7 % 300).backward()
+                if is_deferred and dtype == torch.float32:
+                    assert model.words.weight.grad.is_sparse
+                copy.give_gradients(is_last=index == passes - 1)
+            norms.append(optimizer.clip_by_global_norm(0.2 if step % 3 else 1e9).item())
+            for group in optimizer.param_groups:
+                group["lr"] = 1e-2 * (step % 7)
+            if step % 4 != 3:  # else it is skipped
+                optimizer.step()
+            optimizer.zero_grad()
+            if step in (8, 16, 29):
+                copy.gather()
+                slots = optimizer.slots()
+        assert bool(copy.deferred) == is_deferred
+        tensors = [
+            *model.parameters(),
+            *copy.module.parameters(),
+            *(v for each in slots.values() for v in each.values()),
+        ]
+        found.append([norms, *(each.detach().float().numpy().tobytes() for each in tensors)])
+    assert found[0] == found[1]
+
+
+def test_a_tied_embedding_one_in_small_and_those_of_lamb_or_of_no_kernels_are_updated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def deferred(model: nn.Module, name: str = "bert") -> int:
+        copy = WorkingCopy(model, torch.bfloat16)
+        make_optimizer(model, name, copy).defer_rows()
+        return len(copy.deferred)
+
+    assert deferred(Bag()) == 0
+    monkeypatch.setattr(cpu, "MANY_ROWS", 100)
+    assert deferred(Bag()) == 1
+    assert deferred(Bag(), "lamb") == 0
+    tied = Bag()
+    tied.decoder = nn.Linear(40, 300)
+    tied.decoder.weight = tied.words.weight
+    assert deferred(tied) == 0
+    monkeypatch.setenv("BERT_KERNELS", "off")
+    assert deferred(Bag()) == 0

@@ -16,6 +16,7 @@ from bertcli.data.packing.text_features import balanced_weights
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
+from bertcli.kernels import cpu
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.sources import encode_split, find_source
@@ -95,6 +96,25 @@ def test_patience_counts_on_after_a_resume(
     assert_same_bits(whole.run, resumed.run)
     assert logged(resumed.run) == logged(whole.run)
     assert max(line["step"] for line in RunFolder(tmp_path / "cut").metrics() if "loss" in line) == whole.steps
+    tensors = Path("checkpoints") / f"step-{whole.steps}" / "tensors.safetensors"
+    assert (tmp_path / "cut" / tensors).read_bytes() == (tmp_path / "whole" / tensors).read_bytes()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_run_that_updates_rows_when_they_are_next_read_has_the_bits_of_one_that_does_so_at_once(
+    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    options = {**FAST, "eval_steps": 3, "save_steps": 2, "micro_batch_tokens": 200, "precision": precision}
+    monkeypatch.setattr(cpu, "MANY_ROWS", 1)
+    with monkeypatch.context() as patch:
+        stop_at_call(patch, 6)
+        with pytest.raises(Interrupted):
+            finetune(reviews, **options, out=str(tmp_path / "cut"))
+    resumed = finetune(reviews, **options, out=str(tmp_path / "cut"), resume=True)
+    monkeypatch.setattr(cpu, "MANY_ROWS", 10**9)
+    whole = finetune(reviews, **options, out=str(tmp_path / "whole"))
+    assert_same_bits(whole.run, resumed.run)
+    assert logged(resumed.run) == logged(whole.run)
     tensors = Path("checkpoints") / f"step-{whole.steps}" / "tensors.safetensors"
     assert (tmp_path / "cut" / tensors).read_bytes() == (tmp_path / "whole" / tensors).read_bytes()
 
