@@ -200,6 +200,8 @@ class Finetuning:
         if self.source.own is None:
             say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
         cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
+        if self.source.own is not None and self.rules.in_windows:
+            cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
         say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
         if advice := advise_windows(self.kind, self.train, self.rules):
