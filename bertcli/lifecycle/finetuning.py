@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Self, cast
 from accelerate import Accelerator
 from transformers import PreTrainedModel
 
-from bertcli import say
+from bertcli import quietly, say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
@@ -237,7 +238,9 @@ class Finetuning:
             metrics: dict[str, float] = {}
             for split, predictions in found:
                 prefix = "" if split is setup.dev[0] else f"{split.name}_"
-                metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+                is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
+                with quietly() if is_early else nullcontext():
+                    metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
             self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
             return metrics
 

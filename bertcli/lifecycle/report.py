@@ -115,7 +115,7 @@ def _run_at(path: Path) -> RunFolder:
     if not (path / "config.yaml").exists():
         raise UserError(
             f"`{path}` is not the folder of a run.",
-            nearest_run(str(path)) or "Give folders under runs/: bert report runs/NAME",
+            nearest_run(str(path), "Give folders under runs/: bert report runs/NAME"),
         )
     return RunFolder(path)
 

@@ -50,11 +50,11 @@ def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
-def nearest_run(name: str) -> str:
-    """The hint with the run of this folder that has nearly this name; "" if none has."""
+def nearest_run(name: str, otherwise: str) -> str:
+    """The hint with the run of this folder that has nearly this name, or another hint if none has."""
     runs = [str(run.path) for run in run_folders()]
     nearest = get_close_matches(str(Path("runs", Path(name).name)), runs, n=1, cutoff=0.8)
-    return f"Did you mean `{nearest[0]}`?" if nearest else ""
+    return f"Did you mean `{nearest[0]}`?" if nearest else otherwise
 
 
 def latest_finished_run() -> RunFolder:
@@ -192,7 +192,7 @@ def resolve_model(source: str) -> str:
     if source.startswith((".", "/", "runs/")) or source.count("/") > 1:
         raise UserError(
             f"There is no model `{source}`.",
-            nearest_run(source) or "Give a run under runs/, a model folder or a Hub name.",
+            nearest_run(source, "Give a run under runs/, a model folder or a Hub name."),
         )
     if hub_answers():
         return str(download_model(model.hub if model else source))
