@@ -49,13 +49,13 @@ def predict_baselines(task: Task, train: Examples, dev: Examples | None) -> dict
     sample = _sample(task, train) if dev else train
     words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
     vectorizer = make_union(words, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True))
-    bag, nothing = vectorizer.fit_transform(_texts(sample)).tocsr(), np.zeros((len(sample), 1))
+    bag, targets = vectorizer.fit_transform(_texts(sample)).tocsr(), targets_of(task, sample)
+    nothing, of_scored = np.zeros((len(sample), 1)), np.zeros((len(dev or sample), 1))
+    guess = fit_and_predict(task, nothing, targets, of_scored, STRENGTH)  # one for all: means of folds correlate
     if dev is None:
-        states = {GUESS: nothing, BAG_OF_WORDS: bag}
-        return {name: cross_validate(task, sample, each, STRENGTH) for name, each in states.items()}
-    others = {GUESS: (nothing, np.zeros((len(dev), 1))), BAG_OF_WORDS: (bag, vectorizer.transform(_texts(dev)))}
-    targets = targets_of(task, sample)
-    return {name: fit_and_predict(task, fitted, targets, left, STRENGTH) for name, (fitted, left) in others.items()}
+        return {GUESS: guess, BAG_OF_WORDS: cross_validate(task, sample, bag, STRENGTH)}
+    words_of_dev = vectorizer.transform(_texts(dev))
+    return {GUESS: guess, BAG_OF_WORDS: fit_and_predict(task, bag, targets, words_of_dev, STRENGTH)}
 
 
 def _sample(task: Task, train: TextExamples) -> TextExamples:

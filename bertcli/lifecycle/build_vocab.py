@@ -72,7 +72,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     with replacing(out) as part:
         vocabulary.save(part)
     seconds = time.perf_counter() - started
-    say(f"{verb} {out}: {len(tokens):,} tokens from {len(files)} files in {seconds:.0f} s")
+    say(f"{verb} {out}: {len(tokens):,} tokens from {len(files)} file{'s' * (len(files) != 1)} in {seconds:.0f} s")
     coverage = _measure(held_out, vocabulary)
     return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
 

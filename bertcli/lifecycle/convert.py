@@ -72,6 +72,8 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
 def _checkpoint(path: Path, scratch: Path) -> Path | None:
     """The path of a checkpoint without its endings, given one of its files, its folder or a zip of that."""
     check_regular(path)
+    if path.suffix in (".zip", ".index") and not path.exists():
+        raise UserError(f"There is no file `{path}`.", "Give a checkpoint of the original, or a run or model folder.")
     if path.is_file() and zipfile.is_zipfile(path):
         _extract(path, scratch)
         path = scratch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -26,9 +27,18 @@ from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.sources import Source, check_options, cut_of, encode_split, find_source, size_of
-from bertcli.lifecycle.workspace import find_runs, remark_on, resolve_model, run_of_task, run_that_fits, saved_config
+from bertcli.lifecycle.workspace import (
+    RUNS,
+    find_runs,
+    remark_on,
+    resolve_model,
+    run_folders,
+    run_of_task,
+    run_that_fits,
+    saved_config,
+)
 from bertcli.reports.evaluation import Evaluation
-from bertcli.tasks import get_task
+from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -47,6 +57,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     config = EvaluateConfig.build(task, options)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
+    _check_is_no_run(config.task)
     check_options(config)
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
@@ -55,6 +66,15 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     by_split: Iterator[tuple[Scored, ...]] = zip(*found, strict=False)
     first, *splits = (replace(one.evaluation, others=[beside(one, each) for each in more]) for one, *more in by_split)
     return replace(first, other_splits=splits)
+
+
+def _check_is_no_run(name: str) -> None:
+    """Raise UserError if a run was named in the place of the data."""
+    if is_task(name) or (Path(name).exists() and not (Path(name) / "config.yaml").exists()):
+        return
+    if run := next((run for run in run_folders() if run.path in (Path(name), RUNS / name)), None):
+        data = shlex.quote(str(run.config.get("task", "FILE")))
+        raise UserError(f"`{name}` is a run.", f"Name what it is scored on: bert evaluate {data} --model {run.path}")
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
@@ -101,6 +121,8 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
     if is_cut and left_out and split.examples.digest != left_out:
         run = Path(model).parent
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
+    if saved.get("data_digests", {}).get("train") == split.examples.digest:
+        yield f"{Path(model).parent} was trained on these examples: its scores say little of new ones"
     if remark := remark_on(model, source.task.name):
         yield remark
 
@@ -177,7 +199,8 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
             source = source_of(config, run.config)
             labels = [*dict.fromkeys(kind.labels_of(source.task, _read(source, config)[0].examples))]
     except UserError as error:
-        return f"cannot read it ({error.message.rstrip('.')})"
+        message = error.message.rstrip(".")
+        return f"cannot read it ({message[:1].lower()}{message[1:]})"
     known = {label.casefold() for label in run.labels}
     has_other = kind.names_outputs and known.isdisjoint(label.casefold() for label in labels)
     return f"has other labels{listed(run.labels, 2)}" if has_other else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, Self, cast
 from accelerate import Accelerator
 from transformers import PreTrainedModel
 
-from bertcli import say
+from bertcli import quietly, say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
@@ -200,6 +201,8 @@ class Finetuning:
         if self.source.own is None:
             say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
         cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
+        if self.source.own is not None and self.rules.in_windows:
+            cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
         say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
         if advice := advise_windows(self.kind, self.train, self.rules):
@@ -235,7 +238,9 @@ class Finetuning:
             metrics: dict[str, float] = {}
             for split, predictions in found:
                 prefix = "" if split is setup.dev[0] else f"{split.name}_"
-                metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+                is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
+                with quietly() if is_early else nullcontext():
+                    metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
             self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
             return metrics
 

@@ -144,7 +144,9 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
     there = next(folder for folder in part.resolve().parents if folder.exists())
     free = shutil.disk_usage(there).free
     warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
-    say(f"text: {files} files, about {text_bytes / 1e6:.1f} MB, to {shards} shards")
+    say(
+        f"text: {files} file{'s' * (files != 1)}, about {text_bytes / 1e6:.1f} MB, to {shards} shard{'s' * (shards != 1)}"
+    )
     say(f"about {written / 1e6:.0f} MB will be written{warning}")
 
 
@@ -207,5 +209,7 @@ def _result(out: str, manifest: dict[str, Any], started: float) -> PretrainingDa
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     random = 100 * result.random_next / result.instances
     made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % random next)"
-    say(f"{out}: {made} of {result.documents:,} documents, {result.shards} shards, {result.seconds:.0f} s")
+    say(
+        f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
+    )
     return result

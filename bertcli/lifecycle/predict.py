@@ -61,8 +61,8 @@ class Predictions(Result):
 def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None = None, **options: Any) -> Predictions:
     """Predict for a text, a pair, choices, a question with its context, a text with `[MASK]`, a file or a list of them.
 
-    A list has texts, or rows with the keys `text`, `text_pair`, `choices`, `question`, `context`. Raises UserError if no
-    input was given, or no model in this folder fits it.
+    A list has texts, or rows with the keys `text`, `text_pair`, `choices`, `question`, `context`; so may a DataFrame have
+    columns. Raises UserError if no input was given, or no model in this folder fits it.
     """
     if isinstance(config, str):
         config, options = None, {"text": config, **options}

@@ -21,7 +21,7 @@ from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED
-from bertcli.lifecycle.workspace import latest_finished_run
+from bertcli.lifecycle.workspace import latest_finished_run, nearest_run
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.charts import standalone
 from bertcli.reports.comparison import MOST_SHOWN, comparison_markdown, comparison_page, disagreements, options_table
@@ -131,7 +131,10 @@ def _run_at(path: Path) -> RunFolder:
     """The run of a folder, or of the model in it."""
     path = path.parent if path.name == "model" else path
     if not (path / "config.yaml").exists():
-        raise UserError(f"`{path}` is not the folder of a run.", "Give folders under runs/: bert report runs/NAME")
+        raise UserError(
+            f"`{path}` is not the folder of a run.",
+            nearest_run(str(path), "Give folders under runs/: bert report runs/NAME"),
+        )
     return RunFolder(path)
 
 

@@ -110,7 +110,7 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
         return
     hint = "Start a new one, without --resume."
     if not folder.has_parts:
-        longer = f"--{ended_by} {2 * folder.config[ended_by]}"
+        longer = f"--{ended_by} {str(2 * folder.config[ended_by]).removesuffix('.0')}"
         hint = f"Train it longer: bert {command} --resume --out {folder.path} {longer}"
     raise UserError(f"The run in `{folder.path}` is finished.", hint)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -47,6 +48,13 @@ def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]
     wanted["command"] = command
     fits = [run for run in run_folders() if run.is_finished == finished and wanted.items() <= run.config.items()]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
+
+
+def nearest_run(name: str, otherwise: str) -> str:
+    """The hint with the run of this folder that has nearly this name, or another hint if none has."""
+    runs = [str(run.path) for run in run_folders()]
+    nearest = get_close_matches(str(Path("runs", Path(name).name)), runs, n=1, cutoff=0.8)
+    return f"Did you mean `{nearest[0]}`?" if nearest else otherwise
 
 
 def latest_finished_run() -> RunFolder:
@@ -182,7 +190,10 @@ def resolve_model(source: str) -> str:
     if folder := model.folder if model else cached_model(source):
         return str(folder)
     if source.startswith((".", "/", "runs/")) or source.count("/") > 1:
-        raise UserError(f"There is no model `{source}`.", "Give a run under runs/, a model folder or a Hub name.")
+        raise UserError(
+            f"There is no model `{source}`.",
+            nearest_run(source, "Give a run under runs/, a model folder or a Hub name."),
+        )
     if hub_answers():
         return str(download_model(model.hub if model else source))
     if not model and "/" not in source:

@@ -131,9 +131,10 @@ def summary_lines(result: TrainingResult) -> list[str]:
     lines = []
     if found := result.baseline.get(BAG_OF_WORDS):
         side = "above" if found["difference"] >= 0 else "below"
-        chance = "more than chance" if found["significant"] else "may be chance"
+        chance = ": more than chance" if found["significant"] else ": may be chance" if found["difference"] else ""
         interval = interval_text(found["confidence_interval"])
-        lines.append(f"{abs(found['difference']):.1f} points {side} the bag of words ({INTERVAL} {interval}: {chance})")
+        difference = f"{abs(found['difference']):.1f} points {side}" if found["difference"] else "as good as"
+        lines.append(f"{difference} the bag of words ({INTERVAL} {interval}{chance})")
     if result.advice:
         lines.append(f"It has not learnt the task. Try: {result.advice}")
     report = f"{result.run}/report.html"

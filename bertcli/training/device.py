@@ -128,7 +128,8 @@ def inference_tokens() -> int:
 
 def describe_device(accelerator: Accelerator, precision: str) -> str:
     """The device in words: number, name and precision."""
-    name = f"{accelerator.device.type}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+    threads = torch.get_num_threads()
+    name = f"{accelerator.device.type}, {threads} thread{'s' * (threads != 1)} of {os.cpu_count()} cores"
     if accelerator.device.type == "cuda":
         name = cuda.get_device_name(accelerator.device)
     processes = f"{accelerator.num_processes} × " if accelerator.num_processes > 1 else ""

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline, make_union
 
 from bertcli import evaluate, finetune
 from bertcli.cli.main import main
-from bertcli.lifecycle.baselines import score_baselines
+from bertcli.lifecycle.baselines import predict_baselines, score_baselines
 from bertcli.lifecycle.own_files import own_task
 
 GOOD, BAD = ("fine", "great", "lovely"), ("poor", "awful", "grim")
@@ -60,6 +60,8 @@ def test_guess_and_bag_of_words_are_what_scikit_learn_gives_by_hand(workspace: P
         assert found["bag_of_words"]["metrics"]["accuracy"] == pytest.approx(by_hand, abs=2)
         assert found["guess"]["difference"] == 25
     assert found["bag_of_words"]["significant"] is True
+    everywhere = predict_baselines(task, train, None)["guess"]  # cross-validated, it is one for all too
+    assert all(guess == everywhere[0] for guess in everywhere)
 
 
 def test_the_result_has_the_baselines_and_commands_that_work(

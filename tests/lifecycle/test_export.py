@@ -96,6 +96,15 @@ def test_where_the_dev_set_is_gone_int8_is_not_measured_which_is_said(
     assert "the effect of int8 is not measured, as the dev set is not there" in said.text
 
 
+@pytest.mark.usefixtures("graph_again")
+def test_what_a_run_does_that_the_graph_does_not_is_said(reviews_run: str, tmp_path: Path, said: LogCapture) -> None:
+    moved = shutil.copytree(reviews_run, tmp_path / "run", ignore=shutil.ignore_patterns("onnx*"))
+    config = (moved / "config.yaml").read_text().replace("long_texts: cut", "long_texts: windows")
+    (moved / "config.yaml").write_text(config)
+    export(str(moved))
+    assert "it gives the logits of one window of 128 tokens" in said.text
+
+
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_weights_are_written_in_half_the_bits(
     reviews_run: str, tmp_path: Path, precision: str, capsys: pytest.CaptureFixture[str]

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
+from bertcli.lifecycle.prediction_inputs import inputs_of
 from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -533,3 +534,10 @@ def test_a_cpu_without_avx_512_predicts_in_bfloat16_too_and_says_once_how_slowly
         for record, scores in zip(records, expected.values(), strict=True):
             assert record["scores"] == pytest.approx(scores, abs=0.02)
     assert said.text.count("only emulates bfloat16") == 1
+
+
+def test_the_rows_of_a_data_frame_are_the_input_not_its_columns() -> None:
+    pandas = pytest.importorskip("pandas")
+    inputs = inputs_of(pandas.DataFrame({"text": ["the cat", "a dog"], "text_pair": ["a cat", "a cat"]}))
+    assert inputs.form == "pair"
+    assert [row["text"] for row in inputs.rows] == ["the cat", "a dog"]

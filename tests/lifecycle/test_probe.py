@@ -53,6 +53,10 @@ def test_few_examples_are_all_trained_on_and_cross_validated(
     assert run.split == "cross_validated"
     assert run.metrics["accuracy"] > 70
     assert evaluate("other.csv").metrics["accuracy"] > 70
+    remark = f"{run.run} was trained on these examples"
+    assert remark not in said.text
+    evaluate(questions)
+    assert remark in said.text
     assert "All 40 examples were trained on" in Path(run.run, "README.md").read_text()
     assert predict("How do I activate my card?").records[0]["label"] == "activate_my_card"
 

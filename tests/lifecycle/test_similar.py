@@ -13,6 +13,7 @@ from bertcli.lifecycle.meaning import kept_vectors
 from bertcli.lifecycle.meaning.encoder import TextEncoder
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.similar import similar
+from bertcli.lifecycle.workspace import latest_pretraining_data
 from tests.cli.test_main import run
 
 LogCapture = pytest.LogCaptureFixture
@@ -85,10 +86,12 @@ def test_vectors_are_kept_and_reused_until_a_text_or_the_model_changes(
     assert encoded[-2:] == [1, 5]
     assert "made again, because model changed" in said.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["texts.csv", "texts.csv.vectors"]
+    with pytest.raises(UserError, match="no pre-training data"):  # which vectors are not
+        latest_pretraining_data()
 
 
 @pytest.mark.parametrize(
-    "damage", ["vectors.npy: a bit", "vectors.npy: cut", "vectors.npy: pickle", "manifest.json: cut"]
+    "damage", ["vectors.npy: a bit", "vectors.npy: cut", "vectors.npy: pickle", "vectors.json: cut"]
 )
 def test_a_damaged_file_is_noticed_and_made_again(
     model: str, damage: str, encoded: list[int], said: LogCapture

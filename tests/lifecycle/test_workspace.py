@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertcli import evaluate, finetune, predict
+from bertcli import evaluate, finetune, predict, report
 from bertcli.errors import UserError
 
 CONLL = "the O\ncat B-PER\nsat O\n\na O\ndog B-PER\n\n" * 9
@@ -68,7 +68,7 @@ def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
     with pytest.raises(UserError, match=r"no finished run for `other.csv`") as caught:
         evaluate("other.csv")
     assert "runs/tickets has other labels: billing, delivery" in caught.value.message
-    assert "runs/reviews cannot read it (Unknown column" in caught.value.message
+    assert "runs/reviews cannot read it (unknown column" in caught.value.message
     assert "bert finetune other.csv" in caught.value.hint
 
 
@@ -114,3 +114,22 @@ def test_of_three_that_fit_the_latest_is_taken_and_it_is_said_how_to_choose(
     take("prices", "tickets", "reviews")
     assert predict("the cat").model == "runs/reviews/model"
     assert "model: runs/reviews (the latest of 3 runs that fit; --model names another)" in said.text
+
+
+def test_a_name_that_is_nearly_a_runs_is_corrected(take: Callable[..., None]) -> None:
+    take("reviews", "prices")
+    for ask in (lambda: predict("the cat", model="runs/reveiws"), lambda: report("runs/reveiws")):
+        with pytest.raises(UserError) as caught:
+            ask()
+        assert caught.value.hint == "Did you mean `runs/reviews`?"
+    with pytest.raises(UserError) as caught:
+        predict("the cat", model="runs/else")
+    assert caught.value.hint == "Give a run under runs/, a model folder or a Hub name."
+
+
+def test_a_run_in_the_place_of_the_data_is_said_to_be_one(take: Callable[..., None]) -> None:
+    take("reviews")
+    for name in ("reviews", "runs/reviews", "runs/reviews/"):
+        with pytest.raises(UserError, match=f"`{name}` is a run") as caught:
+            evaluate(name)
+        assert caught.value.hint.endswith("bert evaluate reviews.csv --model runs/reviews")

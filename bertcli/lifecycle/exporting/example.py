@@ -41,11 +41,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import {auto}, AutoTokenizer
+from transformers import {auto}, AutoTokenizer{logging}
 
 folder = Path(__file__).parent
 tokenizer = AutoTokenizer.from_pretrained(folder)
-model = {auto}.from_pretrained(folder, dtype=torch.float32)
+{quiet}model = {auto}.from_pretrained(folder, dtype=torch.float32)
 
 texts = {texts}
 inputs = tokenizer(texts, padding=True, truncation=True, max_length={longest}, return_tensors="pt")
@@ -60,6 +60,7 @@ mask = inputs["attention_mask"].numpy()[:, :, None]
 pooled = (outputs[0] * mask).sum(1) / mask.sum(1)
 outputs = [pooled @ weights["classifier.weight"].T + weights["classifier.bias"]]
 """
+QUIET = "logging.set_verbosity_error()  # it would say that the head, which is read below, is no part of the model\n"
 PROGRAMS = {"onnx": GRAPH, "safetensors": WEIGHTS}
 
 
@@ -71,6 +72,8 @@ def example_of(form: str, kind: Kind, model: PreTrainedModel, tokenizer: WordPie
     sample |= {"text_pair": "a bad film"} if is_pair else {}
     program = PROGRAMS[form].format(
         auto=f"AutoModelFor{head}" if head else "AutoModel",
+        quiet=QUIET * pools,
+        logging=", logging" * pools,
         texts=_texts(sample, tokenizer.tokens[mask]),
         inputs="{name: rows[None] for name, rows in inputs.items()}" if "choices" in sample else "inputs",
         longest=longest,

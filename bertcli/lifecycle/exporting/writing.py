@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from bertcli import quietly, say
+from bertcli.config.training import WINDOWS
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.examples import Examples
@@ -94,14 +95,20 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
     with replacing(Path(plan.out)) as part:
         part.mkdir(parents=True)
         found = WRITERS[plan.format](plan, part, kind, tokenizer, data_dir)
-        longest = min(saved_config(source).get("max_seq_length") or kind.max_seq_length, longest_input(model))
-        example = example_of(plan.format, kind, model, tokenizer, longest, bool(takes_pairs(saved_config(source))))
+        saved = saved_config(source)
+        longest = min(saved.get("max_seq_length") or kind.max_seq_length, longest_input(model))
+        example = example_of(plan.format, kind, model, tokenizer, longest, bool(takes_pairs(saved)))
         (part / "example.py").write_text(example, encoding="utf-8")
         if kind.names_outputs:
             labels = [model.config.id2label[number] for number in range(model.config.num_labels)]
             (part / "labels.json").write_text(json.dumps(labels, ensure_ascii=False) + "\n", encoding="utf-8")
         size = sum(path.stat().st_size for path in part.glob("model*")) / 1e6
     _say_written(found, size)
+    if saved.get("long_texts") == WINDOWS:
+        say(
+            f"it gives the logits of one window of {longest} tokens; `bert predict` and `bert serve` average those of all "
+            "windows of a text by their tokens, and the example cuts a longer text"
+        )
     return replace(found, megabytes=round(size, 1))
 
 
@@ -199,8 +206,10 @@ def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Expo
     lost = ", ".join(
         f"{name} {before[name]:.2f} to {after[name]:.2f} ({after[name] - before[name]:+.2f})" for name in before
     )
-    say(f"{plan.precision} on {split.name} ({len(split):,} examples): {lost}")
-    return replace(plan, split=split.name, metrics_before=before, metrics=after)
+    is_learnt = split.examples.digest == saved.get("data_digests", {}).get("train")
+    name = "train" if is_learnt else split.name
+    say(f"{plan.precision} on {name} ({len(split):,} examples{', as there is no dev set' * is_learnt}): {lost}")
+    return replace(plan, split=name, metrics_before=before, metrics=after)
 
 
 Writer = Callable[[Exported, Path, Kind, WordPiece, str | None], Exported]

@@ -24,7 +24,7 @@ Vectors = NDArray[np.float32]
 Found = TypeVar("Found")
 FORMAT = 1
 BLOCK_ROWS = 8192  # read, checked and multiplied at once: 13 MB of 384 numbers each
-MANIFEST, ARRAY = "manifest.json", "vectors.npy"
+MANIFEST, ARRAY = "vectors.json", "vectors.npy"  # no manifest.json, by which pre-training data are found
 MODEL_FILES = (".safetensors", ".bin", ".json", ".txt", ".model")
 HINT = "Remove it: the vectors are made again."
 

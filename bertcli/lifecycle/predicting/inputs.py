@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, tee
@@ -55,8 +55,13 @@ def read_inputs(config: PredictConfig) -> Inputs:
     return Inputs(iter([row]), form_of_row(row))
 
 
-def inputs_of(rows: Sequence[str | InputRow]) -> Inputs:
-    """Texts, or rows with the same keys: text, text_pair, choices, question, context. Raises UserError if they differ."""
+def inputs_of(rows: Any) -> Inputs:
+    """Texts, or rows with the same keys: text, text_pair, choices, question, context; or a DataFrame with such columns.
+
+    Raises UserError if the keys differ.
+    """
+    if hasattr(rows, "columns"):  # of a DataFrame, which as a sequence is the names of its columns
+        rows = rows.to_dict("records")
     made: list[InputRow] = [{"text": row} if isinstance(row, str) else dict(row) for row in rows]
     if not made or any(row.keys() != made[0].keys() for row in made):
         what = "The rows have different keys." if made else "There is no input."

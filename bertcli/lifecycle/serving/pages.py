@@ -10,8 +10,8 @@ from bertcli.reports.rendering import render
 
 Description = dict[str, Any]  # of a model: name, kind, takes, labels, sample, explains
 EXPLAIN = (
-    "Also answer with what each word adds to the label's log-odds or to the value, as `bert predict --explain` does: one row, "
-    f"of at most {MOST_EXPLAINED_TOKENS} tokens, of a model that gives labels or a value."
+    "With `explain: true` the answer also has what each word adds to the log-odds of the label, or to the value, as "
+    f"`bert predict --explain` prints it: for one row, of at most {MOST_EXPLAINED_TOKENS} tokens."
 )
 STATUSES = {
     "413": "too many bytes, rows or tokens",
@@ -68,6 +68,7 @@ def _predict(summary: str, models: list[Description], parameters: list[Any]) -> 
     refused = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     return {
         "summary": summary,
+        "description": EXPLAIN,
         "parameters": parameters,
         "requestBody": {"required": True, "content": {"application/json": taken}},
         "responses": {
@@ -92,6 +93,7 @@ def docs_page(document: dict[str, Any], address: str) -> str:
             "method": method.upper(),
             "path": path,
             "summary": operation["summary"],
+            "description": operation.get("description"),
             "calls": _calls(operation, address + path),
             "answers": {status: each["description"] for status, each in operation["responses"].items()},
         }
