@@ -319,7 +319,7 @@ def test_inputs_and_older_predictions_are_not_written_over(workspace: Path, mode
         predict(file="bad.csv", model=model, output="out.csv")
     assert Path("out.csv").read_text() == "older"
     Path("broken.csv").symlink_to("gone/out.csv")
-    with pytest.raises(UserError, match=r"`broken.csv` cannot be written: No such file"):
+    with pytest.raises(UserError, match=r"`broken.csv` is a link that leads nowhere"):
         predict(file="in.csv", model=model, output="broken.csv")
 
 
