@@ -81,7 +81,7 @@ READERS: list[tuple[str, Callable[[Path], None]]] = [
     (f"{RUN}/checkpoints/*/*", resume),
     *((f"runs/{name}/{file}", use_run(name)) for name in TASK_RUNS for file in ("config.yaml", "model/*")),
 ]
-ONCE_FAILED = (321, 394, 399, 417, 599, 815, 1309, 1546, 2482, 2519, 6514, 6705, 7642, 8361)  # with a traceback
+ONCE_FAILED = (321, 394, 399, 417, 599, 815, 1309, 1546, 2482, 2519, 3833, 6514, 6705, 7642, 8361)  # with a traceback
 PARTS = ("pretraining-data", RUN, *(f"runs/{name}" for name in TASK_RUNS))
 
 
