@@ -104,7 +104,7 @@ def has_checkpoint(run: Path) -> bool:
 
 def latest_checkpoint(run: Path) -> Path:
     """The latest checkpoint of a run that is not damaged. Raises UserError if there is none."""
-    passed_over = []
+    passed_over: list[Path] = []
     for checkpoint in _checkpoints(run / CHECKPOINTS):
         missing = [] if (checkpoint / CHECKSUMS).exists() else [CHECKSUMS]
         damaged = next(chain(missing, damaged_files(checkpoint)), None)
