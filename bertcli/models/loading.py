@@ -37,6 +37,7 @@ LARGEST |= {
     "vocab_size": 100_000_000,
     "max_position_embeddings": 100_000_000,
 }
+SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
 OWN_CLASSES = {
     each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
 }
@@ -149,7 +150,7 @@ def open_config(source: str) -> PretrainedConfig:
 
 def check_sizes(config: PretrainedConfig, path: Path) -> None:
     """Raise UserError if a configuration is of a model that no memory holds, or names something by what is no text."""
-    wrong = {name: value for name in LARGEST if not _is_size(name, value := getattr(config, name, 0))}
+    wrong = {name: value for name in LARGEST if not _is_size(name, value := getattr(config, name, 1))}
     names = {"architectures": config.architectures or [], "id2label": (config.id2label or {}).values()}
     wrong |= {name: each for name, given in names.items() for each in given if not isinstance(each, str)}
     for name, value in wrong.items():
@@ -158,9 +159,8 @@ def check_sizes(config: PretrainedConfig, path: Path) -> None:
 
 
 def _is_size(name: str, value: object) -> bool:
-    """Whether a model can have this size; -1 is that of XLNet, which has no longest input."""
-    smallest = -1 if name == "max_position_embeddings" else 0
-    return not isinstance(value, int) or smallest <= value <= LARGEST[name]
+    """Whether a model can have this size."""
+    return not isinstance(value, int) or SMALLEST.get(name, 1) <= value <= LARGEST[name]
 
 
 def _not_opened(

@@ -118,6 +118,9 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
         if self.is_occupied and not (resumes or self.starts_over):
+            if self._lock is None:  # says so, where another run is writing there
+                self.lock()
+                self.unlock()
             is_run = (self.path / "config.yaml").exists()
             resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if is_run else "Give"
             raise UserError(f"`{self.path}` is not empty.", f"{resume} another --out.")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -186,6 +187,15 @@ def test_a_run_goes_on_with_another_number_of_processes(
     resume(*task, resume=True, processes=after, out=str(tmp_path / "cut"))
     assert len(losses(tmp_path / "cut")) >= 40
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.torture
+def test_processes_begin_again_what_was_killed_before_anything_was_saved(at_home: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    pretrain(**{**LONG, "steps": 2}, out=str(run))
+    shutil.rmtree(run / "checkpoints")
+    (run / "result.json").unlink()
+    assert pretrain(resume=True, processes=2, out=str(run)).steps == 2
 
 
 @pytest.mark.torture
