@@ -11,7 +11,7 @@ from bertcli import say
 from bertcli.config.options import flag
 from bertcli.config.training import TrainingConfig
 from bertcli.data.atomic import replacing
-from bertcli.data.json_files import check_values
+from bertcli.data.json_files import Types, check_values
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import find_runs, new_run
 from bertcli.training.processes.launching import processes_of_run
@@ -105,12 +105,14 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
     if not folder.is_finished:
         return
     ended_by = _ended_by(folder, resumed)
-    check_values(folder.path / "config.yaml", MEND, folder.config, {ended_by: int | float})
-    if (getattr(resumed, ended_by) or 0) > folder.config[ended_by]:
+    number: Types = int | float | None if folder.has_parts else int | float  # the parts of a grid differ in it
+    check_values(folder.path / "config.yaml", MEND, folder.config, {ended_by: number})
+    begun = folder.config[ended_by]
+    if begun is not None and (getattr(resumed, ended_by) or 0) > begun:
         return
     hint = "Start a new one, without --resume."
     if not folder.has_parts:
-        longer = f"--{ended_by} {str(2 * folder.config[ended_by]).removesuffix('.0')}"
+        longer = f"--{ended_by} {str(2 * begun).removesuffix('.0')}"
         hint = f"Train it longer: bert {command} --resume --out {folder.path} {longer}"
     raise UserError(f"The run in `{folder.path}` is finished.", hint)
 

@@ -68,7 +68,7 @@ def test_patience_stops_a_run_that_gets_no_better_and_says_so(
     assert TrainingResult.read(tmp_path / "run").steps == 8
     assert finetune(resume=True, task="", out=run.run, patience=4).steps == 10
     whole = finetune(reviews, epochs=1, out=str(tmp_path / "whole"))
-    with pytest.raises(UserError, match=r"is finished(.|\n)*--epochs 2\.0"):
+    with pytest.raises(UserError, match=r"is finished(.|\n)*--epochs 2$"):
         finetune(resume=True, task="", out=whole.run)
     assert finetune(resume=True, task="", out=whole.run, epochs=2).steps == 2 * whole.steps
 

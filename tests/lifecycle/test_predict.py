@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
-from bertcli.lifecycle.prediction_inputs import inputs_of
 from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,6 +32,7 @@ from bertcli.lifecycle import predict as prediction
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict, stream
+from bertcli.lifecycle.predicting.inputs import inputs_of
 from bertcli.training import device
 from bertcli.training.run_folder import RunFolder
 from tests.cli.test_main import run

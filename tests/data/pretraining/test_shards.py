@@ -43,7 +43,7 @@ def test_data_that_the_cache_does_not_hold_are_read_by_windows_row_for_row(shard
 
 
 def test_rows_without_a_cache_that_holds_them_are_refused(shards: Path, cache: Path) -> None:
-    with pytest.raises(UserError, match="began with all of it there") as error:
+    with pytest.raises(UserError, match="begun with all of it in the cache") as error:
         load_pretraining_examples(shards, 0, 1e-9, shards_per_window=0)
     assert "--data-cache-gb 1" in error.value.hint
 
