@@ -82,10 +82,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("name", "every"),
     [
-        ("build-vocab", 9),
-        ("make-pretraining-data", 30),
-        ("overwrite", 30),
-        ("predict", 3),
+        ("build-vocab", 19),
+        ("make-pretraining-data", 45),
+        ("overwrite", 45),
+        ("predict", 4),
         pytest.param("pretrain", 60, marks=pytest.mark.slow),
         pytest.param("finetune", 80, marks=pytest.mark.slow),
         *(pytest.param(name, 1, marks=pytest.mark.torture) for name in COMMANDS),

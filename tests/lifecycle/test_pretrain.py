@@ -156,7 +156,7 @@ def test_pretraining_starts_from_neighbours_when_asked(
 
 def test_too_small_a_vocabulary_is_refused(at_home: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="too few for --embeddings cooccurrence"):
-        pretrain(size="large", steps=1, embeddings="cooccurrence", dry_run=True)
+        pretrain(size="mini", steps=1, embeddings="cooccurrence", dry_run=True)
 
 
 @pytest.mark.parametrize("option", [{"embeddings": "cooccurrence"}, {"initializer_range": 0.05}])

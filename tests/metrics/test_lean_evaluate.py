@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 
 def run(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
@@ -20,6 +22,7 @@ def test_a_metric_imports_neither_torch_nor_transformers() -> None:
     assert shown == "50.0 []\n"
 
 
+@pytest.mark.torture
 def test_the_evaluators_are_the_real_ones_when_they_are_used() -> None:
     shown = run(
         "import bertcli.metrics.regression\n"
@@ -35,6 +38,7 @@ def test_the_evaluators_are_the_real_ones_when_they_are_used() -> None:
     )
 
 
+@pytest.mark.torture
 def test_a_package_that_is_imported_already_is_left_as_it_is() -> None:
     shown = run(
         "import evaluate\n"

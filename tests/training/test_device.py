@@ -24,6 +24,7 @@ def new_pages(what: str) -> int:
     return int(run.stdout)
 
 
+@pytest.mark.torture
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told to keep memory")
 def test_an_array_takes_the_pages_of_the_one_before() -> None:
     assert new_pages("keep") < new_pages("leave") / 10
