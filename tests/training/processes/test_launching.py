@@ -35,7 +35,8 @@ def losses(run: str | Path) -> list[float]:
 def assert_same_run(one: str | Path, other: str | Path) -> None:
     assert losses(other) == pytest.approx(losses(one), abs=1e-5)
     first, second = weights(one), weights(other)
-    for name in first:
+    # A softmax over places does not see the bias of a span's head: its gradient is rounding, which Adam makes a step of.
+    for name in first.keys() - {"qa_outputs.bias"}:
         torch.testing.assert_close(
             second[name], first[name], atol=1e-4, rtol=0, msg=lambda text, n=name: f"{n}: {text}"
         )
