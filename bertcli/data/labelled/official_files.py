@@ -75,12 +75,13 @@ def _read_folders(folder: Path, labels: tuple[str, ...]) -> TextExamples:
 
 def _texts_of_tar(folder: Path) -> Iterator[tuple[str, str, str]]:
     """The label, the name and the text of each file of a folder in a .tar.gz, read once from beginning to end."""
-    archive, unpacked = cast(Path, tar_of(folder)), 0
+    archive, unpacked, most = cast(Path, tar_of(folder)), 0, 0.0
     with reading(archive) as file, tarfile.open(fileobj=file, mode="r|") as members:
         for member in members:
             path = archive / member.name
             unpacked += member.size
-            check_unpacked(archive, unpacked)
+            if unpacked > most:
+                most = check_unpacked(archive, unpacked)
             is_text = path.parent.parent == folder and path.suffix == ".txt" and member.isreg()  # and no link
             if is_text and (text := members.extractfile(member)):
                 yield path.parent.name, path.name, text.read().decode("utf-8", "replace")

@@ -12,6 +12,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from math import inf
 from pathlib import Path
 from shlex import quote
 from typing import IO, cast
@@ -75,11 +76,13 @@ def _expand(name: str) -> list[Path]:
     return [child for child in found if is_url(child) or (child.exists() and not child.is_dir())]
 
 
-def check_unpacked(path: Path, unpacked: int) -> None:
-    """Raise UserError if so many bytes cannot be of text that was compressed to a file of this size."""
-    if unpacked > max(UNPACKED_FROM, UNPACKED_TIMES * status_of(path).st_size):
+def check_unpacked(path: Path, unpacked: int) -> float:
+    """The most bytes that text has which was compressed to a file of this size. Raises UserError if there are more."""
+    most = max(UNPACKED_FROM, UNPACKED_TIMES * status_of(path).st_size)
+    if unpacked > most:
         what = f"`{path}` unpacks to more than {unpacked / 1e6:,.0f} MB, {UNPACKED_TIMES} times its size."
         raise UserError(what, "Text does not compress that well: check where the file is from, or unpack it yourself.")
+    return most
 
 
 def open_binary(path: Path) -> IO[bytes]:
@@ -151,7 +154,7 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 
     Raises UserError at the first line that is not UTF-8 text, or has more than `longest` bytes.
     """
-    number = unpacked = 0
+    number, unpacked, most = 0, 0, float(UNPACKED_FROM if path.suffix in COMPRESSED else inf)
     try:
         with reading(path) as file:
             _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
@@ -160,8 +163,8 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
                 if b"\0" in line and 2 * sum(byte < 32 for byte in line.rstrip()) >= len(line.rstrip()):
                     raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
                 unpacked += len(line)
-                if path.suffix in COMPRESSED and unpacked > UNPACKED_FROM:
-                    check_unpacked(path, unpacked)
+                if unpacked > most:
+                    most = check_unpacked(path, unpacked)
                 if len(line) > longest:
                     what = f"`{path}` line {number} has more than {longest / 1e6:.0f} MB."
                     raise UserError(what, "Put line breaks into the text, such as after each sentence or paragraph.")
@@ -172,12 +175,12 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
 
 def count_lines(path: Path) -> int:
     """Number of line ends in a file."""
-    lines = unpacked = 0
+    lines, unpacked, most = 0, 0, float(UNPACKED_FROM if path.suffix in COMPRESSED else inf)
     with reading(path) as file:
         for block in iter(lambda: file.read(2**20), b""):
             lines, unpacked = lines + block.count(b"\n"), unpacked + len(block)
-            if path.suffix in COMPRESSED:
-                check_unpacked(path, unpacked)
+            if unpacked > most:
+                most = check_unpacked(path, unpacked)
     return lines
 
 
