@@ -84,7 +84,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     if config.dry_run:
         say(f"would score {config.predictions or model} on {task.name}")
         nothing = Evaluation(task.name, config.split, config.predictions or "", 0)
-        yield Scored(nothing, Split("", TextExamples([], origin="")), {})
+        yield Scored(nothing, Split("", TextExamples([], origin="")), {}, {})
         return
     splits = _read(source, config)
     if config.predictions:

@@ -18,7 +18,6 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
 from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.scoring import compare, measure
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import latest_finished_run, nearest_run
@@ -191,12 +190,11 @@ def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split)
         if not predictions or len(predictions) != len(split):
             return _not_scored("it has kept no predictions of these examples.")
         with quietly():
-            compared = compare(task, split, predictions)
             worst = worst_mistakes(task, split, predictions, count=len(split))
             scored = score_split(task, folder.path.name, split, predictions, worst)
-            metrics = measure(task, compared)
+        compared = scored.compared
         answers = Answers(
-            in_words=kind.in_words(task, compared, metrics),
+            in_words=kind.in_words(task, compared, scored.evaluation.metrics),
             confidences=kind.confidences(task, predictions, compared),
             error_types=kind.error_types(task, compared),
             values=kind.values(compared),

@@ -11,7 +11,7 @@ from bertcli import say
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
-from bertcli.kinds.types import Mistake, Prediction
+from bertcli.kinds.types import Compared, Mistake, Prediction
 from bertcli.lifecycle.scoring import compare, measure, resampled
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks.task import Task
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scored:
-    """An evaluation with what another one is compared by: the split, and the scores of resampled examples."""
+    """An evaluation with what it was made of, and what another one is compared by: the split, and scores of resampled examples."""
 
     evaluation: Evaluation
     split: Split
+    compared: Compared
     resampled: dict[str, Array]
 
 
@@ -41,7 +42,7 @@ def score_split(task: Task, model: str, split: Split, predictions: list[Predicti
     intervals = {name: confidence_interval(scores) for name, scores in drawn.items()}
     mistakes = [mistake for _, mistake in worst]
     scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, mistakes)
-    return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, drawn)
+    return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, compared, drawn)
 
 
 def worst_mistakes(task: Task, split: Split, predictions: list[Prediction], count: int) -> list[Mistake]:

@@ -38,7 +38,7 @@ def serve(runs: ServeConfig | str | None = None, **options: Any) -> Served:
         host, port, *_ = listener.getsockname()
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if not ipaddress.ip_address(host).is_loopback:
-            say(f"{config.host} is not this machine alone: who reaches {address} can use it, without a password")
+            say(f"{config.host} is not this machine alone: others can reach {address} without a password")
         if config.dry_run:
             say(f"would serve {', '.join(models)} at {address}")
             return Served(address, models)

@@ -36,6 +36,7 @@ def summarize_data(setup: Finetuning) -> dict[str, dict[str, Any]]:
 
 def _of_split(setup: Finetuning, split: Split, trained: set[Any]) -> dict[str, Any]:
     examples, features = split.examples, cast("Features", split.features)
+    distinct = trained if split is setup.train else set(examples.inputs())
     lengths = np.asarray(features.lengths)
     counts, edges = np.histogram(lengths, bins=min(BARS, max(1, len({*lengths.tolist()}))))
     inputs, which = setup.kind.inputs_that_are_cut(split, setup.rules)
@@ -54,7 +55,7 @@ def _of_split(setup: Finetuning, split: Split, trained: set[Any]) -> dict[str, A
         "cut_share": round(100 * features.truncated / max(1, inputs), 2),
         "cut_what": which,
         "skipped": examples.skipped,
-        "duplicates": len(split) - len(set(examples.inputs())) if any(True for _ in examples.inputs()) else 0,
+        "duplicates": len(split) - len(distinct) if distinct else 0,
         "labels": dict(Counter(setup.kind.labels_of(setup.task, examples)).most_common(MOST_LABELS)),
     }
     return found if split is setup.train else {**found, "in_train": _shared(examples, trained)}

@@ -104,12 +104,12 @@ def _predict(jobs: list[Job]) -> list[tuple[Job, Answer]]:
 
 def _together(jobs: list[Job]) -> list[Answer]:
     """The answers to several requests: rows of the same model and columns go into the same packed batches."""
+    if alone := jobs[0].alone:  # nothing else is taken with it
+        return [alone(jobs[0].rows)]
     alike: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for number, job in enumerate(jobs):
         for place, row in enumerate(job.rows):
             alike[id(job.model), *sorted(row), len(row.get("choices", ()))].append((number, place))
-    if alone := jobs[0].alone:  # nothing else is taken with it
-        return [alone(jobs[0].rows)]
     found: list[list[Prediction]] = [[{}] * len(job.rows) for job in jobs]
     is_cut = False
     for places in alike.values():
