@@ -27,6 +27,14 @@ SIZES = {
     "num_labels": 2,
     "pad_token_id": 0,
 }
+DISTILBERT = {  # the same sizes by its names
+    "vocab_size": 50,
+    "dim": 32,
+    "n_layers": 2,
+    "n_heads": 4,
+    "hidden_dim": 64,
+    "max_position_embeddings": 32,
+}
 KINDS = {
     "classify": "SequenceClassification",
     "choose": "MultipleChoice",

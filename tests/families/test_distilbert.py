@@ -4,18 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.families.checks import KINDS, check_finetuning, check_gradients, check_outputs
+from tests.families.checks import DISTILBERT, KINDS, check_finetuning, check_gradients, check_outputs
 
-CONFIGS = {
-    "DistilBert": {
-        "vocab_size": 50,
-        "dim": 32,
-        "n_layers": 2,
-        "n_heads": 4,
-        "hidden_dim": 64,
-        "max_position_embeddings": 32,
-    }
-}
+CONFIGS = {"DistilBert": DISTILBERT}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,7 +24,7 @@ from bertcli.lifecycle.exporting import writing
 from bertcli.lifecycle.predict import predict
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from tests.data.text.tokenizers import save_bytes
-from tests.families.checks import SIZES, save
+from tests.families.checks import DISTILBERT, SIZES, save
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra: pip install 'bertcli[onnx]'")
 LogCapture = pytest.LogCaptureFixture
@@ -164,14 +164,7 @@ FAMILIES = {
     "Data2VecText": {**SIZES, "type_vocab_size": 1},
     "Albert": {**SIZES, "embedding_size": 16},
     "Electra": {**SIZES, "embedding_size": 16},
-    "DistilBert": {
-        "vocab_size": 50,
-        "dim": 32,
-        "n_layers": 2,
-        "n_heads": 4,
-        "hidden_dim": 64,
-        "max_position_embeddings": 32,
-    },
+    "DistilBert": DISTILBERT,
     "Ernie": SIZES,
     "Xmod": {**SIZES, "languages": ["en_XX", "de_DE"]},
     "FNet": SIZES,

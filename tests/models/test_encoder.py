@@ -9,7 +9,7 @@ import transformers
 
 from bertcli.errors import UserError
 from bertcli.models.encoder import NO_END, encode, encode_layers, longest_input
-from tests.families.checks import KINDS, SIZES, make_batch, objective_of, save
+from tests.families.checks import DISTILBERT, KINDS, SIZES, make_batch, objective_of, save
 
 BART = {
     "vocab_size": 50,
@@ -26,14 +26,7 @@ BART = {
 CONFIGS = {
     "Bart": BART,
     "ConvBert": {**SIZES, "embedding_size": 16},
-    "DistilBert": {
-        "vocab_size": 50,
-        "dim": 32,
-        "n_layers": 2,
-        "n_heads": 4,
-        "hidden_dim": 64,
-        "max_position_embeddings": 32,
-    },
+    "DistilBert": DISTILBERT,
     "FNet": SIZES,
     "MobileBert": {**SIZES, "intra_bottleneck_size": 32, "embedding_size": 16},
 }
