@@ -43,11 +43,10 @@ def render_page(page: Page) -> str:
     """The page as HTML. The one script in it is known by its hash: a browser runs no other, and loads nothing."""
     from markupsafe import Markup
 
-    script, style = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    script = (TEMPLATES / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     filters: dict[str, Any] = {"cell": cell_text, "shown": shown, "share": _share, "drawing": Markup}
-    parts = {"script": Markup(script), "script_digest": digest, "style": Markup(style + chart_style())}
-    return render("page.html", filters, page=page, **parts)
+    return render("page.html", filters, page=page, script=Markup(script), script_digest=digest)
 
 
 def chart_style() -> str:
