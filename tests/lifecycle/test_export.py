@@ -128,8 +128,10 @@ def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_left(review
     assert not list(tmp_path.glob("*out*"))
 
 
-def test_a_graph_that_differs_is_not_written(reviews_run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = onnx_of_other_weights(Path(reviews_run) / "onnx-float32" / "model.onnx", tmp_path / "other.onnx")
+def test_a_graph_that_differs_is_not_written(
+    reviews_run: str, graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = onnx_of_other_weights(graph / "model.onnx", tmp_path / "other.onnx")
     monkeypatch.setattr(writing, "write_graph", lambda model, path: shutil.copyfile(other, path))
     with pytest.raises(UserError, match=r"outputs of the graph differ by \d"):
         export(reviews_run, out=str(tmp_path / "out"))
@@ -255,8 +257,7 @@ def test_a_model_that_pools_by_mean_is_exported_as_it_is(
     check_example("classify", capsys)
 
 
-@pytest.mark.torture
-@pytest.mark.parametrize("form", ["onnx", "safetensors"])
+@pytest.mark.parametrize("form", [pytest.param("onnx", marks=pytest.mark.torture), "safetensors"])
 def test_an_encoder_without_a_head_is_exported(workspace: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
     save_start("Bert", BERT, "classify")
     BertModel(BertConfig(**BERT)).save_pretrained("start")

@@ -71,6 +71,7 @@ class Exported(Result):
 class _Encoder(Kind):
     """A model without a head: its hidden states."""
 
+    name, architectures = "encode", ()
     example = """is_token = np.array(encodings[0].attention_mask)[:, None]
 print(json.dumps(((outputs[0][0] * is_token).sum(0) / is_token.sum()).tolist()))  # the mean of the hidden states"""
 
