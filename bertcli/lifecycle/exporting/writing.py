@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -68,6 +68,14 @@ class Exported(Result):
     metrics: dict[str, float] = field(default_factory=dict)
 
 
+class Original(NamedTuple):
+    """The model that is exported, with which the outputs of what is written are compared."""
+
+    kind: Kind
+    model: PreTrainedModel
+    tokenizer: WordPiece
+
+
 class _Encoder(Kind):
     """A model without a head: its hidden states."""
 
@@ -95,7 +103,7 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
         raise UserError(what, "Export a run that was fine-tuned without --frozen.")
     with replacing(Path(plan.out)) as part:
         part.mkdir(parents=True)
-        found = WRITERS[plan.format](plan, part, kind, tokenizer, data_dir)
+        found = WRITERS[plan.format](plan, part, Original(kind, model.eval(), tokenizer), data_dir)
         saved = saved_config(source)
         longest = min(saved.get("max_seq_length") or kind.max_seq_length, longest_input(model))
         example = example_of(plan.format, kind, model, tokenizer, longest, bool(takes_pairs(saved)))
@@ -126,14 +134,14 @@ def _load(source: str) -> tuple[Kind, PreTrainedModel]:
         return kind or _Encoder(), kind.load_model(source) if kind else load_model(source)
 
 
-def _write_graph(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, data_dir: str | None) -> Exported:
+def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str | None) -> Exported:
     """Write and check the graph; in int8 also measure what it costs."""
-    model = _load(plan.model)[1]
-    save_architecture(model, tokenizer, part)
+    model = _load(plan.model)[1]  # another one, as it no longer runs packed once its graph is written
+    save_architecture(model, original.tokenizer, part)
     config = model.config
     graph = part / "model.onnx"
     write_graph(model, graph)
-    difference = _largest_difference(kind, plan.model, OnnxModel(graph, config), tokenizer)
+    difference = _largest_difference(original, OnnxModel(graph, config))
     if not difference <= LARGEST_DIFFERENCE:
         what = f"The outputs of the graph differ by {difference:.1e} from those of the model."
         raise RunError(what, "Give --format safetensors, and please report the model.")
@@ -144,23 +152,23 @@ def _write_graph(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, d
     for path in (whole, part / "model.onnx.data"):
         path.unlink(missing_ok=True)
     small = OnnxModel(graph, config)
-    difference = _largest_difference(kind, plan.model, small, tokenizer)
+    difference = _largest_difference(original, small)
     return _with_scores(replace(plan, largest_difference=difference), small, data_dir)
 
 
-def _write_weights(plan: Exported, part: Path, kind: Kind, tokenizer: WordPiece, data_dir: str | None) -> Exported:
+def _write_weights(plan: Exported, part: Path, original: Original, data_dir: str | None) -> Exported:
     """Write the weights in a precision. Raises UserError if they are too large for it."""
     model = _load(plan.model)[1].to(getattr(torch, plan.precision))
     if not has_finite_weights(model):
         raise UserError(f"Some weights are too large for {plan.precision}.", "Give --precision bfloat16.")
-    save_model(model, tokenizer, part)
-    return replace(plan, largest_difference=_largest_difference(kind, plan.model, _load(str(part))[1], tokenizer))
+    save_model(model, original.tokenizer, part)
+    return replace(plan, largest_difference=_largest_difference(original, _load(str(part))[1]))
 
 
 @torch.inference_mode()
-def _largest_difference(kind: Kind, source: str, other: Any, tokenizer: WordPiece) -> float:
+def _largest_difference(original: Original, other: Any) -> float:
     """How far the outputs of another model are from those of ours at most, over random texts of several lengths."""
-    model = _load(source)[1].eval()
+    kind, model, tokenizer = original
     task = replace(INPUT, kind=kind.name, labels=tuple(model.config.id2label.values()))
     draw, words = random.Random(0), [token for token in tokenizer.tokens if token.isalpha()] or ["a"]
     rows = [{key: _random_text(value, words, draw) for key, value in kind.sample.items()} for _ in range(TEXTS)]
@@ -213,5 +221,5 @@ def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Expo
     return replace(plan, split=name, metrics_before=before, metrics=after)
 
 
-Writer = Callable[[Exported, Path, Kind, WordPiece, str | None], Exported]
+Writer = Callable[[Exported, Path, Original, str | None], Exported]
 WRITERS: dict[str, Writer] = {"onnx": _write_graph, "safetensors": _write_weights}
