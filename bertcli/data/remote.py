@@ -71,9 +71,12 @@ def find_files(name: str, endings: tuple[str, ...]) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Where copies of remote files and opened shards lie: `$BERT_CACHE`, else `bertcli` among the user's caches."""
-    if folder := os.environ.get("BERT_CACHE"):
-        return Path(folder)
+    """Where copies of remote files and opened shards lie: `$BERT_CACHE`, else with all that is kept for a user."""
+    return Path(os.environ.get("BERT_CACHE") or user_cache())
+
+
+def user_cache() -> Path:
+    """The folder `bertcli` among the user's caches. Raises RuntimeError if there is no home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bertcli"
 
 

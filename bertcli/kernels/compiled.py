@@ -17,6 +17,7 @@ from llvmlite import binding
 from torch import Tensor
 
 from bertcli import say
+from bertcli.data.remote import user_cache
 
 
 def digest(sources: Path, cpu: str) -> str:
@@ -31,8 +32,7 @@ def digest(sources: Path, cpu: str) -> str:
 def make_folder(cpu: str) -> Path | None:
     """Make the cache folder of these sources for a CPU; None, with a message, where it is not writable."""
     try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        parent = Path(os.environ.get("NUMBA_CACHE_DIR") or cache / "bertcli" / "kernels")
+        parent = Path(os.environ.get("NUMBA_CACHE_DIR") or user_cache() / "kernels")
         folder = parent.absolute() / digest(Path(__file__).parent, cpu)
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
