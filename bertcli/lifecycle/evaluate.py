@@ -26,7 +26,7 @@ from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Source, check_options, cut_of, encode_split, find_source, size_of
+from bertcli.lifecycle.sources import Source, check_options, cut_of, encode_split, find_source, size_of, windows_in
 from bertcli.lifecycle.workspace import (
     RUNS,
     find_runs,
@@ -207,23 +207,24 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
 
 
 def _predicted(loaded: TaskModel, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:
-    """The answers of a model, and its most confident errors; the texts of a table are in memory in part only."""
-    if not loaded.kind.reads_tables:
-        predictions = loaded.predict(split)
-        return predictions, worst_mistakes(task, split, predictions, mistakes)
+    """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
     kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[tuple[int, int, str]]()
     once: dict[str, Prediction] = {}  # equal answers are held once
+    windows = 0
     for rows in chunks_of(
         range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
     ):
         part = Split(split.name, split.examples.take(rows))
         part = encode_split(loaded.task, part, loaded.tokenizer, loaded.rules)
+        windows += windows_in(task, part, loaded.rules)
         cut.append((cast("Features", part.features).truncated, *kind.inputs_that_are_cut(part, loaded.rules)))
         predictions = loaded.predict(part)
         with quietly():
             found = worst_mistakes(task, part, predictions, mistakes)
-        found = [(size, {**each, "example": each["example"] + rows[0]}) for size, each in found]
+        for _, mistake in found:
+            mistake |= {"example": mistake["example"] + rows[0]} if "example" in mistake else {}
         worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
-        answers += (once.setdefault(str(each[kind.says]), {kind.says: each[kind.says]}) for each in predictions)
-    say("; ".join(filter(None, (size_of(split), cut_of(split.name, cut)))))
+        kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
+        answers += (once.setdefault(str(each), each) for each in kept)
+    say("; ".join(filter(None, (size_of(split, windows), cut_of(split.name, cut)))))
     return answers, worst

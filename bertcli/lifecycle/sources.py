@@ -105,15 +105,18 @@ def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRu
 
 def describe_split(task: Task, split: Split, rules: WindowRules) -> str:
     """The size of an encoded split, where it is from, and what was cut."""
-    kind, features = KINDS[task.kind], cast("Features", split.features)
-    has_windows = kind.has_windows or rules.in_windows
-    windows = f", {len(cast(Any, features).input_ids):,} windows" if has_windows else ""
-    return "; ".join(filter(None, (size_of(split, windows), describe_cut(task, split, rules))))
+    return "; ".join(filter(None, (size_of(split, windows_in(task, split, rules)), describe_cut(task, split, rules))))
 
 
-def size_of(split: Split, windows: str = "") -> str:
+def windows_in(task: Task, split: Split, rules: WindowRules) -> int:
+    """The number of windows of an encoded split, 0 where examples have none."""
+    return len(cast(Any, split.features).input_ids) if KINDS[task.kind].has_windows or rules.in_windows else 0
+
+
+def size_of(split: Split, windows: int = 0) -> str:
     """The size of a split and where it is from."""
-    return f"{split.name}: {len(split):,} {split.examples.unit}s{windows} from {split.examples.origin}"
+    in_windows = f", {windows:,} windows" if windows else ""
+    return f"{split.name}: {len(split):,} {split.examples.unit}s{in_windows} from {split.examples.origin}"
 
 
 def describe_cut(task: Task, split: Split, rules: WindowRules) -> str:
