@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bertcli.config.architecture import ArchitectureConfig
 from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -66,7 +67,7 @@ class TrainingConfig(Config):
 
 
 @dataclass(kw_only=True)
-class PretrainConfig(TrainingConfig):
+class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
@@ -98,10 +99,9 @@ class OwnDataConfig(Config):
 
 
 @dataclass(kw_only=True)
-class FinetuneConfig(TrainingConfig, OwnDataConfig):
+class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     """Options of `bert finetune`; defaults that are None come from the task."""
 
-    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001

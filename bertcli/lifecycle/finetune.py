@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
@@ -47,6 +48,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         start, trains_on_all = str(config.from_), CROSS_VALIDATED in folder.config
     else:
         start = model_to_start_from(config.from_, config.size)
+        check_new_weights(config, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
     splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]

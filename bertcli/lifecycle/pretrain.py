@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import PretrainConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
@@ -56,7 +57,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     after Ctrl-C, with the checkpoint saved.
     """
     asked = PretrainConfig.build(config, options)
-    config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
+    config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
     request = _check(config, folder)
     model = _make_model(request)
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
@@ -121,6 +122,7 @@ def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFol
 
 def _source(config: PretrainConfig) -> str:
     """The model to start from; nothing for new weights."""
+    check_new_weights(config, config.from_ or "scratch")
     if not config.from_ or config.from_ == "scratch":
         return ""
     for name in ("embeddings", "initializer_range"):
@@ -148,7 +150,7 @@ def _make_model(request: _Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        model = build_model(objective.auto_class(), BERT, config.size, tokenizer, labels, config.seed)
+        model = build_model(objective.auto_class(), BERT, config.model_size, tokenizer, labels, config.seed)
     check_length(model, request.examples.max_seq_length)
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:
@@ -171,7 +173,7 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
     from bertcli.training.device import describe_device
 
     config, examples = request.config, request.examples
-    begun = config.from_ or f"new weights, {config.size}"
+    begun = config.from_ or f"new weights, {config.size_name} ({config.model_size})"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
     say(f"{_describe_data(examples)}; {plan.describe(len(examples))}")
