@@ -52,6 +52,9 @@ class TrainingConfig(Config):
     micro_batch_tokens: int | None = option(
         None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
     )
+    gradient_checkpointing: bool = option(
+        False, "Compute the layers again in the backward pass: less memory, more time, the same result."
+    )
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
     save_minutes: float = option(
         30.0, "Maximum number of minutes between checkpoints; the first is written after one.", minimum=0

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
+    from bertcli.models.model_with_loss import ModelWithLoss
     from bertcli.training.plan import Plan
 
 
@@ -207,7 +208,6 @@ def _train(
 ) -> TrainingResult:
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
-    from bertcli.models.dropout import set_dropout
     from bertcli.models.loading import save_architecture, save_model
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
@@ -217,11 +217,7 @@ def _train(
     resolved |= {"task": "pretraining", "data_digest": examples.digest}
     resolved |= {"shards_per_window": examples.shards_per_window}
     enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
-    with_loss = objective.with_loss(model)
-    if config.embeddings == "cooccurrence" and not config.resume:
-        _start_embeddings(model, examples, config.seed)
-    if config.dropout is not None:
-        set_dropout(with_loss, config.dropout)
+    with_loss = _with_loss(request, model)
     training = Training(with_loss, ObjectiveExamples(objective, examples), plan, folder, accelerator, config.precision)
     words = MaskedWords(request.held_out)
 
@@ -249,6 +245,21 @@ def _train(
         write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
+
+
+def _with_loss(request: _Request, model: PreTrainedModel) -> ModelWithLoss:
+    """The model with the losses of the objective, started and trained as the options say."""
+    from bertcli.models.dropout import set_dropout
+    from bertcli.models.encoder import use_gradient_checkpointing
+
+    config, with_loss = request.config, request.objective.with_loss(model)
+    if config.embeddings == "cooccurrence" and not config.resume:
+        _start_embeddings(model, request.examples, config.seed)
+    if config.dropout is not None:
+        set_dropout(with_loss, config.dropout)
+    if config.gradient_checkpointing:
+        use_gradient_checkpointing(model)
+    return with_loss
 
 
 def _start_embeddings(model: PreTrainedModel, examples: PretrainingExamples, seed: int) -> None:

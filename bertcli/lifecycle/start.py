@@ -30,7 +30,7 @@ SHAPE = ("size", *PARTS)  # of new weights
 IDENTITY = ("task", *SHAPE)  # of the run that `--resume` looks for, where they are given
 # Fixed in a sweep, of which some runs may be finished.
 LENGTHS = {"steps", "epochs", "patience", "eval_steps", "learning_rate"}
-STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size"}
+STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size", "gradient_checkpointing"}
 CHANGEABLE = (
     LENGTHS
     | STEPS
