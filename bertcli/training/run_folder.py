@@ -99,9 +99,10 @@ class RunFolder:
     def shards_per_window(self) -> list[int]:
         """Of how many shards at a time its order of pre-training data mixes the rows, in each phase; 0: of all."""
         saved = self.config.get("shards_per_window") or 0
-        each = saved if isinstance(saved, list) else [saved]
-        check_values(self.path / "config.yaml", MEND, dict(enumerate(each)), dict.fromkeys(range(len(each)), int))
-        return each
+        of_phases = saved if isinstance(saved, list) else [saved]
+        for each in of_phases:
+            check_values(self.path / "config.yaml", MEND, {"shards_per_window": each}, {"shards_per_window": int})
+        return of_phases
 
     @property
     def command_to_resume(self) -> str:
