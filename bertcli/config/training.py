@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bertcli.config.architecture import ArchitectureConfig
 from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -9,6 +10,10 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
+DATA = (
+    "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
+)
+PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
@@ -51,6 +56,9 @@ class TrainingConfig(Config):
     micro_batch_tokens: int | None = option(
         None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
     )
+    gradient_checkpointing: bool = option(
+        False, "Compute the layers again in the backward pass: less memory, more time, the same result."
+    )
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
     save_minutes: float = option(
         30.0, "Maximum number of minutes between checkpoints; the first is written after one.", minimum=0
@@ -66,11 +74,12 @@ class TrainingConfig(Config):
 
 
 @dataclass(kw_only=True)
-class PretrainConfig(TrainingConfig):
+class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
-    data: str | None = option(None, "Pre-training data, a folder or a URL; default: the latest in this folder.")
+    data: str | None = option(None, DATA)
+    phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
     objective: str | None = option(
@@ -98,10 +107,9 @@ class OwnDataConfig(Config):
 
 
 @dataclass(kw_only=True)
-class FinetuneConfig(TrainingConfig, OwnDataConfig):
+class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     """Options of `bert finetune`; defaults that are None come from the task."""
 
-    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001

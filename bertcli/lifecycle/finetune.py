@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
@@ -47,6 +48,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         start, trains_on_all = str(config.from_), CROSS_VALIDATED in folder.config
     else:
         start = model_to_start_from(config.from_, config.size)
+        check_new_weights(config, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
     splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]
@@ -86,7 +88,7 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
 
 
 def _check_kind(config: FinetuneConfig, source: Source) -> None:
-    """Raise UserError if an option is for another kind of task."""
+    """Raise UserError if an option is for another kind of task, or does not go with another option."""
     task = source.task
     for kind in KINDS.values():
         for option in kind.options:
@@ -94,6 +96,9 @@ def _check_kind(config: FinetuneConfig, source: Source) -> None:
                 flag = f"--{option.replace('_', '-')}"
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")
+    if config.frozen and config.gradient_checkpointing:
+        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
+        raise UserError(what, "Leave one of them out.")
     if config.long_texts == WINDOWS and not source.kind.has_linear_head:
         what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
         raise UserError(what, "Leave --long-texts out.")

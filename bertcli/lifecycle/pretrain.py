@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import PretrainConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
+from bertcli.lifecycle.phases import describe_phases, find_phases, resolved_data
 from bertcli.lifecycle.start import begin, check_batch_size, enter
-from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
+from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective, ObjectiveExamples
 from bertcli.training.processes.launching import launch, processes_to_launch
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
+    from bertcli.models.model_with_loss import ModelWithLoss
     from bertcli.training.plan import Plan
 
 
@@ -40,10 +45,15 @@ class _Request:
 
     config: PretrainConfig
     objective: Objective
-    examples: PretrainingExamples
+    phases: tuple[Phase, ...]  # one, unless --phases has more
     held_out: PretrainingExamples
     source: str  # of the weights; empty for new ones
     resumed: Path | None  # folder with the configuration of a model whose weights are in a checkpoint
+
+    @property
+    def examples(self) -> PretrainingExamples:
+        """The data of the first phase, which is the only one unless --phases has more."""
+        return self.phases[0].examples
 
 
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
@@ -56,7 +66,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     after Ctrl-C, with the checkpoint saved.
     """
     asked = PretrainConfig.build(config, options)
-    config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
+    config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
     request = _check(config, folder)
     model = _make_model(request)
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
@@ -65,7 +75,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 
     unused = not request.objective.trains_every_weight
     accelerator = make_accelerator(config.precision, config.track, folder.path, unused)
-    plan = _plan(config)
+    plan = _plan(request, model)
     _show_card(request, model, plan, accelerator)
     if config.dry_run:
         return TrainingResult(task="pretraining", seed=config.seed)
@@ -76,22 +86,21 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
-    folder = config.data or latest_pretraining_data()
-    begun = run.shards_per_window if config.resume else None  # the order stays, whatever the cache
-    examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
-    say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
+    # The order stays, whatever the cache.
+    phases = find_phases(config, run.shards_per_window if config.resume else ())
+    examples = phases[0].examples
     objective = asked or default_objective(examples.has_pairs)
-    _check_data(examples, objective, run if config.resume else None)
+    _check_data(phases, objective, run if config.resume else None)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
-            f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
+            f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with.",
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
-    held_out = _held_out(config, examples)
+    held_out = _held_out(config, phases[-1].examples)
     resumed = run.start if config.resume and run.start.exists() else None
-    return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
+    return _Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
 
 
 def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
@@ -105,22 +114,24 @@ def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> Pretrain
     return held_out
 
 
-def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFolder | None) -> None:
+def _check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder | None) -> None:
     """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
+    examples, resolved = phases[0].examples, resolved_data(phases)
     if objective.needs_pairs and not examples.has_pairs:
         raise UserError(
             f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
-    if run and run.config.get("data_digest", examples.digest) != examples.digest:
+    if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
         what = (
-            f"`{examples.folder}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
+            f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
         )
         raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 
 def _source(config: PretrainConfig) -> str:
     """The model to start from; nothing for new weights."""
+    check_new_weights(config, config.from_ or "scratch")
     if not config.from_ or config.from_ == "scratch":
         return ""
     for name in ("embeddings", "initializer_range"):
@@ -148,8 +159,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        model = build_model(objective.auto_class(), BERT, config.size, tokenizer, labels, config.seed)
-    check_length(model, request.examples.max_seq_length)
+        model = build_model(objective.auto_class(), BERT, config.model_size, tokenizer, labels, config.seed)
+    check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:
         raise UserError(
@@ -159,25 +170,32 @@ def _make_model(request: _Request) -> PreTrainedModel:
     return model
 
 
-def _plan(config: PretrainConfig) -> Plan:
+def _plan(request: _Request, model: PreTrainedModel) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
     from bertcli.training.plan import Plan
 
+    config, hidden_size = request.config, model.config.hidden_size
+    costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
-    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)
+    eval_steps = config.eval_steps or config.steps
+    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, step_costs=costs)
 
 
 def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
     from bertcli.training.device import describe_device
 
-    config, examples = request.config, request.examples
-    begun = config.from_ or f"new weights, {config.size}"
+    config, phases = request.config, request.phases
+    begun = config.from_ or f"new weights, {config.size_name} ({config.model_size})"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
-    say(f"{_describe_data(examples)}; {plan.describe(len(examples))}")
+    rows = plan.steps * plan.batch_size / sum(phase.epochs(plan.batch_size) for phase in phases)
+    say(f"{'; '.join(_describe_data(phase.examples) for phase in phases)}; {plan.describe(rows)}")
+    if words := "; ".join(describe_phases(phases, plan.batch_size)):
+        say(words)
     if not config.eval_data:
-        rows = len(request.held_out)
-        say(f"evaluated on {rows} rows of the training data, as the original does; --eval-data names held-out data")
+        say(
+            f"evaluated on {len(request.held_out)} rows of the training data, as the original does; --eval-data names held-out data"
+        )
 
 
 def _describe_data(examples: PretrainingExamples) -> str:
@@ -205,22 +223,17 @@ def _train(
 ) -> TrainingResult:
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
-    from bertcli.models.dropout import set_dropout
     from bertcli.models.loading import save_architecture, save_model
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
 
     config, objective, examples = request.config, request.objective, request.examples
-    resolved = {"data": str(examples.folder), "objective": objective.name, "warmup_steps": plan.warmup_steps}
-    resolved |= {"task": "pretraining", "data_digest": examples.digest}
-    resolved |= {"shards_per_window": examples.shards_per_window}
+    resolved = {"task": "pretraining", "objective": objective.name, "warmup_steps": plan.warmup_steps}
+    resolved |= resolved_data(request.phases)
     enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
-    with_loss = objective.with_loss(model)
-    if config.embeddings == "cooccurrence" and not config.resume:
-        _start_embeddings(model, examples, config.seed)
-    if config.dropout is not None:
-        set_dropout(with_loss, config.dropout)
-    training = Training(with_loss, ObjectiveExamples(objective, examples), plan, folder, accelerator, config.precision)
+    with_loss = _with_loss(request, model)
+    rows = PhasedExamples([ObjectiveExamples(objective, phase.examples) for phase in request.phases], request.phases)
+    training = Training(with_loss, rows, plan, folder, accelerator, config.precision)
     words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
@@ -232,8 +245,8 @@ def _train(
 
     if config.resume:
         training.resume()
-    elif config.eval_steps and accelerator.is_main_process:
-        folder.log({"step": 0, "metrics": evaluate()})
+    elif accelerator.is_main_process:
+        _log_start(request, folder, evaluate)
     training.run(evaluate)
     result = training.finish("pretraining")
     if accelerator.is_main_process:
@@ -242,11 +255,41 @@ def _train(
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        notes = [f"Data: {_describe_data(examples)}.", *verdicts]
-        facts = {"pre-training data": {"facts": _facts(examples)}}
-        write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
+        notes, facts = _data_read(request.phases, plan.batch_size)
+        write_reports(folder, replace(result, notes=[*notes, *verdicts], data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
+
+
+def _log_start(request: _Request, folder: RunFolder, evaluate: Callable[[], dict[str, float]]) -> None:
+    """Log the phases, where there are several, and the first evaluation, where they are asked for."""
+    if len(request.phases) > 1:
+        folder.log({"step": 0, "phases": [phase.facts() for phase in request.phases]})
+    if request.config.eval_steps:
+        folder.log({"step": 0, "metrics": evaluate()})
+
+
+def _data_read(phases: Sequence[Phase], batch_size: int) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """The data of each phase, for the model card: in words, and their facts."""
+    words = [f" for {words}" if words else "" for words in describe_phases(phases, batch_size)]
+    read = list(zip(words, (phase.examples for phase in phases), strict=True))
+    facts = {f"pre-training data{words}": {"facts": _facts(examples)} for words, examples in read}
+    return [f"Data{words}: {_describe_data(examples)}." for words, examples in read], facts
+
+
+def _with_loss(request: _Request, model: PreTrainedModel) -> ModelWithLoss:
+    """The model with the losses of the objective, started and trained as the options say."""
+    from bertcli.models.dropout import set_dropout
+    from bertcli.models.encoder import use_gradient_checkpointing
+
+    config, with_loss = request.config, request.objective.with_loss(model)
+    if config.embeddings == "cooccurrence" and not config.resume:
+        _start_embeddings(model, request.examples, config.seed)
+    if config.dropout is not None:
+        set_dropout(with_loss, config.dropout)
+    if config.gradient_checkpointing:
+        use_gradient_checkpointing(model)
+    return with_loss
 
 
 def _start_embeddings(model: PreTrainedModel, examples: PretrainingExamples, seed: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from bertcli import say
 from bertcli.data.hub import cached_model, download_model, hub_answers
+from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_labels import listed
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
@@ -19,6 +20,7 @@ from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
 RUNS = Path("runs")
+MAKE_DATA = "Make some: bert make-pretraining-data TEXT"
 Misfit = Callable[[RunFolder], str]  # why a run cannot do what is asked for; "" if it can
 FORMS = {"text": "one text", "pair": "a pair of texts", "choices": "a text with choices", "question": "a question"}
 HOW_TO_MAKE = {"text": "glue/sst2", "pair": "glue/mnli", "choices": "swag", "question": "squad"}
@@ -46,7 +48,8 @@ def _is_readable(run: RunFolder) -> bool:
 def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
     """The runs of a command with the given values in their configuration, latest first."""
     wanted["command"] = command
-    fits = [run for run in run_folders() if run.is_finished == finished and wanted.items() <= run.config.items()]
+    runs = [run for run in run_folders() if run.is_finished == finished]
+    fits = [run for run in runs if all(run.config.get(name) == value for name, value in wanted.items())]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 
@@ -252,13 +255,21 @@ def latest_vocabulary(otherwise: str | None = None) -> str:
     raise UserError("There is no vocabulary in this folder yet.", hint)
 
 
-def latest_pretraining_data() -> str:
-    """The latest pre-training data in this folder. Raises UserError if there are none."""
-    if found := _latest("*/manifest.json"):
+def latest_pretraining_data(max_seq_length: int | None = None, how_to_make: str = MAKE_DATA) -> str:
+    """The latest pre-training data in this folder, of one length where it is given. Raises UserError if there are none."""
+
+    def is_wanted(manifest: Path) -> bool:
+        if max_seq_length is None:
+            return True
+        options = read_json(manifest, "Remove it, or make the data again.").get("options")
+        return isinstance(options, dict) and options.get("max_seq_length") == max_seq_length
+
+    if found := _latest("*/manifest.json", is_wanted):
         return found
-    raise UserError("There is no pre-training data in this folder yet.", "Make some: bert make-pretraining-data TEXT")
+    of_length = f" of length {max_seq_length}" if max_seq_length else ""
+    raise UserError(f"There is no pre-training data{of_length} in this folder yet.", how_to_make)
 
 
-def _latest(pattern: str) -> str | None:
-    found = max(Path().glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
+def _latest(pattern: str, is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:
+    found = max(filter(is_wanted, Path().glob(pattern)), key=lambda path: path.stat().st_mtime, default=None)
     return str(found.parent) if found else None
