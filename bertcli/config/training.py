@@ -84,6 +84,9 @@ class PretrainConfig(TrainingConfig):
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
+    keep_steps: str | None = option(
+        None, "Also evaluate and keep the models of these steps: 200,400; in models/step-N."
+    )
 
 
 @dataclass(kw_only=True)
@@ -116,6 +119,9 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
     doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    limit_dev: int | None = option(
+        None, "Score dev on this many of its examples, the same ones for every seed.", minimum=1
+    )
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)
     grid: str | None = option(None, GRID, choices=("paper",))
     class_weights: str | None = option(None, "balanced: by inverse label frequency.", choices=("balanced",))

@@ -49,7 +49,8 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         start = model_to_start_from(config.from_, config.size)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
-    splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]
+    dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
+    splits = [source.read("train", training=True, limit=config.limit), *dev]
 
     from bertcli.lifecycle.finetuning import Finetuning
 

@@ -89,6 +89,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
+    _kept_steps(config)
     held_out = _held_out(config, examples)
     resumed = run.start if config.resume and run.start.exists() else None
     return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
@@ -164,7 +165,17 @@ def _plan(config: PretrainConfig) -> Plan:
     from bertcli.training.plan import Plan
 
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
-    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)
+    eval_steps, kept_steps = config.eval_steps or config.steps, _kept_steps(config)
+    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, kept_steps=kept_steps)
+
+
+def _kept_steps(config: PretrainConfig) -> tuple[int, ...]:
+    """The steps whose models are kept. Raises UserError if one is no step before the last."""
+    steps = (config.keep_steps or "").split(",") if config.keep_steps else []
+    if wrong := next((step for step in steps if not (step.strip().isdigit() and 0 < int(step) < config.steps)), None):
+        what = f"--keep-steps: `{wrong}` is not a step from 1 to {config.steps - 1:,}."
+        raise UserError(what, f"Give numbers with commas between them: --keep-steps {max(1, config.steps // 2)}")
+    return tuple(map(int, steps))
 
 
 def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
@@ -228,6 +239,9 @@ def _train(
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
         if fills := words.fill(training.model, accelerator.device):
             folder.log({"step": training.history.steps, "fills": fills})
+        if training.history.steps in plan.kept_steps:
+            with replacing(folder.path / "models" / f"step-{training.history.steps}") as part:
+                save_model(training.model.model, examples.tokenizer, part)
         return metrics
 
     if config.resume:

@@ -174,8 +174,9 @@ def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:
     try:
         with quietly():
             source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], config.get("seed", 0))
-            limit = config.get("limit") if is_on_all else None
-            split = source.for_training(is_on_all).read("train" if is_on_all else "dev", is_on_all, limit)
+            source = source.for_training(is_on_all)
+            limits = config.get("limit"), config.get("limit_dev")
+            split = source.read("train", True, limits[0]) if is_on_all else source.read_dev("dev", limits[1])
     except UserError as error:
         return _not_scored(f"its data cannot be read. {error.message}")
     if config.get("data_digests", {}).get(split.name) != split.examples.digest:

@@ -287,7 +287,7 @@ class Training:
         plan = self.plan
         intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
         logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
-        saves |= saves_now
+        saves, evaluates = saves | saves_now, evaluates or self.history.steps in plan.kept_steps
         if logs or saves or evaluates:
             self._read_losses()
         if saves or evaluates:
