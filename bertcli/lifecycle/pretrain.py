@@ -142,8 +142,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
         if not objective.fits(model):
             raise UserError(
-                f"The model `{source}` ({model.config.model_type}) lacks the heads of --objective {objective.name}.",
-                "Give --from a BERT or an ERNIE, or leave it out.",
+                f"The model `{source}` ({model.config.model_type}) cannot be trained by --objective {objective.name}.",
+                "Give --from a BERT or an ERNIE, --objective the one it was trained by, or leave --from out.",
             )
         check_vocabulary(model, tokenizer, source)
     else:
@@ -174,19 +174,21 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
     begun = config.from_ or f"new weights, {config.size}"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
-    say(f"{_describe_data(examples)}; {plan.describe(len(examples))}")
+    say(f"{_describe_data(request)}; {plan.describe(len(examples))}")
     if not config.eval_data:
         rows = len(request.held_out)
         say(f"evaluated on {rows} rows of the training data, as the original does; --eval-data names held-out data")
 
 
-def _describe_data(examples: PretrainingExamples) -> str:
-    options = examples.manifest["options"]
+def _describe_data(request: _Request) -> str:
+    examples, options = request.examples, request.examples.manifest["options"]
     units = "words" if options["whole_word_mask"] else "tokens"
-    masks = f"{options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
+    masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
-    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}{windows}"
+    return (
+        f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * request.objective.fills_masks}{windows}"
+    )
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:
@@ -226,7 +228,7 @@ def _train(
     def evaluate() -> dict[str, float]:
         words.begin()
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
-        if fills := words.fill(training.model, accelerator.device):
+        if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
             folder.log({"step": training.history.steps, "fills": fills})
         return metrics
 
@@ -242,7 +244,7 @@ def _train(
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        notes = [f"Data: {_describe_data(examples)}.", *verdicts]
+        notes = [f"Data: {_describe_data(request)}.", *verdicts]
         facts = {"pre-training data": {"facts": _facts(examples)}}
         write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()
