@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
-from bertcli.config.training import PretrainConfig
+from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
@@ -82,6 +83,8 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)
     _check_data(examples, objective, run if config.resume else None)
+    held_out = _held_out(config, examples)
+    examples = _masked(examples, objective, config)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -89,7 +92,6 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
-    held_out = _held_out(config, examples)
     resumed = run.start if config.resume and run.start.exists() else None
     return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
 
@@ -117,6 +119,19 @@ def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFol
             f"`{examples.folder}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
         )
         raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
+
+
+def _masked(examples: PretrainingExamples, objective: Objective, config: PretrainConfig) -> PretrainingExamples:
+    """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
+
+    Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
+    """
+    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    parse_shares(config.mask_shares or SHARES)
+    if given and not objective.fills_masks:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"--objective {objective.name} masks nothing, so {flags} has no effect.", f"Leave out {flags}.")
+    return examples.masked_by(given)
 
 
 def _source(config: PretrainConfig) -> str:
@@ -181,9 +196,11 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
 
 
 def _describe_data(request: _Request) -> str:
-    examples, options = request.examples, request.examples.manifest["options"]
+    examples, options = request.examples, request.examples.options
     units = "words" if options["whole_word_mask"] else "tokens"
-    masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
+    units = "tokens in spans of words" if options["span_mask"] else units
+    shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
+    masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
     return (

@@ -36,7 +36,8 @@ def test_losses_equal_those_of_transformers_on_padded_batches(home: Path, run: P
     theirs, info = AutoModelForCausalLM.from_pretrained(run / "model", output_loading_info=True)
     assert type(theirs) is BertLMHeadModel
     assert theirs.config.is_decoder
-    assert not (info["missing_keys"] or info["unexpected_keys"])
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
     ids, types = (list(torch.split(each, batch.lengths)) for each in (batch.input_ids, batch.token_type_ids))
     assert not any(examples.tokenizer.special("mask") in row for row in ids)
     padded = {"input_ids": pad_sequence(ids, True), "token_type_ids": pad_sequence(types, True)}
