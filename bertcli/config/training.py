@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bertcli.config.data import MASK_SHARES, SPAN_MASK
 from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -12,6 +13,8 @@ LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
+MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
+OF_DATA = "with dynamic masks; default: the data's."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -80,6 +83,10 @@ class PretrainConfig(TrainingConfig):
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
+    masked_lm_prob: float | None = option(None, f"Proportion of masked tokens; {OF_DATA}", minimum=0, maximum=1)
+    mask_shares: str | None = option(None, f"{MASK_SHARES[:-1]}; {OF_DATA}")
+    whole_word_mask: bool = option(False, "With dynamic masks: mask all pieces of a word together.")
+    span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
-from bertcli.config.training import PretrainConfig
+from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
@@ -82,6 +83,8 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)
     _check_data(examples, objective, run if config.resume else None)
+    held_out = _held_out(config, examples)
+    examples = _masked(examples, objective, config)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -90,7 +93,6 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
         )
     check_batch_size(config.batch_size, config.processes)
     _kept_steps(config)
-    held_out = _held_out(config, examples)
     resumed = run.start if config.resume and run.start.exists() else None
     return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
 
@@ -120,6 +122,19 @@ def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFol
         raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 
+def _masked(examples: PretrainingExamples, objective: Objective, config: PretrainConfig) -> PretrainingExamples:
+    """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
+
+    Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
+    """
+    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    parse_shares(config.mask_shares or SHARES)
+    if given and not objective.fills_masks:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"--objective {objective.name} masks nothing, so {flags} has no effect.", f"Leave out {flags}.")
+    return examples.masked_by(given)
+
+
 def _source(config: PretrainConfig) -> str:
     """The model to start from; nothing for new weights."""
     if not config.from_ or config.from_ == "scratch":
@@ -143,8 +158,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
         if not objective.fits(model):
             raise UserError(
-                f"The model `{source}` ({model.config.model_type}) lacks the heads of --objective {objective.name}.",
-                "Give --from a BERT or an ERNIE, or leave it out.",
+                f"The model `{source}` ({model.config.model_type}) cannot be trained by --objective {objective.name}.",
+                "Give --from a BERT or an ERNIE, --objective the one it was trained by, or leave --from out.",
             )
         check_vocabulary(model, tokenizer, source)
     else:
@@ -185,19 +200,23 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
     begun = config.from_ or f"new weights, {config.size}"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
-    say(f"{_describe_data(examples)}; {plan.describe(len(examples))}")
+    say(f"{_describe_data(request)}; {plan.describe(len(examples))}")
     if not config.eval_data:
         rows = len(request.held_out)
         say(f"evaluated on {rows} rows of the training data, as the original does; --eval-data names held-out data")
 
 
-def _describe_data(examples: PretrainingExamples) -> str:
-    options = examples.manifest["options"]
+def _describe_data(request: _Request) -> str:
+    examples, options = request.examples, request.examples.options
     units = "words" if options["whole_word_mask"] else "tokens"
-    masks = f"{options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
+    units = "tokens in spans of words" if options["span_mask"] else units
+    shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
+    masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
-    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}{windows}"
+    return (
+        f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * request.objective.fills_masks}{windows}"
+    )
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:
@@ -237,7 +256,7 @@ def _train(
     def evaluate() -> dict[str, float]:
         words.begin()
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
-        if fills := words.fill(training.model, accelerator.device):
+        if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
             folder.log({"step": training.history.steps, "fills": fills})
         if training.history.steps in plan.kept_steps:
             with replacing(folder.path / "models" / f"step-{training.history.steps}") as part:
@@ -256,7 +275,7 @@ def _train(
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        notes = [f"Data: {_describe_data(examples)}.", *verdicts]
+        notes = [f"Data: {_describe_data(request)}.", *verdicts]
         facts = {"pre-training data": {"facts": _facts(examples)}}
         write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()

@@ -9,6 +9,7 @@ from bertcli.data.packing.batches import PackedBatch, send
 from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
+from bertcli.models.packed import is_causal
 
 # N sequences of the batch, E texts, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest
 
@@ -82,7 +83,8 @@ def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Logits of each sequence, [N, C], or text, [E, C]."""
     if _reads_batches(model):
         return {"logits": of_texts(model(batch), batch)}
-    return {"logits": of_texts(run_head(model, batch, batch.first_tokens, pooled=True)["logits"], batch)}
+    rows = batch.last_tokens if is_causal(model) else batch.first_tokens  # [N] the one that sees all of its sequence
+    return {"logits": of_texts(run_head(model, batch, rows, pooled=True)["logits"], batch)}
 
 
 def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:

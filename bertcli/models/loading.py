@@ -102,7 +102,7 @@ def load_model(
     initialize(model, missing | replaced)
     _check_finite(model, source)
     if not packs:
-        _say_padded(source, saved)
+        say(f"{source} is a {saved.model_type}: its batches are padded, which takes longer than packing them")
     _say_new(source, missing - (_head(model) if labels else set()), replaced)
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
@@ -184,11 +184,6 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     """Train the embedding of [PAD] like any other, as the original does: it may stand in for a masked token."""
     model.get_input_embeddings().padding_idx = None
     return model
-
-
-def _say_padded(source: str, saved: PretrainedConfig) -> None:
-    what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
-    say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
 
 
 def _say_new(source: str, missing: set[str], replaced: set[str]) -> None:
