@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bertcli.config.architecture import ArchitectureConfig
 from bertcli.config.data import MASK_SHARES, SPAN_MASK
 from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
@@ -54,6 +55,9 @@ class TrainingConfig(Config):
     micro_batch_tokens: int | None = option(
         None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
     )
+    gradient_checkpointing: bool = option(
+        False, "Compute the layers again in the backward pass: less memory, more time, the same result."
+    )
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
     save_minutes: float = option(
         30.0, "Maximum number of minutes between checkpoints; the first is written after one.", minimum=0
@@ -69,7 +73,7 @@ class TrainingConfig(Config):
 
 
 @dataclass(kw_only=True)
-class PretrainConfig(TrainingConfig):
+class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
@@ -108,10 +112,9 @@ class OwnDataConfig(Config):
 
 
 @dataclass(kw_only=True)
-class FinetuneConfig(TrainingConfig, OwnDataConfig):
+class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     """Options of `bert finetune`; defaults that are None come from the task."""
 
-    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001

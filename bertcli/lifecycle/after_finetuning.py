@@ -6,6 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from bertcli.config.architecture import PARTS
 from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
@@ -15,7 +16,7 @@ from bertcli.training.result import GUESS, TrainingResult
 if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning import Finetuning
 
-DATA_OPTIONS = ("size", "data_dir", "text", "text_pair", "label", "kind")
+DATA_OPTIONS = ("size", *PARTS, "data_dir", "text", "text_pair", "label", "kind")
 LONGEST_TEXT = 60  # characters of an example in a command or in a card
 
 
@@ -59,7 +60,7 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     given = {"from": setup.start, **{name: getattr(config, name) for name in DATA_OPTIONS}}
     given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
-    options = " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in given.items() if value)
+    options = " ".join(f"--{name.replace('_', '-')} {quote(str(value))}" for name, value in given.items() if value)
     return f"bert finetune {quote(setup.task.name)} {options}"
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
@@ -47,6 +48,7 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         start, trains_on_all = str(config.from_), CROSS_VALIDATED in folder.config
     else:
         start = model_to_start_from(config.from_, config.size)
+        check_new_weights(config, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
@@ -80,6 +82,9 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     if config.frozen_layers and not config.frozen:
         hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
         raise UserError("--frozen-layers belongs to --frozen.", hint)
+    if config.frozen and config.gradient_checkpointing:
+        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
+        raise UserError(what, "Leave one of them out.")
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))

@@ -34,6 +34,7 @@ from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import remark_on, resolve_model
+from bertcli.models.encoder import use_gradient_checkpointing
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
@@ -141,6 +142,8 @@ class Finetuning:
         accelerator = make_accelerator(self.precision, config.track, folder.path, unused)
         plan = self._plan()
         self._show(plan, accelerator)
+        if config.gradient_checkpointing:
+            use_gradient_checkpointing(self.model)
         if config.dry_run:
             return self._try(plan, accelerator, folder)
         return self._train(plan, accelerator, folder)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.masking import SHARES, parse_shares
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel
 
+    from bertcli.models.model_with_loss import ModelWithLoss
     from bertcli.training.plan import Plan
 
 
@@ -57,7 +59,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     after Ctrl-C, with the checkpoint saved.
     """
     asked = PretrainConfig.build(config, options)
-    config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
+    config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
     request = _check(config, folder)
     model = _make_model(request)
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
@@ -137,6 +139,7 @@ def _masked(examples: PretrainingExamples, objective: Objective, config: Pretrai
 
 def _source(config: PretrainConfig) -> str:
     """The model to start from; nothing for new weights."""
+    check_new_weights(config, config.from_ or "scratch")
     if not config.from_ or config.from_ == "scratch":
         return ""
     for name in ("embeddings", "initializer_range"):
@@ -164,7 +167,7 @@ def _make_model(request: _Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        model = build_model(objective.auto_class(), BERT, config.size, tokenizer, labels, config.seed)
+        model = build_model(objective.auto_class(), BERT, config.model_size, tokenizer, labels, config.seed)
     check_length(model, request.examples.max_seq_length)
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:
@@ -197,7 +200,7 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
     from bertcli.training.device import describe_device
 
     config, examples = request.config, request.examples
-    begun = config.from_ or f"new weights, {config.size}"
+    begun = config.from_ or f"new weights, {config.size_name} ({config.model_size})"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
     say(f"{_describe_data(request)}; {plan.describe(len(examples))}")
@@ -235,7 +238,6 @@ def _train(
 ) -> TrainingResult:
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
-    from bertcli.models.dropout import set_dropout
     from bertcli.models.loading import save_architecture, save_model
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
@@ -245,11 +247,7 @@ def _train(
     resolved |= {"task": "pretraining", "data_digest": examples.digest}
     resolved |= {"shards_per_window": examples.shards_per_window}
     enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
-    with_loss = objective.with_loss(model)
-    if config.embeddings == "cooccurrence" and not config.resume:
-        _start_embeddings(model, examples, config.seed)
-    if config.dropout is not None:
-        set_dropout(with_loss, config.dropout)
+    with_loss = _with_loss(request, model)
     training = Training(with_loss, ObjectiveExamples(objective, examples), plan, folder, accelerator, config.precision)
     words = MaskedWords(request.held_out)
 
@@ -280,6 +278,21 @@ def _train(
         write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
+
+
+def _with_loss(request: _Request, model: PreTrainedModel) -> ModelWithLoss:
+    """The model with the losses of the objective, started and trained as the options say."""
+    from bertcli.models.dropout import set_dropout
+    from bertcli.models.encoder import use_gradient_checkpointing
+
+    config, with_loss = request.config, request.objective.with_loss(model)
+    if config.embeddings == "cooccurrence" and not config.resume:
+        _start_embeddings(model, request.examples, config.seed)
+    if config.dropout is not None:
+        set_dropout(with_loss, config.dropout)
+    if config.gradient_checkpointing:
+        use_gradient_checkpointing(model)
+    return with_loss
 
 
 def _start_embeddings(model: PreTrainedModel, examples: PretrainingExamples, seed: int) -> None:

@@ -56,8 +56,9 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":
+        say(f"new weights: {config.model_size}")
         model_class = source.kind.model_class(None, labels)
-        return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
+        return build_model(model_class, BERT, config.model_size, tokenizer, labels, config.seed)
     model = source.kind.load_model(resolve_model(start), labels, config.seed)
     check_vocabulary(model, tokenizer, resolve_model(start))
     return model

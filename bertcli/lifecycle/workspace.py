@@ -46,7 +46,8 @@ def _is_readable(run: RunFolder) -> bool:
 def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
     """The runs of a command with the given values in their configuration, latest first."""
     wanted["command"] = command
-    fits = [run for run in run_folders() if run.is_finished == finished and wanted.items() <= run.config.items()]
+    runs = [run for run in run_folders() if run.is_finished == finished]
+    fits = [run for run in runs if all(run.config.get(name) == value for name, value in wanted.items())]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
@@ -16,7 +18,7 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
-from bertcli.models.dropout import choose_rows, name_rows
+from bertcli.models.dropout import choose_rows, drawn_again, name_rows
 from bertcli.models.packed import is_causal, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
@@ -40,6 +42,26 @@ def longest_input(model: PreTrainedModel) -> int:
 
 def _family(model: PreTrainedModel) -> Family:
     return family_of(model.config.model_type)
+
+
+def _last_layer(model: PreTrainedModel) -> Any:
+    """The last of layers like BERT's, of which not all rows may be computed; None in a model of others."""
+    last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
+    return last if hasattr(last, "attention") and hasattr(last.attention, "output") else None
+
+
+def use_gradient_checkpointing(model: PreTrainedModel) -> None:
+    """Have the backward pass compute the layers again, which takes less memory than keeping their states.
+
+    The last layer is not computed again: its states are read at once. Raises UserError if the layers cannot do so.
+    """
+    again = partial(checkpoint, use_reentrant=False, context_fn=drawn_again)
+    layers: list[Any] = [each for each in model.base_model.modules() if hasattr(each, "gradient_checkpointing")]
+    if not layers or not model.supports_gradient_checkpointing:
+        what = f"The layers of a {model.config.model_type} cannot be computed again in the backward pass."
+        raise UserError(what, "Leave --gradient-checkpointing out; --micro-batch-tokens saves memory too.")
+    for layer in layers:
+        layer.gradient_checkpointing, layer._gradient_checkpointing_func = layer is not _last_layer(model), again
 
 
 def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
@@ -105,9 +127,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     What follows the attention of a last layer like BERT's is computed for those rows only; and if they are one of each
     sequence, which sees all of it, only these attend, where the attention can do so.
     """
-    base = model.base_model
-    last: Any = getattr(getattr(base, "encoder", None), "layer", [None])[-1]
-    is_early = hasattr(last, "attention") and hasattr(last.attention, "output")
+    base, last = model.base_model, _last_layer(model)
+    is_early = last is not None
     chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:

@@ -15,7 +15,8 @@ from bertcli.data.checksums import check_files
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.families.family import Family
+from bertcli.families.family import LARGEST as LARGEST_LAYERS
+from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
@@ -29,14 +30,8 @@ LOADING = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatch
 # The outputs of a model, whatever its config.json asks for.
 LOADING |= {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
-# Beyond any model; a damaged number must not fill the memory.
-LARGEST = {"num_hidden_layers": 1_000, "num_attention_heads": 10_000, "hidden_size": 100_000}
-LARGEST |= {
-    "type_vocab_size": 1_000_000,
-    "intermediate_size": 1_000_000,
-    "vocab_size": 100_000_000,
-    "max_position_embeddings": 100_000_000,
-}
+LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
+LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
 OWN_CLASSES = {
     each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
@@ -44,7 +39,7 @@ OWN_CLASSES = {
 
 
 def build_model(
-    model_class: Any, family: Family, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int
+    model_class: Any, family: Family, size: str | ModelSize, tokenizer: WordPiece, labels: dict[str, Any], seed: int
 ) -> PreTrainedModel:
     """Build a model with new weights, drawn by `seed`. Raises UserError if the family has no such size.
 

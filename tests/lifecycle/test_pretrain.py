@@ -184,6 +184,7 @@ def test_a_wrong_request_is_answered_without_torch_or_datasets(at_home: Path, tm
     requests = (
         ("pretrain", {"objective": "nsp"}),
         ("pretrain", {"data": "nowhere"}),
+        ("pretrain", {"heads": 5}),
         ("pretrain", {"tokenizer": str(tmp_path / "other.txt")}),
         ("pretrain", {"from_": "./nowhere"}),
         ("make_pretraining_data", {"text": "nowhere.txt"}),
