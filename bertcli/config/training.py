@@ -95,9 +95,7 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
-    keep_steps: str | None = option(
-        None, "Also evaluate and keep the models of these steps: 200,400; in models/step-N."
-    )
+    keep_steps: str | None = option(None, "Also keep the models of these steps (200,400), in models/step-N.")
 
 
 @dataclass(kw_only=True)

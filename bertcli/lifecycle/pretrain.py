@@ -252,13 +252,15 @@ def _train(
     words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
+        if (step := training.history.steps) in plan.kept_steps:
+            with replacing(folder.path / "models" / f"step-{step}") as part:
+                save_model(training.model.model, examples.tokenizer, part)
+            if not plan.is_due(step, plan.eval_steps):
+                return {}
         words.begin()
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
         if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
             folder.log({"step": training.history.steps, "fills": fills})
-        if training.history.steps in plan.kept_steps:
-            with replacing(folder.path / "models" / f"step-{training.history.steps}") as part:
-                save_model(training.model.model, examples.tokenizer, part)
         return metrics
 
     if config.resume:

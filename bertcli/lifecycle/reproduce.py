@@ -44,7 +44,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
     rows = rows_of(found, _models(config) if found.systems[0].pretrain is None else ())
     parts = parts_of(config, found, rows, data_dir)
     check_parts(parts.all)
-    planned = _plan(folder, parts, data_dir)
+    planned = _plan(folder, parts, data_dir, config.vocab_size)
     result = Reproduction(
         experiment=found.name,
         title=found.table.title,
@@ -68,44 +68,49 @@ def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | No
 
     Raises UserError if none are.
     """
-    found = EXPERIMENTS[config.experiment]
+    found, data_dir = EXPERIMENTS[config.experiment], data_folder(config.data_dir)
     if config.tasks:
         found = found.with_tasks([get_task(name) for name in config.tasks])
-    data_dir = data_folder(config.data_dir)
     if data_dir is None and not hub_answers():
         hint = "Give the folder of the official files: --data-dir DIR, or set BERT_DATA."
         raise UserError("There is no folder of task data, and the Hub does not answer.", hint)
-    missing: dict[str, str] = {}
-    for task in {column.task: None for column in found.columns if column.task}:
-        needed = {*NEEDED, *(column.split for column in found.columns if column.task == task)}
-        lacks = [split for split in sorted(needed) if data_dir and not find_file(get_task(task), split, data_dir)]
-        if lacks:
-            missing[task] = f"{task} is left out: there is no {' and no '.join(lacks)} file of it in {data_dir}."
-    for line in missing.values():
+    if data_dir is None:
+        return found, [], None
+    lacking = {task: lacks for task in found.tasks if (lacks := _lacking(found, task, data_dir))}
+    missing = [
+        f"{task} is left out: {data_dir} has no {' and no '.join(lacks)} of it." for task, lacks in lacking.items()
+    ]
+    for line in missing:
         say(line)
-    columns = tuple(column for column in found.columns if column.task not in missing)
-    if not any(column.task for column in columns):
+    if lacking.keys() == set(found.tasks):
         hint = "Get the official files, or name other tasks: --tasks glue/rte"
         raise UserError(f"`{data_dir}` has no data for {config.experiment}.", hint)
-    return replace(found, columns=columns), [*missing.values()], str(data_dir.resolve()) if data_dir else None
+    columns = tuple(column for column in found.columns if column.task not in lacking)
+    return replace(found, columns=columns), missing, str(data_dir.resolve())
+
+
+def _lacking(experiment: Experiment, task: str, data_dir: Path) -> list[str]:
+    """The splits of a task whose files are not in a folder."""
+    needed = {*NEEDED, *(column.split for column in experiment.columns if column.task == task)}
+    return [split for split in sorted(needed) if not find_file(get_task(task), split, data_dir)]
 
 
 def _models(config: ReproduceConfig) -> list[str]:
     """The models to fine-tune: those given, else the real BERT that is on this machine."""
     if not config.from_:
-        model = next(model for model in (MINILM, BERT_BASE, BERT_BOOKS) if model.folder)
-        say(f"starting from {model.name} (--from names another, or several)")
-        return [model.name]
+        best = next(each for each in (MINILM, BERT_BASE, BERT_BOOKS) if each.folder)
+        say(f"starting from {best.name} (--from names another, or several)")
+        return [best.name]
     for model in config.from_:
         resolve_model(model)
     return config.from_
 
 
-def _plan(folder: Path, parts: Parts, data_dir: str | None) -> list[dict[str, Any]]:
+def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> list[dict[str, Any]]:
     """What will be run, and how long that takes, said as a range."""
     from bertcli.lifecycle.reproducing.estimate import Estimator
 
-    planned = Estimator(folder, parts.all, data_dir).plan()
+    planned = Estimator(folder, parts.all, data_dir, vocab_size).plan()
     say(f"plan: {len(parts.all)} parts in {folder}")
     for each in planned:
         state = f", {each.done} done" if each.done else ""

@@ -334,7 +334,7 @@ class Training:
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
-            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "all steps done"
+            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "done"
             say(f"step {self.history.steps:,}  {words}")
         waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
         self.history.evaluations_since_best = int(broadcast(waited))  # as the main process counted

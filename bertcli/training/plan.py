@@ -24,7 +24,7 @@ class Plan:
     micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
     patience: int | None = None  # evaluations without improvement after which to stop
-    kept_steps: tuple[int, ...] = ()  # also evaluated, and their models kept
+    kept_steps: tuple[int, ...] = ()  # whose models are kept
 
     @classmethod
     def of(cls, options: Any, **derived: Any) -> Self:

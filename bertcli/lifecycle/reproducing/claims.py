@@ -53,7 +53,7 @@ class Claims:
 
     def seconds(self, part: str) -> float:
         """How long all processes that held a part have worked on it, as long as they were alive."""
-        times = ((_read(claim).get("started"), claim.stat().st_mtime) for claim in self._claims(part))
+        times = ((float(_read(claim).get("started", 0)), claim.stat().st_mtime) for claim in self._claims(part))
         return sum(max(0.0, last - started) for started, last in times if started)
 
     def forget(self, part: str) -> None:
@@ -112,7 +112,8 @@ def _this_process() -> dict[str, Any]:
 
 def _is_alive(held: dict[str, Any]) -> bool:
     try:
-        return abs(psutil.Process(int(held["process"])).create_time() - float(held["born"])) < 1
+        born: float = psutil.Process(int(held["process"])).create_time()
+        return abs(born - float(held["born"])) < 1
     except (psutil.Error, KeyError, ValueError):
         return False
 

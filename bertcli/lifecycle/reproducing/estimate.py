@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from bertcli import quietly
 from bertcli.config.recipes import shipped_model
@@ -19,7 +20,8 @@ from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.families.bert import BERT
 from bertcli.families.family import ModelSize
 from bertcli.kinds.kind import Split
-from bertcli.lifecycle.reproducing.parts import DEV_PER_LIMIT, Part
+from bertcli.lifecycle.finetune import FROZEN_EPOCHS
+from bertcli.lifecycle.reproducing.parts import DEV_PER_LIMIT, MASKING_SHARE, Part
 from bertcli.lifecycle.reproducing.running import is_done, result_of
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.workspace import resolve_model
@@ -34,7 +36,18 @@ COMPRESSED = 3.0  # size of text beside that of its file
 FILLED = 0.9  # mean length of what is pre-trained on, as a share of the longest
 PASSES = 3.0  # of inference that take as long as one of training
 SAMPLE, CALIBRATION_TOKENS = 200, 2048
-EPOCHS_OF_FROZEN = 10.0
+UNITS_OF_LSTM = 768  # of a BiLSTM on frozen features, in each direction of its two layers
+
+
+class Speed(NamedTuple):
+    """How fast a model trains on this machine, and its weights without embeddings and heads."""
+
+    tokens_per_second: float
+    weights: float
+
+    def with_weights(self, more: float) -> float:
+        """Tokens per second with so many weights more, of heads, for each token."""
+        return self.tokens_per_second / (1 + more / self.weights)
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,8 @@ class Estimator:
     folder: Path
     parts: Mapping[str, Part]
     data_dir: str | None
-    speeds: dict[str, float] = field(default_factory=dict)  # tokens per second in training, by the model
+    vocab_size: int
+    speeds: dict[str, Speed] = field(default_factory=dict)  # by the model
 
     def plan(self) -> list[Planned]:
         """All parts, those of one title together."""
@@ -82,32 +96,42 @@ class Estimator:
     def _estimated(self, part: Part) -> float:
         options = part.options
         if part.command in SECONDS_PER_MEGABYTE:
-            size = _megabytes(tuple(options["text"])) * options.get("dupe_factor", 1)
+            size: float = _megabytes(tuple(options["text"])) * options.get("dupe_factor", 1)
             return SECONDS_PER_MEGABYTE[part.command] * size
         if part.command == "pretrain":
-            data = self.parts[part.needs["data"]].options
-            tokens = options["steps"] * options.get("batch_size", 256) * data["max_seq_length"] * FILLED
-            return SECONDS_OF_RUN + tokens / self._speed(part)
+            return SECONDS_OF_RUN + self._of_pretraining(part)
         if part.command == "evaluate":
             finetuned = self.parts[part.needs["model"]]
             dev = tokens_of(options["task"], options["split"], self.data_dir, _rules(finetuned))
-            return SECONDS_OF_RUN + dev / self._speed(finetuned) / PASSES
-        return SECONDS_OF_RUN + self._finetuning_tokens(part) / self._speed(part)
+            return SECONDS_OF_RUN + dev / self._speed(finetuned).tokens_per_second / PASSES
+        return SECONDS_OF_RUN + self._of_finetuning(part)
 
-    def _finetuning_tokens(self, part: Part) -> float:
-        """The tokens that a fine-tuning trains on; those of dev count a third, and those of a frozen model once."""
-        options, rules = part.options, _rules(part)
+    def _of_pretraining(self, part: Part) -> float:
+        """The seconds of a pre-training; the weights of the vocabulary are used for each token that is predicted."""
+        options, data, speed = part.options, self.parts[part.needs["data"]].options, self._speed(part)
+        tokens: float = options["steps"] * options.get("batch_size", 256) * data["max_seq_length"] * FILLED
+        width = options.get("hidden_size", BERT.sizes[options["size"]].hidden)
+        share = MASKING_SHARE if "mlm" in options["objective"] else 1.0
+        return tokens / speed.with_weights(share * width * self.vocab_size)
+
+    def _of_finetuning(self, part: Part) -> float:
+        """The seconds of a fine-tuning; of a frozen model those of the BiLSTM on its states, which are computed once."""
+        options, rules, speed = part.options, _rules(part), self._speed(part)
         train, dev = (tokens_of(options["task"], split, self.data_dir, rules) for split in ("train", "dev"))
         if limit := options["limit"]:
             train = min(train, limit * tokens_of(options["task"], "train", self.data_dir, rules, each=True))
             each = tokens_of(options["task"], "dev", self.data_dir, rules, each=True)
             dev = min(dev, DEV_PER_LIMIT * limit * each)
+        epochs, settings = (9.0, 6) if options["grid"] else (options["epochs"] or FROZEN_EPOCHS, 1)
         if options.get("frozen"):
-            return (train + dev) / PASSES + train * EPOCHS_OF_FROZEN / PASSES
-        epochs, settings = (9.0, 6) if options["grid"] else (options["epochs"] or 3.0, 1)
-        return settings * (train * epochs + dev / PASSES)
+            width = sqrt(
+                speed.weights / 12
+            )  # of one layer, so that it is too large for several, as is that of four joined
+            lstm = speed.weights / (8 * UNITS_OF_LSTM * (width + UNITS_OF_LSTM) + 24 * UNITS_OF_LSTM**2)
+            return (train * epochs + dev / PASSES) / speed.tokens_per_second / lstm
+        return settings * (train * epochs + dev / PASSES) / speed.tokens_per_second
 
-    def _speed(self, part: Part) -> float:
+    def _speed(self, part: Part) -> Speed:
         """The training speed of the model of a part, calibrated once for each model."""
         while "size" not in part.options and "from_" in part.needs:
             part = self.parts[part.needs["from_"].partition("/models/")[0]]
@@ -130,7 +154,8 @@ def _rules(part: Part) -> WindowRules:
 @cache
 def _megabytes(text: tuple[str, ...]) -> float:
     paths = find_text_files(list(text))
-    return sum(status_of(path).st_size * (COMPRESSED if path.suffix != ".txt" else 1) for path in paths) / 1e6
+    sizes = (float(status_of(path).st_size) * (COMPRESSED if path.suffix != ".txt" else 1) for path in paths)
+    return sum(sizes) / 1e6
 
 
 @cache
@@ -158,8 +183,9 @@ def _tokenizer() -> Any:
     return load_tokenizer(shipped_model())
 
 
-def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: int = 0, heads: int = 0) -> float:
-    """Tokens per second of forward and backward passes of a model on this machine, after one that warms it up."""
+def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: int = 0, heads: int = 0) -> Speed:
+    """The speed of forward and backward passes of a model on this machine, after one that warms it up."""
+    import numpy as np
     import torch
 
     from bertcli.data.packing.batches import pack
@@ -169,9 +195,10 @@ def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: i
     from bertcli.models.working_copy import WorkingCopy
     from bertcli.training.device import inference_device, training_precision
 
-    named = BERT.sizes.get(size)
-    shape = ModelSize(layers, hidden_size, heads, "") if layers else named
-    model = load_model(resolve_model(start)) if start or shape is None else _new_model(shape)
+    if start:
+        model = load_model(resolve_model(start))
+    else:
+        model = _new_model(ModelSize(layers, hidden_size, heads) if layers else BERT.sizes[size])
     dtype = getattr(torch, training_precision("auto", model.config.hidden_size))
     with_loss = ModelWithLoss(
         model, lambda own, batch: {"states": encode(own, batch)}, lambda out, batch: {"loss": out["states"].sum()}
@@ -179,15 +206,13 @@ def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: i
     module = WorkingCopy(with_loss, dtype).module
     lengths = [128] * (CALIBRATION_TOKENS // 128)
     ids = torch.randint(1000, 5000, (CALIBRATION_TOKENS,)).numpy()
-    import numpy as np
-
     batch = pack(ids, None, np.array(lengths), np.arange(len(lengths))).to(inference_device())
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
         module(batch)["loss"].float().backward()
         seconds.append(time.perf_counter() - started)
-    return CALIBRATION_TOKENS / min(seconds[1:])
+    return Speed(CALIBRATION_TOKENS / min(seconds[1:]), model.num_parameters(exclude_embeddings=True))
 
 
 def _new_model(size: ModelSize) -> PreTrainedModel:

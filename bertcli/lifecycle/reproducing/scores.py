@@ -62,18 +62,21 @@ def cells_of(
     for row in rows:
         of_row: list[Cell] = []
         for column in experiment.columns:
-            paper = experiment.paper_score(row.system.name, column)
+            found = [result_of(folder, part)["metrics"] for part in parts.get((row.name, column.head), ())]
+            scores = [_score(metrics, column) for metrics in found]
             if column.metric == "average":
-                medians = [each.median for each in of_row]
-                whole = len(of_row) == len(experiment.table.columns) - 1 and None not in medians
-                scores = [round(fmean(each for each in medians if each is not None), 4)] if whole else []
-            else:
-                found = [result_of(folder, part)["metrics"] for part in parts.get((row.name, column.head), ())]
-                scores = [_score(metrics, column) for metrics in found]
+                scores = _average(of_row, len(experiment.table.columns) - 1)
+            paper = experiment.paper_score(row.system.name, column)
             if scores or paper is not None:
                 of_row.append(Cell(row.name, column.head, scores, paper))
         cells += of_row
     return cells
+
+
+def _average(cells: Sequence[Cell], count: int) -> list[float]:
+    """The mean of the cells of a row; nothing where some of them are missing."""
+    medians = [each.median for each in cells if each.median is not None]
+    return [round(fmean(medians), 4)] if len(medians) == count else []
 
 
 def _score(metrics: Mapping[str, float], column: Column) -> float:
@@ -135,8 +138,9 @@ class Comparisons:
             return None
         seeds, resamples = scores[0].shape
         drawn = np.random.default_rng(RESAMPLED_SEED).integers(seeds, size=(seeds, resamples))
-        means = [np.take_along_axis(each, drawn, axis=0).mean(axis=0) for each in scores]
-        return means[0] - means[1]
+        means: list[Array] = [np.take_along_axis(each, drawn, axis=0).mean(axis=0) for each in scores]
+        differences: Array = means[0] - means[1]
+        return differences
 
     def _keeps(self, part: str, column: Column) -> bool:
         """Whether a run has kept the predictions that a column scores; their scores are resampled."""

@@ -59,6 +59,11 @@ class Experiment:
     columns: tuple[Column, ...]
     notes: tuple[str, ...] = ()  # what differs from the paper in any run of it
 
+    @property
+    def tasks(self) -> list[str]:
+        """The names of the tasks that it is scored by."""
+        return list(dict.fromkeys(column.task for column in self.columns if column.task))
+
     def with_tasks(self, tasks: Sequence[Task]) -> Self:
         """The same, scored by some tasks only; those that the paper does not score the systems by are added."""
         columns = [each for each in self.columns if not each.task]
