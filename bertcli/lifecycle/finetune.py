@@ -79,6 +79,8 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     if config.frozen_layers and not config.frozen:
         hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
         raise UserError("--frozen-layers belongs to --frozen.", hint)
+    if config.frozen and config.bilstm:
+        raise UserError("--frozen has a BiLSTM of its own.", "Leave --bilstm out.")
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
