@@ -85,6 +85,8 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     if config.frozen and config.gradient_checkpointing:
         what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
         raise UserError(what, "Leave one of them out.")
+    if config.frozen and config.bilstm:
+        raise UserError("--frozen has a BiLSTM of its own.", "Leave --bilstm out.")
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))

@@ -18,6 +18,7 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
+from bertcli.models.bilstm import NAME, has_bilstm, run_lstm
 from bertcli.models.dropout import choose_rows, drawn_again, name_rows
 from bertcli.models.packed import is_causal, is_packed
 
@@ -128,11 +129,14 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     sequence, which sees all of it, only these attend, where the attention can do so.
     """
     base, last = model.base_model, _last_layer(model)
-    is_early = last is not None
+    is_early = last is not None and not has_bilstm(model)
     chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
-        hidden = output.last_hidden_state[0, chosen]
+        hidden = output.last_hidden_state[0]
+        if has_bilstm(model):
+            hidden = run_lstm(model.get_submodule(NAME), hidden[: len(batch.input_ids)], batch.lengths)
+        hidden = _both_ends(hidden, batch) if pooled and has_bilstm(model) else hidden[chosen]
         choose_rows(model, chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:
@@ -160,6 +164,12 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _both_ends(hidden: Tensor, batch: PackedBatch) -> Tensor:
+    """Of two directions that were joined, [T, H], the forward one at each last token, the backward one at each first, [N, H]."""
+    forward, backward = hidden.chunk(2, dim=1)
+    return torch.cat([forward[batch.last_tokens], backward[batch.first_tokens]], dim=1)
 
 
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:

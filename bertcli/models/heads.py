@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
+from bertcli.models.bilstm import has_bilstm
 from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
@@ -70,6 +71,16 @@ def of_texts(outputs: Tensor, batch: PackedBatch) -> Tensor:
 def _reads_batches(model: PreTrainedModel) -> bool:
     """Whether a model is a class of ours, which takes a packed batch and returns logits."""
     return getattr(model, "reads_batches", False)
+
+
+def own_head(model: PreTrainedModel) -> str:
+    """What a model has between its encoder and its outputs that no class of transformers has, in words; else nothing."""
+    if has_bilstm(model):
+        return "has a BiLSTM between its encoder and its head"
+    if _reads_batches(model) and not hasattr(model, "forward_padded"):
+        return "has a BiLSTM on frozen features"
+    pools = any(name in type(model).__name__ for name in ("SequenceClassification", "MultipleChoice"))
+    return "reads from left to right, and its head the last token" if pools and is_causal(model) else ""
 
 
 def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, BertLMHeadModel
 
+from bertcli.data.packing.batches import longest_first
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import Interrupted, UserError
 from bertcli.kernels import cpu
@@ -32,7 +33,9 @@ def run(home: Path) -> Path:
 def test_losses_equal_those_of_transformers_on_padded_batches(home: Path, run: Path) -> None:
     """The data are pairs with static masks: the pairs stay, the masks are undone."""
     examples = load_pretraining_examples(home / "pretraining-data", 0)
-    batch = ObjectiveExamples(LEFT_TO_RIGHT, examples).pack(np.array([3, 0, 11, 40]), 7)
+    batch = ObjectiveExamples(LEFT_TO_RIGHT, examples).pack(
+        longest_first(np.array([3, 0, 11, 40]), examples.lengths), 7
+    )
     theirs, info = AutoModelForCausalLM.from_pretrained(run / "model", output_loading_info=True)
     assert type(theirs) is BertLMHeadModel
     assert theirs.config.is_decoder
