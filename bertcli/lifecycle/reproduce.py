@@ -54,7 +54,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
         skipped=skipped,
-        notes=[*found.notes, *_notes(config, found, rows)],
+        notes=[*found.notes, *_notes(config, found, rows), *_alike(parts)],
     )
     if config.dry_run:
         return result
@@ -146,6 +146,17 @@ def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row])
     return notes
 
 
+def _alike(parts: Parts) -> list[str]:
+    """The rows that have become the same model by being scaled down."""
+    rows: dict[str, list[list[str]]] = {}
+    for (row, _), paths in parts.cells.items():
+        rows.setdefault(row, []).append(paths)
+    alike: dict[str, list[str]] = {}
+    for row, own in rows.items():
+        alike.setdefault(str(own), []).append(row)
+    return [f"At this size {' and '.join(names)} are the same model." for names in alike.values() if names[1:]]
+
+
 def _command(config: ReproduceConfig, folder: Path) -> str:
     """The command that continues it."""
     words = ["bert", "reproduce", config.experiment]
@@ -174,8 +185,11 @@ def _finished(
         cost["count"] += 1
         cost["seconds"] = round(cost["seconds"] + result_of(folder, path)["seconds"], 1)
     page = folder / "report.html"
+    collapsed = sum(bool(result_of(folder, path).get("collapsed")) for path in parts.all)
+    learnt_nothing = f"{collapsed} of the fine-tuned models learnt nothing: they give one answer for every example."
     done = replace(
         result,
+        notes=[*result.notes, *([learnt_nothing] if collapsed else [])],
         cells=[cell.to_json() for cell in cells],
         comparisons=comparisons,
         costs=[*costs.values()],

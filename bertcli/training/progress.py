@@ -56,14 +56,17 @@ def doing(what: str) -> Iterator[None]:
 
 @contextmanager
 def said_into(file: Path, what: str) -> Iterator[None]:
-    """What is said goes into a file meanwhile; a terminal shows what is being done."""
-    handlers, handler = logger.handlers, logging.FileHandler(file, encoding="utf-8")
+    """What is said goes into a file meanwhile, all of it; a terminal shows what is being done."""
+    before = logger.handlers, logger.level, logger.propagate
+    handler = logging.FileHandler(file, encoding="utf-8")
     with doing(what):
-        logger.handlers = [handler]
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
         try:
             yield
         finally:
-            logger.handlers = handlers
+            logger.handlers, level, logger.propagate = before
+            logger.setLevel(level)
             handler.close()
 
 

@@ -19,12 +19,14 @@ from bertcli.data.text.documents import find_text_files
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.families.bert import BERT
 from bertcli.families.family import ModelSize
+from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.finetune import FROZEN_EPOCHS
 from bertcli.lifecycle.reproducing.parts import DEV_PER_LIMIT, MASKING_SHARE, Part
 from bertcli.lifecycle.reproducing.running import is_done, result_of
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.workspace import resolve_model
+from bertcli.tasks import get_task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -146,9 +148,9 @@ class Estimator:
 
 def _rules(part: Part) -> WindowRules:
     names = ("max_seq_length", "doc_stride", "max_query_length")
-    task = find_source(part.options["task"], part.options["data_dir"]).task
-    given = {name: part.options[name] for name in names if name in part.options}
-    return WindowRules(**{"max_seq_length": task.max_seq_length, **given})
+    task = get_task(part.options["task"])
+    own = {"max_seq_length": task.max_seq_length, "max_query_length": KINDS[task.kind].max_query_length}
+    return WindowRules(**own | {name: part.options[name] for name in names if name in part.options})
 
 
 @cache
@@ -165,7 +167,7 @@ def tokens_of(task: str, split: str, data_dir: str | None, rules: WindowRules, e
     rows = list(range(0, len(examples), max(1, len(examples) // SAMPLE)))
     with quietly():
         sample = Split(split, examples.examples.take(rows))
-        features = cast(Any, encode_split(find_source(task, data_dir).task, sample, _tokenizer(), rules).features)
+        features = cast(Any, encode_split(get_task(task), sample, _tokenizer(), rules).features)
     import numpy as np
 
     mean = float(features.lengths[np.arange(len(features.lengths))].sum()) / len(rows)
@@ -205,7 +207,7 @@ def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: i
     ).to(inference_device())
     module = WorkingCopy(with_loss, dtype).module
     lengths = [128] * (CALIBRATION_TOKENS // 128)
-    ids = torch.randint(1000, 5000, (CALIBRATION_TOKENS,)).numpy()
+    ids = torch.randint(model.config.vocab_size, (CALIBRATION_TOKENS,)).numpy()
     batch = pack(ids, None, np.array(lengths), np.arange(len(lengths))).to(inference_device())
     seconds = []
     for _ in range(3):

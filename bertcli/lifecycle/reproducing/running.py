@@ -29,6 +29,7 @@ CONFIGS: dict[str, type[Config]] = {
     "finetune": FinetuneConfig,
     "evaluate": EvaluateConfig,
 }
+KEPT = ("collapsed", "tokens_per_second", "steps", "tokens", "instances")  # of a result, beside its scores
 RESUMED = ("pretrain", "finetune")  # runs, which `resume` starts or continues
 
 
@@ -113,5 +114,4 @@ def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
 
 def _kept(result: Mapping[str, Any]) -> dict[str, Any]:
     """The scores of a part, and how fast it trained."""
-    numbers = {name: result[name] for name in ("tokens_per_second", "steps", "tokens", "instances") if name in result}
-    return {"metrics": result.get("metrics", {}), **numbers}
+    return {"metrics": result.get("metrics", {}), **{name: result[name] for name in KEPT if name in result}}

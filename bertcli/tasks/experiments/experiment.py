@@ -66,11 +66,9 @@ class Experiment:
 
     def with_tasks(self, tasks: Sequence[Task]) -> Self:
         """The same, scored by some tasks only; those that the paper does not score the systems by are added."""
-        columns = [each for each in self.columns if not each.task]
-        for task in tasks:
-            own = [each for each in self.columns if each.task == task.name]
-            columns += own or self._new_columns(task)
-        return replace(self, columns=tuple(columns))
+        columns = [each for each in self.columns if each.task in ("", *(task.name for task in tasks))]
+        added = (column for task in tasks if task.name not in self.tasks for column in self._new_columns(task))
+        return replace(self, columns=(*columns, *added))
 
     def _new_columns(self, task: Task) -> list[Column]:
         """The columns of a task that the paper's table lacks; of a figure, one for each of its points."""
