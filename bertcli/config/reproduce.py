@@ -27,7 +27,7 @@ class ReproduceConfig(Config):
     from_: list[str] = option([], FROM)
     size: str = option("mini", SIZE, choices=BERT.sizes)
     steps: int = option(10_000, "Pre-training steps of each model.", minimum=1)
-    pretrain_recipe: str = option("reproduce/pretraining", PRETRAIN_RECIPE)
+    pretrain_recipe: str = option("pretrain/ablations", PRETRAIN_RECIPE)
     pretrain_seeds: int = option(1, "Pre-train each model with this many seeds.", minimum=1)
     text: list[str] = option([], f"Pre-training text; default: seven novels that ship with bert. {TEXT}")
     held_out: list[str] = option([], "Text that perplexity is measured on; default: a novel, or part of --text.")
