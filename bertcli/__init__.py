@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.predict import predict as predict
     from bertcli.lifecycle.pretrain import pretrain as pretrain
     from bertcli.lifecycle.report import report as report
+    from bertcli.lifecycle.reproduce import reproduce as reproduce
     from bertcli.lifecycle.serve import serve as serve
     from bertcli.lifecycle.similar import similar as similar
     from bertcli.lifecycle.submit import submit as submit

@@ -19,6 +19,7 @@ from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
 from bertcli.cli.report import report
+from bertcli.cli.reproduce import reproduce
 from bertcli.cli.serve import serve
 from bertcli.cli.similar import similar
 from bertcli.cli.submit import submit
@@ -37,7 +38,7 @@ app = typer.Typer(
 )
 # In the order of the help, which is the order in which they are used.
 COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, evaluate, predict, similar]
-COMMANDS += [report, export, serve, submit, convert]
+COMMANDS += [report, reproduce, export, serve, submit, convert]
 for each in COMMANDS:
     each.register(app)
 app.command()(lists.tasks)

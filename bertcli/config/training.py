@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
+from bertcli.config.data import MASK_SHARES, SPAN_MASK
 from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -17,6 +18,8 @@ PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; defa
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
+MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
+OF_DATA = "with dynamic masks; default: the data's."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -89,10 +92,15 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
+    masked_lm_prob: float | None = option(None, f"Proportion of masked tokens; {OF_DATA}", minimum=0, maximum=1)
+    mask_shares: str | None = option(None, f"{MASK_SHARES[:-1]}; {OF_DATA}")
+    whole_word_mask: bool = option(False, "With dynamic masks: mask all pieces of a word together.")
+    span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
+    keep_steps: str | None = option(None, "Also keep the models of these steps (200,400), in models/step-N.")
 
 
 @dataclass(kw_only=True)
@@ -124,11 +132,15 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    limit_dev: int | None = option(
+        None, "Score dev on this many of its examples, the same ones for every seed.", minimum=1
+    )
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)
     grid: str | None = option(None, GRID, choices=("paper",))
     class_weights: str | None = option(None, "balanced: by inverse label frequency.", choices=("balanced",))
     frozen: bool = option(False, "Tagging: train a BiLSTM on the hidden states of a frozen BERT (section 5.3).")
     frozen_layers: str | None = option(None, FROZEN, choices=(*FROZEN_SCORES, "all"))
+    bilstm: bool = option(False, "Put a BiLSTM with new weights between the encoder and the head (Table 5).")
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
     baseline: bool = option(

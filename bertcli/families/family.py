@@ -81,8 +81,8 @@ class Family:
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
-        """Whether a model runs without padding; a decoder's tokens see only earlier ones, which needs a mask."""
-        return self.is_packed and not getattr(config, "is_decoder", False)
+        """Whether a model runs without padding."""
+        return self.is_packed
 
     def get_size(self, name: str) -> ModelSize:
         """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""

@@ -10,6 +10,7 @@ from bertcli.config.architecture import PARTS
 from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
+from bertcli.models.heads import own_head
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
@@ -34,6 +35,8 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
             f"{setup.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
             " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
         )
+    elif own := own_head(setup.model):
+        notes.append(f"The model {own}, as `bert evaluate` and `bert predict` do too; `AutoModel` opens its encoder.")
     if setup.rules.in_windows:
         notes.append(
             f"Texts longer than {setup.rules.max_seq_length} tokens were read in windows; their outputs are the mean"

@@ -118,6 +118,7 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
     """What may make a score higher than that of a model on unknown texts."""
     left_out = saved.get("data_digests", {}).get("dev")
     is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
+    is_cut = is_cut and not saved.get("limit_dev")
     if is_cut and left_out and split.examples.digest != left_out:
         run = Path(model).parent
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"

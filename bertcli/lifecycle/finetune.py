@@ -51,7 +51,8 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
         check_new_weights(config, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
-    splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]
+    dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
+    splits = [source.read("train", training=True, limit=config.limit), *dev]
 
     from bertcli.lifecycle.finetuning import Finetuning
 
@@ -81,6 +82,11 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     if config.frozen_layers and not config.frozen:
         hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
         raise UserError("--frozen-layers belongs to --frozen.", hint)
+    if config.frozen and config.gradient_checkpointing:
+        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
+        raise UserError(what, "Leave one of them out.")
+    if config.frozen and config.bilstm:
+        raise UserError("--frozen has a BiLSTM of its own.", "Leave --bilstm out.")
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))

@@ -36,6 +36,7 @@ from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import remark_on, resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
 from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
+from bertcli.models.heads import own_head
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.packed import is_packed
@@ -212,6 +213,8 @@ class Finetuning:
             say(advice)
         if self.config.frozen:
             say(self.frozen_words)
+        elif own := own_head(self.model):
+            say(f"the model {own}")
         if remark := remark_on(self.start, self.task.name):
             say(remark)
         say(plan.describe(len(self.train), self.settings.reasons))

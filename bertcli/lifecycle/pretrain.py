@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import say
 from bertcli.config.architecture import check_new_weights
-from bertcli.config.training import PretrainConfig
+from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
@@ -91,6 +92,8 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     examples = phases[0].examples
     objective = asked or default_objective(examples.has_pairs)
     _check_data(phases, objective, run if config.resume else None)
+    held_out = _held_out(config, phases[-1].examples)
+    phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -98,7 +101,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
-    held_out = _held_out(config, phases[-1].examples)
+    _kept_steps(config)
     resumed = run.start if config.resume and run.start.exists() else None
     return _Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
 
@@ -129,6 +132,19 @@ def _check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder 
         raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 
+def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
+    """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
+
+    Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
+    """
+    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    parse_shares(config.mask_shares or SHARES)
+    if given and not objective.fills_masks:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise UserError(f"--objective {objective.name} masks nothing, so {flags} has no effect.", f"Leave out {flags}.")
+    return tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
+
+
 def _source(config: PretrainConfig) -> str:
     """The model to start from; nothing for new weights."""
     check_new_weights(config, config.from_ or "scratch")
@@ -153,8 +169,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
         if not objective.fits(model):
             raise UserError(
-                f"The model `{source}` ({model.config.model_type}) lacks the heads of --objective {objective.name}.",
-                "Give --from a BERT or an ERNIE, or leave it out.",
+                f"The model `{source}` ({model.config.model_type}) cannot be trained by --objective {objective.name}.",
+                "Give --from a BERT or an ERNIE, --objective the one it was trained by, or leave --from out.",
             )
         check_vocabulary(model, tokenizer, source)
     else:
@@ -177,8 +193,17 @@ def _plan(request: _Request, model: PreTrainedModel) -> Plan:
     config, hidden_size = request.config, model.config.hidden_size
     costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
-    eval_steps = config.eval_steps or config.steps
-    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, step_costs=costs)
+    eval_steps, kept_steps = config.eval_steps or config.steps, _kept_steps(config)
+    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, kept_steps=kept_steps, step_costs=costs)
+
+
+def _kept_steps(config: PretrainConfig) -> tuple[int, ...]:
+    """The steps whose models are kept. Raises UserError if one is no step before the last."""
+    steps = (config.keep_steps or "").split(",") if config.keep_steps else []
+    if wrong := next((step for step in steps if not (step.strip().isdigit() and 0 < int(step) < config.steps)), None):
+        what = f"--keep-steps: `{wrong}` is not a step from 1 to {config.steps - 1:,}."
+        raise UserError(what, f"Give numbers with commas between them: --keep-steps {max(1, config.steps // 2)}")
+    return tuple(map(int, steps))
 
 
 def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
@@ -189,7 +214,8 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
     rows = plan.steps * plan.batch_size / sum(phase.epochs(plan.batch_size) for phase in phases)
-    say(f"{'; '.join(_describe_data(phase.examples) for phase in phases)}; {plan.describe(rows)}")
+    data = (_describe_data(phase.examples, request.objective) for phase in phases)
+    say(f"{'; '.join(data)}; {plan.describe(rows)}")
     if words := "; ".join(describe_phases(phases, plan.batch_size)):
         say(words)
     if not config.eval_data:
@@ -198,13 +224,15 @@ def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerato
         )
 
 
-def _describe_data(examples: PretrainingExamples) -> str:
-    options = examples.manifest["options"]
+def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
+    options = examples.options
     units = "words" if options["whole_word_mask"] else "tokens"
-    masks = f"{options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}"
+    units = "tokens in spans of words" if options["span_mask"] else units
+    shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
+    masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
-    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens, {masks}{windows}"
+    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * objective.fills_masks}{windows}"
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:
@@ -237,9 +265,14 @@ def _train(
     words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
+        if (step := training.history.steps) in plan.kept_steps:
+            with replacing(folder.path / "models" / f"step-{step}") as part:
+                save_model(training.model.model, examples.tokenizer, part)
+            if not plan.is_due(step, plan.eval_steps):
+                return {}
         words.begin()
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
-        if fills := words.fill(training.model, accelerator.device):
+        if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
             folder.log({"step": training.history.steps, "fills": fills})
         return metrics
 
@@ -255,7 +288,7 @@ def _train(
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        notes, facts = _data_read(request.phases, plan.batch_size)
+        notes, facts = _data_read(request, plan.batch_size)
         write_reports(folder, replace(result, notes=[*notes, *verdicts], data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
@@ -269,12 +302,12 @@ def _log_start(request: _Request, folder: RunFolder, evaluate: Callable[[], dict
         folder.log({"step": 0, "metrics": evaluate()})
 
 
-def _data_read(phases: Sequence[Phase], batch_size: int) -> tuple[list[str], dict[str, dict[str, Any]]]:
+def _data_read(request: _Request, batch_size: int) -> tuple[list[str], dict[str, dict[str, Any]]]:
     """The data of each phase, for the model card: in words, and their facts."""
-    words = [f" for {words}" if words else "" for words in describe_phases(phases, batch_size)]
-    read = list(zip(words, (phase.examples for phase in phases), strict=True))
+    words = [f" for {words}" if words else "" for words in describe_phases(request.phases, batch_size)]
+    read = list(zip(words, (phase.examples for phase in request.phases), strict=True))
     facts = {f"pre-training data{words}": {"facts": _facts(examples)} for words, examples in read}
-    return [f"Data{words}: {_describe_data(examples)}." for words, examples in read], facts
+    return [f"Data{words}: {_describe_data(examples, request.objective)}." for words, examples in read], facts
 
 
 def _with_loss(request: _Request, model: PreTrainedModel) -> ModelWithLoss:

@@ -75,6 +75,10 @@ class Source:
             examples = examples.take(sorted(rows.tolist()))
         return Split(split, examples)
 
+    def read_dev(self, split: str, limit: int | None = None) -> Split:
+        """Read a dev split; with `limit`, as many examples as that, the same ones whatever the seed of a run."""
+        return replace(self, seed=0).read(split, limit=limit)
+
 
 def check_options(config: FinetuneConfig | EvaluateConfig) -> None:
     """Refuse options of own files for a task with a name, and the folder of official files for own ones."""

@@ -53,6 +53,8 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
     labels = source.kind.model_config(source.task)
     if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
+    if config.bilstm:
+        labels["bilstm"] = True
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":

@@ -16,6 +16,7 @@ from bertcli.data.labelled.own_labels import listed
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, PRETRAINED, Pretrained
+from bertcli.objectives import OBJECTIVES
 from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
@@ -112,11 +113,17 @@ def model_for(form: str, misfit: Misfit | None = None) -> str:
     if form not in ("mask", "features"):
         misfit = misfit or partial(misfit_of_form, form)
         return str(run_that_fits(misfit, f"for {FORMS[form]}", HOW_TO_MAKE[form]).model)
-    runs = find_runs("pretrain", finished=True)
+    runs = [run for run in find_runs("pretrain", finished=True) if form != "mask" or _fills_masks(run)]
     if not runs:
         return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))
     say(f"model: {runs[0].path} (latest pre-trained run)")
     return str(runs[0].model)
+
+
+def _fills_masks(run: RunFolder) -> bool:
+    """Whether a pre-trained run can fill [MASK], as those of most objectives can."""
+    objective = OBJECTIVES.get(run.config.get("objective", ""))
+    return objective is None or objective.fills_masks
 
 
 def model_for_meaning() -> str:

@@ -18,8 +18,9 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
+from bertcli.models.bilstm import NAME, has_bilstm, run_lstm
 from bertcli.models.dropout import choose_rows, drawn_again, name_rows
-from bertcli.models.packed import is_packed
+from bertcli.models.packed import is_causal, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
@@ -104,12 +105,14 @@ def attention_weights(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None, pooled: bool = False) -> Any:
     """Run a model with its own head over the tokens in `rows`, or over all; return the outputs, such as `logits`.
 
-    They are [R, ...] for tokens, or [N, ...] if `pooled`, the rows being [CLS].
+    They are [R, ...] for tokens, or [N, ...] if `pooled`, the rows being one of each sequence.
     """
     packs = is_packed(model)
     columns, is_token = (_packed(model, batch), 0) if packs else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # expects an axis of choices: one per sequence here
-        columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences"}}
+        columns |= {
+            name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences", "use_cache"}
+        }
     with _reading(model, batch, rows, pooled) if packs else nullcontext():
         outputs = model(**columns)
     if pooled:
@@ -122,15 +125,18 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
 def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, pooled: bool = False) -> Iterator[None]:
     """A context in which the encoder returns the hidden states in `rows` only, [1, R, H], or [N, 1, H] if `pooled`.
 
-    What follows the attention of a last layer like BERT's is computed for those rows only; and if they are the first
-    tokens, only these attend, where the attention can do so.
+    What follows the attention of a last layer like BERT's is computed for those rows only; and if they are one of each
+    sequence, which sees all of it, only these attend, where the attention can do so.
     """
     base, last = model.base_model, _last_layer(model)
-    is_early = last is not None
+    is_early = last is not None and not has_bilstm(model)
     chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
-        hidden = output.last_hidden_state[0, chosen]
+        hidden = output.last_hidden_state[0]
+        if has_bilstm(model):
+            hidden = run_lstm(model.get_submodule(NAME), hidden[: len(batch.input_ids)], batch.lengths)
+        hidden = _both_ends(hidden, batch) if pooled and has_bilstm(model) else hidden[chosen]
         choose_rows(model, chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:
@@ -140,16 +146,16 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     hooks = [base.register_forward_hook(read)]
     if rows is not None and is_early:
         attention = last.attention
-        is_first = pooled and attends_alone(attention.self, batch.input_ids)
-        if is_first:
-            option = {"first_tokens": rows}
+        is_alone = pooled and attends_alone(attention.self, batch.input_ids)
+        if is_alone:
+            option = {"one_each": rows}
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | option), with_kwargs=True))
 
         def choose(
             _: Any, states: tuple[Tensor, Tensor]
         ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
             choose_rows(model, rows)
-            context = states[0] if is_first else states[0].index_select(1, rows)
+            context = states[0] if is_alone else states[0].index_select(1, rows)
             return context, states[1].index_select(1, rows)
 
         hooks.append(attention.output.register_forward_pre_hook(choose))
@@ -160,6 +166,12 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hook.remove()
 
 
+def _both_ends(hidden: Tensor, batch: PackedBatch) -> Tensor:
+    """Of two directions that were joined, [T, H], the forward one at each last token, the backward one at each first, [N, H]."""
+    forward, backward = hidden.chunk(2, dim=1)
+    return torch.cat([forward[batch.last_tokens], backward[batch.first_tokens]], dim=1)
+
+
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     """The inputs end to end, each column [1, T], and the boundaries of the sequences."""
     length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
@@ -168,7 +180,9 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
         name_rows(batch, pad(torch.ones_like(batch.input_ids, dtype=torch.bool), (0, idle)))
     columns = {**_columns(model, batch), "position_ids": batch.position_ids + _family(model).first_position(model)}
     columns = {name: pad(column, (0, idle))[None] for name, column in columns.items()}
-    return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device, length_step)}
+    causal = is_causal(model)
+    sequences = Sequences(batch.lengths, idle, batch.input_ids.device, length_step, causal)
+    return {**columns, "sequences": sequences, **({"use_cache": False} if causal else {})}
 
 
 def _tokens_step(model: PreTrainedModel, count: int) -> int:

@@ -9,12 +9,12 @@ import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli import say
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.tag_features import TagFeatures
+from bertcli.models.bilstm import run_lstm
 from bertcli.models.dropout import choose_rows, name_rows
 from bertcli.models.encoder import encode_layers, in_precision
 
@@ -86,9 +86,8 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         if self.training:
             name_rows(batch)
             choose_rows(self, batch.labels["word_positions"])
-        windows = self.dropout(features).split(_words_per_window(batch))  # of [words, D]
-        hidden, _ = self.lstm(pack_sequence(list(windows), enforce_sorted=False))
-        logits: Tensor = self.classifier(self.dropout(torch.cat(unpack_sequence(hidden))))  # of [W, 2U]
+        hidden = run_lstm(self.lstm, self.dropout(features), _words_per_window(batch))  # [W, 2U]
+        logits: Tensor = self.classifier(self.dropout(hidden))
         return logits
 
     def word_states(self, batch: PackedBatch) -> Tensor:

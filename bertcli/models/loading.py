@@ -17,6 +17,7 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
+from bertcli.models.bilstm import NAME, add_bilstm
 from bertcli.models.encoder import longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
@@ -51,6 +52,8 @@ def build_model(
     torch.manual_seed(seed)
     model = _new_model(model_class, config, attention)
     initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
+    if getattr(config, NAME, False):
+        add_bilstm(model)
     return with_trained_padding(model)
 
 
@@ -86,6 +89,8 @@ def load_model(
     saved = open_config(source)
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
+    wants_bilstm = (labels or {}).get(NAME, False)
+    labels = labels and {name: value for name, value in labels.items() if name != NAME}
     given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
     model, info = _opened(source, model_class or _saved_class(saved), given)
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
@@ -97,9 +102,11 @@ def load_model(
     initialize(model, missing | replaced)
     _check_finite(model, source)
     if not packs:
-        _say_padded(source, saved)
+        say(f"{source} is a {saved.model_type}: its batches are padded, which takes longer than packing them")
     _say_new(source, missing - (_head(model) if labels else set()), replaced)
     family.prepare(model, source)
+    if wants_bilstm or getattr(saved, NAME, False):
+        add_bilstm(model, source if getattr(saved, NAME, False) else "")
     return with_trained_padding(model) if packs else model
 
 
@@ -181,11 +188,6 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _say_padded(source: str, saved: PretrainedConfig) -> None:
-    what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
-    say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
-
-
 def _say_new(source: str, missing: set[str], replaced: set[str]) -> None:
     """Say which weights are new, but for the head of a model to fine-tune, and which are those of another task."""
     new = [f"new: {_modules(missing)}"] if missing else []
@@ -216,6 +218,8 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     except Exception as error:  # of torch too: a size that does not fit another
         raise _not_opened(str(folder), error, "Start a new run, without --resume.") from None
     family.prepare(model, str(folder))
+    if getattr(saved, NAME, False):
+        add_bilstm(model)
     return with_trained_padding(model) if attention else model
 
 

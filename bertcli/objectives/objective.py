@@ -55,6 +55,7 @@ class Objective:
     labels: Mapping[str, Any] = field(default_factory=dict)  # the classes in the model's config
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
     trains_every_weight: bool = True
+    fills_masks: bool = True
 
     def auto_class(self) -> Any:
         """The class of transformers that makes the model."""

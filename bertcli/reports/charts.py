@@ -30,9 +30,11 @@ class Chart:
     axis: str = ""
 
 
-def line_chart(title: str, lines: Mapping[str, Sequence[Point]], axis: str = "step", **options: Any) -> Chart | None:
-    """A line for each name, by the first numbers of its points; None where no line has two of them."""
-    kept = {name: _thinned(points) for name, points in lines.items() if len(points) > 1}
+def line_chart(
+    title: str, lines: Mapping[str, Sequence[Point]], axis: str = "step", fewest: int = 2, **options: Any
+) -> Chart | None:
+    """A line for each name, by the first numbers of its points; None where no line has `fewest` of them."""
+    kept = {name: _thinned(points) for name, points in lines.items() if len(points) >= fewest}
     return _drawn("XY", title, kept, axis, {"dots_size": 4, **options}) if kept else None
 
 

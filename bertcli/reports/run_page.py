@@ -175,14 +175,10 @@ def _words(record: RunRecord) -> Section | None:
     if not words:
         return None
     tables = [
-        Table(
-            title,
-            ["masked words", "right, %", "count"],
-            [[row["words"], row["accuracy"], row["count"]] for row in rows],
-        )
+        Table(title, ["words", "right, %", "count"], [[row["words"], row["accuracy"], row["count"]] for row in rows])
         for title, rows in words.items()
     ]
-    return Section("Which masked words it finds", tables=tables)
+    return Section("Which words it finds", tables=tables)
 
 
 def _fills(record: RunRecord) -> list[Section]:

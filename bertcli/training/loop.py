@@ -287,7 +287,7 @@ class Training:
         plan = self.plan
         intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
         logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
-        saves |= saves_now
+        saves, evaluates = saves | saves_now, evaluates or self.history.steps in plan.kept_steps
         if logs or saves or evaluates:
             self._read_losses()
         if saves or evaluates:
@@ -334,7 +334,7 @@ class Training:
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
-            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "all steps done"
+            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "done"
             say(f"step {self.history.steps:,}  {words}")
         waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
         self.history.evaluations_since_best = int(broadcast(waited))  # as the main process counted

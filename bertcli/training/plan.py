@@ -25,6 +25,7 @@ class Plan:
     auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
     step_costs: tuple[tuple[range, float], ...] = ()  # of steps, what each costs; () where all cost the same
     patience: int | None = None  # evaluations without improvement after which to stop
+    kept_steps: tuple[int, ...] = ()  # whose models are kept
 
     @classmethod
     def of(cls, options: Any, **derived: Any) -> Self:

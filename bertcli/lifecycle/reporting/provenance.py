@@ -16,6 +16,7 @@ from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.after_finetuning import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import origin_of
+from bertcli.objectives import OBJECTIVES
 from bertcli.reports.model_card import Provenance
 from bertcli.reports.record import COUNTED
 from bertcli.tasks import TASKS, is_task
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
+PLAIN, FEATURES = "Paris is the capital of France.", "--features states.jsonl"
 NOT_REPEATED = {"out", "resume", "dry_run"}
 IN_CARD = {**COUNTED, "in_train": "also in train, which makes its score too high"}
 
@@ -57,12 +59,15 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     result, start = record.result, PRETRAINED.get(origin)
     kind = KINDS.get(record.config.get("kind", ""), MASK)
     task = TASKS.get(result.task)
-    request = list(split.examples.request().values()) if split else [MASK.sample["text"]]
+    objective = OBJECTIVES.get(record.config.get("objective", ""))
+    fills = objective is None or objective.fills_masks  # else its states are what it gives
+    sample, text = (_as_options(kind.sample), MASK.sample["text"]) if fills else (f"--text '{PLAIN}' {FEATURES}", PLAIN)
+    request = list(split.examples.request().values()) if split else [text]
     return Provenance(
-        pipeline=kind.pipeline,
+        pipeline=kind.pipeline if fills else "text-generation",
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
         call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
-        sample=_as_options(kind.sample),
+        sample=sample,
         base_model=start.hub if start else origin if _is_on_hub(origin) else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",
@@ -85,11 +90,15 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _auto_class(config: Path, head: str) -> str:
-    """The class of transformers that opens a model with its head; of a class of ours only the encoder."""
+    """The class of transformers that opens a model with its head; of a head that works otherwise here, only the encoder."""
     saved = read_json(config, "Restore it.") if config.exists() else {}
     import transformers
 
-    is_theirs = all(hasattr(transformers, name) for name in saved.get("architectures") or ())
+    name = (saved.get("architectures") or [""])[0]
+    if name.endswith("LMHeadModel"):
+        return "AutoModelForCausalLM"
+    reads_last = saved.get("is_decoder") and name.endswith(("SequenceClassification", "MultipleChoice"))
+    is_theirs = not name or (hasattr(transformers, name) and not reads_last and not saved.get("bilstm"))
     return f"AutoModelFor{head}" if is_theirs else "AutoModel"
 
 
@@ -108,5 +117,5 @@ def _limits(record: RunRecord) -> list[str]:
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
     if saved.exists() and _auto_class(saved, "") == "AutoModel":
-        found.append("transformers has no class for its head: AutoModel gives only its hidden states.")
+        found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
     return found
