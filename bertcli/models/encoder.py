@@ -115,7 +115,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         hidden = output.last_hidden_state[0]
         if has_bilstm(model):
             hidden = run_lstm(model.get_submodule(NAME), hidden[: len(batch.input_ids)], batch.lengths)
-        hidden = _both_ends(hidden, batch) if pooled and has_bilstm(model) else hidden[chosen]
+        is_joined = has_bilstm(model) or getattr(base, "joins_directions", False)
+        hidden = _both_ends(hidden, batch) if pooled and is_joined else hidden[chosen]
         choose_rows(model, chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:

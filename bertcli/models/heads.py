@@ -77,6 +77,8 @@ def own_head(model: PreTrainedModel) -> str:
     """What a model has between its encoder and its outputs that no class of transformers has, in words; else nothing."""
     if has_bilstm(model):
         return "has a BiLSTM between its encoder and its head"
+    if getattr(model.base_model, "joins_directions", False):
+        return "joins two encoders, one from left to right and one from right to left"
     if _reads_batches(model) and not hasattr(model, "forward_padded"):
         return "has a BiLSTM on frozen features"
     pools = any(name in type(model).__name__ for name in ("SequenceClassification", "MultipleChoice"))

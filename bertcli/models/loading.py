@@ -16,6 +16,7 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
+from bertcli.models import two_directions
 from bertcli.models.bilstm import NAME, add_bilstm
 from bertcli.models.encoder import longest_input
 from bertcli.models.frozen import FrozenBertForTokenClassification
@@ -39,9 +40,8 @@ LARGEST |= {
     "max_position_embeddings": 100_000_000,
 }
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
-OWN_CLASSES = {
-    each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-}
+OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
+OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
 
 
 def build_model(

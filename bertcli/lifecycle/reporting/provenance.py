@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bertcli.config.options import default_of, flag
 from bertcli.config.training import FinetuneConfig, PretrainConfig, TrainingConfig
 from bertcli.data.json_files import read_json
+from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.kinds.mask import MASK
@@ -95,6 +96,8 @@ def _auto_class(config: Path, head: str) -> str:
     import transformers
 
     name = (saved.get("architectures") or [""])[0]
+    if saved.get("model_type") == TWO_DIRECTIONS.model_types[0]:
+        return ""
     if name.endswith("LMHeadModel"):
         return "AutoModelForCausalLM"
     reads_last = saved.get("is_decoder") and name.endswith(("SequenceClassification", "MultipleChoice"))
@@ -116,6 +119,8 @@ def _limits(record: RunRecord) -> list[str]:
     found = [f"It reads at most {longest} tokens of a text; what is longer is cut."] if longest else []
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
-    if saved.exists() and _auto_class(saved, "") == "AutoModel":
+    if saved.exists() and not _auto_class(saved, ""):
+        found.append("transformers has no class for it: `bert evaluate`, `bert predict` and `bert finetune` open it.")
+    elif saved.exists() and _auto_class(saved, "") == "AutoModel":
         found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
     return found
