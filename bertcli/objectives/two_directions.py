@@ -32,8 +32,10 @@ def _all_but_first(batch: PackedBatch) -> Tensor:
     return batch.position_ids.nonzero()[:, 0]
 
 
-def _is_joined(model: PreTrainedModel) -> bool:
-    return getattr(model.base_model, "joins_directions", False)
+def _fits(model: PreTrainedModel) -> bool:
+    from bertcli.models.packed import is_joined
+
+    return is_joined(model)
 
 
 PREVIOUS_TOKEN = replace(
@@ -52,6 +54,6 @@ TWO_DIRECTIONS = Objective(
     family=FAMILY,
     model_class="AutoModelForCausalLM",
     labels={"is_decoder": True},
-    fits=_is_joined,
+    fits=_fits,
     fills_masks=False,
 )

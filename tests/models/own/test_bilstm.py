@@ -17,7 +17,7 @@ from bertcli.lifecycle.export import export
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
-from bertcli.models.bilstm import add_bilstm
+from bertcli.models.own.bilstm import add_bilstm
 from tests.models.test_packed import LENGTHS, make_batch, make_models
 from tests.support import with_loss
 from tests.training.test_loop import assert_same_bits, stop_after

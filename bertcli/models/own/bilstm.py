@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import PreTrainedModel
 
 from bertcli.errors import UserError
-from bertcli.models.packed import is_packed
+from bertcli.models.packed import is_joined, is_packed
 
 # T tokens of the batch, D features, U units of a direction, H hidden
 
@@ -35,7 +35,7 @@ def add_bilstm(model: PreTrainedModel, folder: str = "") -> None:
 
     Raises UserError if the batches of the model are padded, or its hidden states cannot be halved.
     """
-    width = model.config.hidden_size * (2 if getattr(model.base_model, "joins_directions", False) else 1)
+    width = model.config.hidden_size * (2 if is_joined(model) else 1)
     if not is_packed(model) or width % 2:
         what = f"--bilstm needs a model that runs without padding and has an even width, not this {model.config.model_type}."
         raise UserError(what, "Leave --bilstm out, or give --from a BERT.")

@@ -16,7 +16,7 @@ from bertcli.data.packing.sequences import Sequences
 NAMES = ("left_to_right", "right_to_left")
 
 
-class TwoDirectionsConfig(BertConfig):
+class TwoDirectionsConfig(BertConfig):  # type: ignore[misc]
     """The configuration of each of the two."""
 
     model_type = "two-directions"
@@ -41,7 +41,8 @@ class TwoDirectionsModel(_PreTrained):
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embeddings of the first."""
-        return self.left_to_right.get_input_embeddings()
+        embeddings: nn.Module = self.left_to_right.get_input_embeddings()
+        return embeddings
 
     def forward(self, sequences: Sequences, output_hidden_states: bool = False, **columns: Any) -> BaseModelOutput:
         """Packed columns, [1, T] each, to hidden states of both directions, [1, T, 2H]."""
@@ -50,9 +51,13 @@ class TwoDirectionsModel(_PreTrained):
         kept |= {"sequences": sequences, "output_hidden_states": output_hidden_states}
         first = self.left_to_right(**columns, **kept)
         second = self.right_to_left(**{name: column[:, back] for name, column in columns.items()}, **kept)
-        join = lambda one, other: torch.cat([one, other[:, back]], dim=-1)  # noqa: E731
+
+        def join(one: Tensor, other: Tensor) -> Tensor:
+            return torch.cat([one, other[:, back]], dim=-1)
+
         layers = tuple(map(join, first.hidden_states or (), second.hidden_states or ())) or None
-        return BaseModelOutput(join(first.last_hidden_state, second.last_hidden_state), layers)
+        joined = join(first.last_hidden_state, second.last_hidden_state)
+        return BaseModelOutput(joined, layers)
 
 
 class TwoDirectionsLMHeadModel(_PreTrained):
