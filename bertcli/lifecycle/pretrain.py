@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,6 @@ from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.families.bert import BERT
 from bertcli.lifecycle.phases import describe_phases, find_phases, resolved_data
 from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
@@ -175,7 +174,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        model = build_model(objective.auto_class(), BERT, config.model_size, tokenizer, labels, config.seed)
+        size = config.model_size
+        model = build_model(objective.auto_class(), objective.family, size, tokenizer, labels, config.seed)
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import PreTrainedModel
 
 from bertcli.errors import UserError
-from bertcli.models.packed import is_packed
+from bertcli.models.packed import is_joined, is_packed
 
 # T tokens of the batch, D features, U units of a direction, H hidden
 
@@ -20,7 +20,7 @@ NAME = "bilstm"  # of the module in a model, and of the entry in its config.json
 
 def run_lstm(lstm: nn.LSTM, states: Tensor, lengths: Sequence[int]) -> Tensor:
     """Run an LSTM over sequences of so many states, [T, D] of all, to its outputs, [T, 2U] of both directions."""
-    parts = states.to(lstm.weight_ih_l0.dtype).split(list(lengths))
+    parts = torch.split(states.to(next(lstm.parameters()).dtype), list(lengths))
     hidden, _ = lstm(pack_sequence(list(parts), enforce_sorted=False))
     return torch.cat(unpack_sequence(hidden))
 
@@ -35,7 +35,7 @@ def add_bilstm(model: PreTrainedModel, folder: str = "") -> None:
 
     Raises UserError if the batches of the model are padded, or its hidden states cannot be halved.
     """
-    width = model.config.hidden_size
+    width = model.config.hidden_size * (2 if is_joined(model) else 1)
     if not is_packed(model) or width % 2:
         what = f"--bilstm needs a model that runs without padding and has an even width, not this {model.config.model_type}."
         raise UserError(what, "Leave --bilstm out, or give --from a BERT.")

@@ -14,9 +14,9 @@ from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedM
 from bertcli import say
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.tag_features import TagFeatures
-from bertcli.models.bilstm import run_lstm
 from bertcli.models.dropout import choose_rows, name_rows
 from bertcli.models.encoder import encode_layers, in_precision
+from bertcli.models.own.bilstm import run_lstm
 
 # T tokens of the batch, W words to tag, K chosen layers, H hidden, D features, U units, C labels
 
