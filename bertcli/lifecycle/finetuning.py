@@ -21,7 +21,7 @@ from bertcli.errors import UserError
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
-from bertcli.lifecycle.baselines import score_baselines
+from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe

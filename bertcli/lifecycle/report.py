@@ -85,7 +85,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     a folder is not of a run.
     """
     config = ReportConfig.build(runs, options)
-    folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run()]
+    folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run(with_baselines=True)]
     page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
     own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
     out = Path(config.out) if config.out else own

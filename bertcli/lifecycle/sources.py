@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import say
+from bertcli.config.baselines import BaselineConfig
 from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import Examples
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bertcli.data.text.tokenization import WordPiece
     from bertcli.kinds.types import Features
 
+Cut = tuple[int, int, str]  # how many inputs were cut, of how many that can be, and the name of those
 WORTH_READING = 0.05  # share of the tokens that are cut
 
 
@@ -76,7 +78,7 @@ class Source:
         return Split(split, examples)
 
 
-def check_options(config: FinetuneConfig | EvaluateConfig) -> None:
+def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> None:
     """Refuse options of own files for a task with a name, and the folder of official files for own ones."""
     is_own = looks_like_file(config.task)
     options = ("data_dir",) if is_own else ("text", "text_pair", "label", "kind")
@@ -123,7 +125,7 @@ def describe_cut(task: Task, split: Split, rules: WindowRules) -> str:
     )
 
 
-def cut_of(name: str, parts: list[tuple[int, int, str]]) -> str:
+def cut_of(name: str, parts: list[Cut]) -> str:
     """How many inputs of the parts of a split were cut, of how many that can be, and their name; nothing for none."""
     cut, inputs = sum(cut for cut, *_ in parts), sum(inputs for _, inputs, _ in parts)
     return f"{name}: {cut:,} {parts[0][2]}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""

@@ -17,7 +17,7 @@ class Provenance:
     """Where a model is from and how it is used, as the head of its card says it."""
 
     pipeline: str  # the task as the Hub calls it
-    auto_class: str  # of transformers, which opens it
+    auto_class: str  # of transformers, which opens it; empty where none does
     call: str  # the expression that gives its outputs for an example
     sample: str = ""  # options of `bert predict`, where the run names no command
     base_model: str = ""  # on the Hub
@@ -44,7 +44,7 @@ def model_card(record: RunRecord, about: Provenance) -> str:
 
 {escaped(record.sentence)}
 
-Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
+Made by `bert {record.config["command"]}`: {f"{speed}{share}, " if result.steps else ""}seed {result.seed}.
 
 ## Use
 
@@ -52,11 +52,7 @@ Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
 {predict or f"bert predict {about.sample} --model {record.path}"}
 ```
 
-```python
-{_with_transformers(str(record.path / "model"), about)}
-```
-
-After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`.
+{_with_transformers(record, about) if about.auto_class else "It is a baseline, which transformers does not open."}
 
 ## Scores
 
@@ -113,7 +109,7 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
     return ModelCardData(
         language=about.language or None,
         license=about.licence.lower() or None,
-        library_name="transformers",
+        library_name="transformers" if about.auto_class else "bertcli",
         pipeline_tag=about.pipeline,
         base_model=about.base_model or None,
         datasets=[dataset] if dataset else None,
@@ -123,9 +119,13 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
     ).to_yaml()
 
 
-def _with_transformers(model: str, about: Provenance) -> str:
+def _with_transformers(record: RunRecord, about: Provenance) -> str:
     """Three lines that give the outputs of the model for an example."""
-    name = about.auto_class
-    return f"""from transformers import {name}, AutoTokenizer
+    name, model = about.auto_class, str(record.path / "model")
+    return f"""```python
+from transformers import {name}, AutoTokenizer
 tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, {name}))
-print({about.call})"""
+print({about.call})
+```
+
+After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`."""
