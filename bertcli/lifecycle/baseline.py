@@ -83,11 +83,15 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     save_baseline(found, config.method, task, folder.model)
     for file, text in setup.kind.files(task, predicted[0]).items():
         folder.write(file, text)
-    folder.log({"step": 0, "metrics": metrics})
+    for line in setup.lines or [{"step": 0, "metrics": metrics}]:
+        folder.log(line)
     result = TrainingResult(
         run=str(folder.path),
         model=str(folder.model),
         task=task.name,
+        steps=setup.lines[-1]["step"] if setup.lines else 0,
+        losses=[line["loss"] for line in setup.lines if "loss" in line],
+        best_step=_best_step(setup),
         metrics=metrics,
         seed=config.seed,
         split="dev",
@@ -98,6 +102,12 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     result = replace(result, next=next_commands(setup, result))
     write_reports(folder, result, dev, task)
     return result
+
+
+def _best_step(setup: Fitting) -> int:
+    """The first step with the best score on dev, whose weights are kept."""
+    scores = {line["step"]: line["metrics"][setup.task.metrics[0]] for line in setup.lines if "metrics" in line}
+    return max(scores, key=scores.__getitem__, default=0)
 
 
 def _resolved(setup: Fitting) -> dict[str, Any]:

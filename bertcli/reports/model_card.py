@@ -32,8 +32,9 @@ def model_card(record: RunRecord, about: Provenance) -> str:
     """The card: metadata, what the model is, how it is used, scores, data, limits and options."""
     result = record.result
     tables = "\n\n".join(markdown_table(table) for table in (record.scores, *result_tables(result)[1:]) if table.rows)
-    speed = f"{result.steps:,} steps, {result.tokens_per_second:,.0f} tokens per second without padding"
     share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
+    speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
+    steps = f"{result.steps:,} steps{speed}{share}, " if result.steps else ""
     curve = ["![Loss over the steps](loss.svg)"] if (record.path / "loss.svg").exists() else []
     predict = next((each for each in reversed(result.next) if each.startswith("bert predict --")), "")
     return f"""---
@@ -44,7 +45,7 @@ def model_card(record: RunRecord, about: Provenance) -> str:
 
 {escaped(record.sentence)}
 
-Made by `bert {record.config["command"]}`: {f"{speed}{share}, " if result.steps else ""}seed {result.seed}.
+Made by `bert {record.config["command"]}`: {steps}seed {result.seed}.
 
 ## Use
 

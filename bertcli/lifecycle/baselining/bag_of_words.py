@@ -11,8 +11,12 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.lifecycle.baselining.linear_texts import TEXT_KINDS, LinearTexts, fit_linear, texts_of
+from bertcli.kinds.span import SPAN
+from bertcli.kinds.tagging import TAGGING
+from bertcli.lifecycle.baselining.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, texts_of
 from bertcli.lifecycle.baselining.method import Fitting, Floats, Method
+from bertcli.lifecycle.baselining.sliding_window import SlidingWindow
+from bertcli.lifecycle.baselining.word_features import WordFeatures
 from bertcli.lifecycle.baselining.words import WORD
 from bertcli.tasks.task import Task
 
@@ -51,9 +55,9 @@ class BagOfWords(LinearTexts):
         frequencies = np.concatenate([part.idf_ for part in parts]).astype(np.float32)
         return cls(**fit_linear(setup, vectors), words=words, characters=characters, frequencies=frequencies)
 
-    def vectors(self, texts: Sequence[str]) -> Any:
-        """The TF-IDF of texts, [N, H], sparse."""
-        return self._vectorizer.transform(texts)
+    def vectors(self, inputs: Sequence[Input]) -> Any:
+        """The TF-IDF of inputs, [N, H], sparse."""
+        return self._vectorizer.transform([" ".join(parts) for parts in inputs])
 
     @cached_property
     def _vectorizer(self) -> Any:
@@ -70,11 +74,14 @@ class BagOfWords(LinearTexts):
 
     def notes(self, task: Task) -> list[str]:
         """The sizes of the vocabularies."""
-        return [f"{len(self.words):,} words and pairs of words, {len(self.characters):,} pieces of 2 to 5 characters."]
+        words = (
+            f"{len(self.words):,} words and pairs of words, and of {len(self.characters):,} runs of 2 to 5 characters"
+        )
+        return [f"TF-IDF of {words}, with logistic regression, or ridge regression for values."]
 
 
 BAG_OF_WORDS = Method(
     "bag-of-words",
-    dict.fromkeys(TEXT_KINDS, BagOfWords),
-    "TF-IDF of words and pairs of words, and of pieces of 2 to 5 characters, with logistic regression, or ridge for values.",
+    {**dict.fromkeys(TEXT_KINDS, BagOfWords), TAGGING.name: WordFeatures, SPAN.name: SlidingWindow},
+    "The words that occur, without a neural network.",
 )

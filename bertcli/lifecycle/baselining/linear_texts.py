@@ -24,15 +24,22 @@ if TYPE_CHECKING:
 
 STRENGTH = 10.0  # inverse strength of regularization
 TEXT_KINDS = (CLASSIFICATION.name, REGRESSION.name, MULTILABEL.name, CHOICE.name)
+Input = tuple[str, ...]  # one text or two
 CHARACTERS_AT_ONCE = 2**22  # of texts whose vectors are in memory at a time, when they are predicted
 
 
-def texts_of(examples: TextExamples) -> list[str]:
-    """Each input as one text: the second text of a pair, or a choice, stands behind the first."""
+def inputs_of(examples: TextExamples) -> list[Input]:
+    """Each text, text and second text, or text and choice; an example with choices has several."""
     if examples.choices is not None:
         pairs = zip(examples.texts, examples.choices, strict=True)
-        return [f"{text} {choice}" for text, choices in pairs for choice in choices]
-    return [f"{text} {pair}" for text, pair in zip(examples.texts, examples.pairs or [""] * len(examples), strict=True)]
+        return [(text, choice) for text, choices in pairs for choice in choices]
+    columns = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
+    return list(zip(*columns, strict=True))
+
+
+def texts_of(examples: TextExamples) -> list[str]:
+    """Each input as one text, the second part behind the first."""
+    return [" ".join(parts) for parts in inputs_of(examples)]
 
 
 def per_example(examples: TextExamples, logits: Any) -> list[Any]:
@@ -51,19 +58,19 @@ class LinearTexts(Baseline):
     biases: Floats  # [C]
 
     @abstractmethod
-    def vectors(self, texts: Sequence[str]) -> Any:
-        """The vectors of texts, [N, H], dense or sparse."""
+    def vectors(self, inputs: Sequence[Input]) -> Any:
+        """The vectors of inputs, [N, H], dense or sparse."""
 
     def predict(self, task: Task, examples: Examples) -> Predictions:
         """One prediction per example."""
         kind, texts = cast(TextKind, KINDS[task.kind]), cast(TextExamples, examples)
-        return [kind.predict(task.labels, logits) for logits in per_example(texts, self.logits(texts_of(texts)))]
+        return [kind.predict(task.labels, logits) for logits in per_example(texts, self.logits(inputs_of(texts)))]
 
-    def logits(self, texts: Sequence[str]) -> Any:
-        """The outputs of the head for texts, [N, C]."""
+    def logits(self, inputs: Sequence[Input]) -> Any:
+        """The outputs of the head for inputs, [N, C]."""
         from bertcli.data.labelled.tables import chunks_of
 
-        parts = chunks_of(texts, CHARACTERS_AT_ONCE, len)
+        parts = chunks_of(inputs, CHARACTERS_AT_ONCE, lambda parts: sum(map(len, parts)))
         found = [self.vectors(part) @ self.weights.T.astype(np.float64) + self.biases for part in parts]
         return np.concatenate(found) if found else np.zeros((0, len(self.biases)))
 

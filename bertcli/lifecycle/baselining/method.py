@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ class Fitting:
     source: Source
     train: Split
     dev: list[Split]
+    lines: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, where it is trained in steps
 
     @property
     def task(self) -> Task:
