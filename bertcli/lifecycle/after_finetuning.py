@@ -13,7 +13,7 @@ from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.baselining.method import Fitting
+    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning import Finetuning
 
 DATA_OPTIONS = ("size", "data_dir", "text", "text_pair", "label", "kind")

@@ -11,8 +11,8 @@ from bertcli import quietly, say
 from bertcli.config.baselines import BaselineConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError
-from bertcli.lifecycle.baselining.method import Baseline, Fitting, Method
 from bertcli.lifecycle.baselining.methods import METHODS
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
 from bertcli.lifecycle.sources import check_options, find_source, size_of
 from bertcli.lifecycle.workspace import new_run
 from bertcli.tasks import get_task, is_task
@@ -73,8 +73,8 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     from bertcli.lifecycle.scoring import is_collapsed, score
 
     task, config, dev = setup.task, setup.config, setup.dev[0]
-    metrics: dict[str, float] = {}
     predicted = [found.predict(task, split.examples) for split in setup.dev]
+    metrics: dict[str, float] = {}
     for split, predictions in zip(setup.dev, predicted, strict=True):
         prefix = "" if split is dev else f"{split.name}_"
         with quietly() if found.is_constant else nullcontext():
@@ -83,14 +83,15 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     save_baseline(found, config.method, task, folder.model)
     for file, text in setup.kind.files(task, predicted[0]).items():
         folder.write(file, text)
-    for line in setup.lines or [{"step": 0, "metrics": metrics}]:
+    lines = setup.lines or [{"step": 0, "metrics": metrics}]
+    for line in lines:
         folder.log(line)
     result = TrainingResult(
         run=str(folder.path),
         model=str(folder.model),
         task=task.name,
-        steps=setup.lines[-1]["step"] if setup.lines else 0,
-        losses=[line["loss"] for line in setup.lines if "loss" in line],
+        steps=lines[-1]["step"],
+        losses=setup.losses,
         best_step=_best_step(setup),
         metrics=metrics,
         seed=config.seed,

@@ -10,6 +10,7 @@ from bertcli.reports.curves import NOT_SCORES
 from bertcli.reports.record import RunRecord
 from bertcli.reports.rendering import escaped, markdown_table
 from bertcli.reports.tables import result_tables
+from bertcli.training.result import TrainingResult
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,6 @@ def model_card(record: RunRecord, about: Provenance) -> str:
     """The card: metadata, what the model is, how it is used, scores, data, limits and options."""
     result = record.result
     tables = "\n\n".join(markdown_table(table) for table in (record.scores, *result_tables(result)[1:]) if table.rows)
-    share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
-    speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
-    steps = f"{result.steps:,} steps{speed}{share}, " if result.steps else ""
     curve = ["![Loss over the steps](loss.svg)"] if (record.path / "loss.svg").exists() else []
     predict = next((each for each in reversed(result.next) if each.startswith("bert predict --")), "")
     return f"""---
@@ -45,7 +43,7 @@ def model_card(record: RunRecord, about: Provenance) -> str:
 
 {escaped(record.sentence)}
 
-Made by `bert {record.config["command"]}`: {steps}seed {result.seed}.
+Made by `bert {record.config["command"]}`: {_training(result)}seed {result.seed}.
 
 ## Use
 
@@ -79,6 +77,13 @@ To repeat it:
 {" ".join(record.command.split())}
 ```
 """
+
+
+def _training(result: TrainingResult) -> str:
+    """How long it was trained, where it was trained in steps, and how fast, where that is known."""
+    share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
+    speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
+    return f"{result.steps:,} steps{speed}{share}, " if result.steps else ""
 
 
 def _paragraphs(notes: Sequence[str]) -> str:

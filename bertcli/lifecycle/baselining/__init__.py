@@ -1,1 +1,1 @@
-"""The methods of `bert baseline`, one file each, and how they are saved and run."""
+"""How the baselines are kept and run, and those that are scored beside a fine-tuning."""

@@ -10,8 +10,8 @@ from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Predictions
-from bertcli.lifecycle.baselining.bag_of_words import bag_of_words
-from bertcli.lifecycle.baselining.linear_texts import STRENGTH, texts_of
+from bertcli.lifecycle.baselining.methods.bag_of_words import bag_of_words
+from bertcli.lifecycle.baselining.methods.linear_texts import STRENGTH, texts_of
 from bertcli.lifecycle.cross_validation import cross_validate, fit_and_predict, targets_of
 from bertcli.lifecycle.scoring import measure, resampled
 from bertcli.metrics.metric import paired_difference

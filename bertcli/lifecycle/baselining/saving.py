@@ -12,8 +12,8 @@ from bertcli.data.json_files import read_json, write_json
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.baselining.description import BASELINE, CONFIG, MEND, description_of
-from bertcli.lifecycle.baselining.method import Baseline
 from bertcli.lifecycle.baselining.methods import METHODS
+from bertcli.lifecycle.baselining.methods.method import Baseline
 from bertcli.tasks.task import Task
 
 FITTED, ARRAYS = "fitted.json", "fitted.safetensors"

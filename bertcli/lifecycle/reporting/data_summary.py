@@ -16,7 +16,7 @@ from bertcli.kinds.kind import Split
 
 if TYPE_CHECKING:
     from bertcli.kinds.types import Features
-    from bertcli.lifecycle.baselining.method import Fitting
+    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning import Finetuning
 
 BARS, MOST_LABELS = 24, 50

@@ -15,7 +15,7 @@ import numpy as np
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.errors import check_extra
 from bertcli.kinds.types import Predictions
-from bertcli.lifecycle.baselining.method import Baseline, Fitting, Floats
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats
 from bertcli.tasks.task import Task
 
 SETTINGS = {"c1": 0.1, "c2": 0.1, "max_iterations": 100, "feature.possible_transitions": True}  # as is usual

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.lifecycle.baselining.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, inputs_of
-from bertcli.lifecycle.baselining.method import Fitting, Floats, Method
-from bertcli.lifecycle.baselining.word_vectors import WordVectors, train_vectors
-from bertcli.lifecycle.baselining.words import words_of
+from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, inputs_of
+from bertcli.lifecycle.baselining.methods.method import Fitting, Floats, Method
+from bertcli.lifecycle.baselining.methods.word_vectors import WordVectors, train_vectors
+from bertcli.lifecycle.baselining.methods.words import words_of
 from bertcli.tasks.task import Task
 
 PAIR_FEATURES = 4  # of a pair: both means, their absolute difference and their product

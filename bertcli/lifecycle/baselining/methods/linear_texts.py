@@ -16,7 +16,7 @@ from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.regression import REGRESSION
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
-from bertcli.lifecycle.baselining.method import Baseline, Fitting, Floats
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:

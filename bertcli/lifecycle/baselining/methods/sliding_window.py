@@ -14,7 +14,7 @@ import numpy as np
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.squad import Questions, SpanExample
 from bertcli.kinds.types import Predictions
-from bertcli.lifecycle.baselining.method import Baseline, Fitting
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:

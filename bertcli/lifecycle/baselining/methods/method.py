@@ -45,6 +45,11 @@ class Fitting:
         """The kind of the task."""
         return self.source.kind
 
+    @property
+    def losses(self) -> list[float]:
+        """The losses in the lines of metrics."""
+        return [line["loss"] for line in self.lines if "loss" in line]
+
 
 @dataclass(frozen=True)
 class Baseline(ABC):

@@ -14,8 +14,8 @@ from bertcli import say
 from bertcli.data.labelled.examples import Sentences, TextExamples
 from bertcli.data.text.documents import find_text_files, read_documents
 from bertcli.errors import UserError, check_extra
-from bertcli.lifecycle.baselining.method import Fitting, Floats
-from bertcli.lifecycle.baselining.words import words_of
+from bertcli.lifecycle.baselining.methods.method import Fitting, Floats
+from bertcli.lifecycle.baselining.methods.words import words_of
 from bertcli.training.progress import doing
 
 SIZE, WINDOW, NEGATIVE = 100, 5, 5  # numbers of a vector, words on each side, negative samples: the usual ones

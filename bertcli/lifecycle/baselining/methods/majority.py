@@ -14,8 +14,8 @@ from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.tagging import TAGGING
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
-from bertcli.lifecycle.baselining.linear_texts import STRENGTH, TEXT_KINDS
-from bertcli.lifecycle.baselining.method import Baseline, Fitting, Floats, Method
+from bertcli.lifecycle.baselining.methods.linear_texts import STRENGTH, TEXT_KINDS
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats, Method
 from bertcli.tasks.task import Task
 
 

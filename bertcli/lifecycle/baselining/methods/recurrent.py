@@ -13,8 +13,8 @@ from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_para
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from bertcli import say
-from bertcli.lifecycle.baselining.method import Fitting, Floats
-from bertcli.lifecycle.baselining.static_vectors import PAIR_FEATURES
+from bertcli.lifecycle.baselining.methods.method import Fitting, Floats
+from bertcli.lifecycle.baselining.methods.static_vectors import PAIR_FEATURES
 
 WordIds = list[list[list[Any]]]  # for each example its inputs, of each its texts, of each the numbers of its words
 DEVIATION = 0.1  # of new word vectors
@@ -129,7 +129,7 @@ def train(
         for rows in _batches(examples, config.batch_size, draw):
             loss = _loss(network, setup, [examples[row] for row in rows], [targets[row] for row in rows])
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             clip_grad_norm_(network.parameters(), MOST_NORM)
             optimizer.step()
             losses, step = losses + loss.item(), step + 1

@@ -13,11 +13,11 @@ import numpy as np
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds.span import SPAN
 from bertcli.kinds.tagging import TAGGING
-from bertcli.lifecycle.baselining.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, texts_of
-from bertcli.lifecycle.baselining.method import Fitting, Floats, Method
-from bertcli.lifecycle.baselining.sliding_window import SlidingWindow
-from bertcli.lifecycle.baselining.word_features import WordFeatures
-from bertcli.lifecycle.baselining.words import WORD
+from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, texts_of
+from bertcli.lifecycle.baselining.methods.method import Fitting, Floats, Method
+from bertcli.lifecycle.baselining.methods.sliding_window import SlidingWindow
+from bertcli.lifecycle.baselining.methods.word_features import WordFeatures
+from bertcli.lifecycle.baselining.methods.words import WORD
 from bertcli.tasks.task import Task
 
 PARTS: tuple[dict[str, Any], ...] = (

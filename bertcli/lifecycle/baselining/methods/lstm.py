@@ -18,14 +18,14 @@ from bertcli.kinds.kind import Split
 from bertcli.kinds.tagging import TAGGING
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
-from bertcli.lifecycle.baselining.linear_texts import TEXT_KINDS, inputs_of, per_example
-from bertcli.lifecycle.baselining.method import Baseline, Fitting, Floats, Method
-from bertcli.lifecycle.baselining.word_vectors import SIZE, train_vectors
-from bertcli.lifecycle.baselining.words import words_of
+from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, inputs_of, per_example
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats, Method
+from bertcli.lifecycle.baselining.methods.word_vectors import SIZE, train_vectors
+from bertcli.lifecycle.baselining.methods.words import words_of
 from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.baselining.recurrent import Recurrent, WordIds
+    from bertcli.lifecycle.baselining.methods.recurrent import Recurrent, WordIds
 
 UNITS = 128  # of each direction
 MIN_FREQUENCY = 2  # of a word with a vector of its own
@@ -48,7 +48,7 @@ class WordLstm(Baseline):
     @classmethod
     def fit(cls, setup: Fitting) -> Self:
         """Train it by Adam; the best epoch on the dev set is kept."""
-        from bertcli.lifecycle.baselining.recurrent import train
+        from bertcli.lifecycle.baselining.methods.recurrent import train
 
         examples = setup.train.examples
         spoken = chain.from_iterable(chain.from_iterable(cls.inputs(examples)))
@@ -91,7 +91,7 @@ class WordLstm(Baseline):
 
     def network(self, task: Task, seed: int = 0, dropout: float = 0.0) -> Recurrent:
         """The network with new weights, drawn by the seed."""
-        from bertcli.lifecycle.baselining.recurrent import Recurrent, Shape
+        from bertcli.lifecycle.baselining.methods.recurrent import Recurrent, Shape
 
         outputs = len(task.labels) if KINDS[task.kind].names_outputs else 1
         shape = Shape(
