@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from bertcli.config.options import option
 from bertcli.config.training import OwnDataConfig
 
-METHODS = ("majority", "bag-of-words", "static-vectors", "lstm", "bilstm")
+LEFT_TO_RIGHT = "left-to-right"
+METHODS = ("majority", "bag-of-words", "static-vectors", "lstm", "bilstm", LEFT_TO_RIGHT)
 METHOD = "What is fitted: {choices}."
 VECTORS = ("random", "static")
 VECTORS_TEXT = "static-vectors, --vectors static: text files to train word vectors on; default: the training examples."
@@ -20,9 +21,14 @@ class BaselineConfig(OwnDataConfig):
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
     seed: int = option(0, "Random seed: of the dev set cut off own data, and of new weights.", minimum=0)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    from_: str | None = option(
+        None, "left-to-right: the run to fine-tune; default: the latest that was so pre-trained."
+    )
     vectors: str = option("random", "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS)
     vectors_text: list[str] = option([], VECTORS_TEXT)
-    epochs: int | None = option(None, "lstm, bilstm: number of epochs; default: 5, more for few examples.", minimum=1)
-    batch_size: int = option(32, "lstm, bilstm: examples per step.", minimum=1)
-    learning_rate: float = option(1e-3, "lstm, bilstm: learning rate of Adam.", minimum=0)
+    epochs: int | None = option(
+        None, "LSTMs, left-to-right: number of epochs; default: by the number of examples.", minimum=1
+    )
+    batch_size: int = option(32, "LSTMs, left-to-right: examples per step.", minimum=1)
+    learning_rate: float = option(1e-3, "LSTMs, left-to-right: learning rate of Adam.", minimum=0)
     dropout: float = option(0.5, "lstm, bilstm: dropout probability.", minimum=0, maximum=0.9)

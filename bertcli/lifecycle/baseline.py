@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import quietly, say
-from bertcli.config.baselines import BaselineConfig
+from bertcli.config.baselines import LEFT_TO_RIGHT, BaselineConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
+from bertcli.lifecycle.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.sources import check_options, find_source, size_of
 from bertcli.lifecycle.workspace import new_run
 from bertcli.tasks import get_task, is_task
@@ -35,6 +36,8 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
     name = run_name(config.task) if looks_like_file(config.task) else config.task.replace("/", "-").lower()
     folder = RunFolder(Path(config.out)) if config.out else new_run(f"{name}-{config.method}")
     folder.check("baseline", resumes=False)
+    if config.method == LEFT_TO_RIGHT:
+        return finetune_left_to_right(config, folder.path)
     columns = {"text": config.text, "text_pair": config.text_pair, "label": config.label}
     source = find_source(config.task, config.data_dir, columns, config.kind, config.seed)
     if source.task.learnt_as:
