@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import quietly, say
-from bertcli.config.baselines import LEFT_TO_RIGHT, BaselineConfig
+from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.lifecycle.baselining.methods import METHODS
@@ -31,6 +31,9 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert baseline glue/sst2; `bert tasks` lists them.")
     check_options(config)
+    if strange := sorted(config.given & config.unused):
+        what = f"--{strange[0].rstrip('_').replace('_', '-')} is not for --method {config.method}"
+        raise UserError(f"{what}{' on random vectors' if config.method in LSTMS else ''}.", "Leave it out.")
     if is_task(config.task):
         config.task = get_task(config.task).name
     name = run_name(config.task) if looks_like_file(config.task) else config.task.replace("/", "-").lower()
@@ -82,7 +85,8 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
         prefix = "" if split is dev else f"{split.name}_"
         with quietly() if found.is_constant else nullcontext():
             metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
-    folder.create("baseline", {**config.values(), **_resolved(setup)})
+    unused = {name.rstrip("_"): None for name in config.unused}
+    folder.create("baseline", {**config.values(), **unused, **_resolved(setup)})
     save_baseline(found, config.method, task, folder.model)
     for file, text in setup.kind.files(task, predicted[0]).items():
         folder.write(file, text)

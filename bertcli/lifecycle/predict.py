@@ -123,7 +123,10 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
     if kind is None or form not in kind.inputs:
         needs = kind.needs if kind else "fine-tuning first"
         raise UserError(f"The model `{model}` ({made}) needs {needs}.", "Give such an input, or another --model.")
-    if is_explained and (not kind.evidence_unit or method_of(model)):
+    if is_explained and (method := method_of(model)):
+        what = f"`{model}` is a baseline ({method}), which --explain does not explain."
+        raise UserError(what, "Leave --explain out, or give another --model.")
+    if is_explained and not kind.evidence_unit:
         what = f"--explain needs a model that gives a label or a value, which `{model}` does not."
         raise UserError(what, "Give --explain attention, or another --model.")
     return kind

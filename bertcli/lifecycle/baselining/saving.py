@@ -21,7 +21,7 @@ FITTED, ARRAYS = "fitted.json", "fitted.safetensors"
 
 def save_baseline(baseline: Baseline, method: str, task: Task, folder: Path) -> None:
     """Write a baseline into a folder of its own, with checksums."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     values = {each.name: getattr(baseline, each.name) for each in fields(baseline)}
     arrays = {name: values.pop(name) for name in baseline.array_names()}
@@ -30,7 +30,7 @@ def save_baseline(baseline: Baseline, method: str, task: Task, folder: Path) -> 
         part.mkdir(parents=True)
         write_json(part / CONFIG, {BASELINE: method, "kind": task.kind, "id2label": dict(enumerate(labels))}, indent=2)
         write_json(part / FITTED, values)
-        save_file(arrays, part / ARRAYS)
+        (part / ARRAYS).write_bytes(save(arrays))
 
 
 def load_baseline(folder: Path, task: Task) -> Baseline:

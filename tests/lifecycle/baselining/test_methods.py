@@ -55,7 +55,8 @@ def test_pairs_are_compared(workspace: Path, method: str) -> None:
     if method == "static-vectors":
         pytest.importorskip("gensim", reason="needs pip install 'bertcli[vectors]'")
     write_pairs(Path("pairs.csv"))
-    run = baseline("pairs.csv", method=method, epochs=12, batch_size=8)
+    options = {"epochs": 12, "batch_size": 8} if method == "bilstm" else {}
+    run = baseline("pairs.csv", method=method, **options)
     assert run.metrics["accuracy"] > 80
     assert evaluate("pairs.csv").metrics == run.metrics
     found = predict([{"text": "I like cats a lot", "text_pair": "we love cats too"}])
@@ -95,7 +96,8 @@ def test_words_are_tagged(workspace: Path, method: str) -> None:
     if method == "bag-of-words":
         pytest.importorskip("pycrfsuite", reason="needs pip install 'bertcli[vectors]'")
     write_tags(Path("words.conll"))
-    run = baseline("words.conll", method=method, epochs=12, batch_size=8)
+    options = {"epochs": 12, "batch_size": 8} if method == "bilstm" else {}
+    run = baseline("words.conll", method=method, **options)
     assert run.metrics["f1"] > 95
     assert evaluate("words.conll").metrics == run.metrics
     found = predict("Ada lives in Oslo now").records[0]["entities"]  # type: ignore[index]
@@ -150,6 +152,21 @@ def test_a_method_that_has_nothing_for_a_kind_names_those_that_have(workspace: P
     with pytest.raises(UserError) as error:
         baseline("words.conll", method="static-vectors")
     assert error.value.hint == "Give another: --method majority or bag-of-words or lstm or bilstm"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "majority", "epochs": 3},
+        {"method": "bag-of-words", "vectors": "random"},
+        {"method": "lstm", "vectors_text": ["a.txt"]},
+        {"method": "static-vectors", "from_": "minilm"},
+    ],
+)
+def test_an_option_of_another_method_is_refused(workspace: Path, options: dict[str, object]) -> None:
+    write_pairs(Path("pairs.csv"), 20)
+    with pytest.raises(UserError, match="is not for --method"):
+        baseline("pairs.csv", **options)
 
 
 def test_left_to_right_is_the_fine_tuning_of_such_a_run(home: Path, workspace: Path) -> None:

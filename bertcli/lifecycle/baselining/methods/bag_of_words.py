@@ -83,5 +83,5 @@ class BagOfWords(LinearTexts):
 BAG_OF_WORDS = Method(
     "bag-of-words",
     {**dict.fromkeys(TEXT_KINDS, BagOfWords), TAGGING.name: WordFeatures, SPAN.name: SlidingWindow},
-    "The words that occur, without a neural network.",
+    "It counts words, and has no neural network.",
 )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
+from bertcli.config.baselines import STATIC
 from bertcli.data.labelled.examples import Examples, Sentences, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
@@ -59,7 +60,7 @@ class WordLstm(Baseline):
         parts = len(next(iter(cls.inputs(examples))))
         unfitted = cls(words, parts, np.zeros(0, dtype=np.float32))
         network = unfitted.network(setup.task, setup.config.seed, setup.config.dropout)
-        if setup.config.vectors == "static":
+        if setup.config.vectors == STATIC:
             found = train_vectors(setup)
             rows = [
                 (len(UNKNOWN) + row, found.rows[word.lower()])
