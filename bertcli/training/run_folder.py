@@ -84,7 +84,7 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UserError(f"`{path}` cannot be read: {error}.", MEND) from None
         check_values(path, MEND, saved, CONFIG_TYPES)
-        if saved["command"] == "finetune":
+        if saved["command"] in ("finetune", "baseline"):
             check_values(path, MEND, saved, {"task": str, "kind": str})
             get_kind(saved["kind"])
         return dict(saved)
