@@ -19,13 +19,13 @@ from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
 from bertcli.models.dropout import choose_rows, drawn_again, name_rows
-from bertcli.models.own.bilstm import NAME, has_bilstm, run_lstm
 from bertcli.models.packed import is_causal, is_joined, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
 TOKENS_STEP = 64  # idle tokens round the number up: a CPU compiles, and keeps, a program for each shape of a product
 NO_END = 1_000_000  # length of the longest input, where positions are relative
+BILSTM = "bilstm"  # the module between encoder and head, where there is one (models/own/bilstm.py)
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # outputs of heads for each token
 
 
@@ -161,7 +161,11 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
 def _last_layer(model: PreTrainedModel) -> Any:
     """The last layer of an encoder, if it is like BERT's and the head reads its output; else None."""
     last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
-    return last if hasattr(last, "attention") and hasattr(last.attention, "output") and not has_bilstm(model) else None
+    return (
+        last
+        if hasattr(last, "attention") and hasattr(last.attention, "output") and not hasattr(model, BILSTM)
+        else None
+    )
 
 
 def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: Any, pooled: bool) -> Tensor:
@@ -169,9 +173,9 @@ def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: An
 
     These are the forward direction at each last token, and the backward one at each first, [N, H].
     """
-    if has_bilstm(model):
-        hidden = run_lstm(model.get_submodule(NAME), hidden[: len(batch.input_ids)], batch.lengths)
-    if not (pooled and (has_bilstm(model) or is_joined(model))):
+    if has_bilstm := hasattr(model, BILSTM):
+        hidden = model.get_submodule(BILSTM)(hidden[: len(batch.input_ids)], batch.lengths)
+    if not (pooled and (has_bilstm or is_joined(model))):
         return hidden[chosen]
     forward, backward = hidden.chunk(2, dim=1)
     return torch.cat([forward[batch.last_tokens], backward[batch.first_tokens]], dim=1)

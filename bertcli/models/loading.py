@@ -18,10 +18,10 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
-from bertcli.models.encoder import longest_input
+from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from bertcli.models.own import two_directions
-from bertcli.models.own.bilstm import NAME, add_bilstm
+from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 
@@ -53,7 +53,7 @@ def build_model(
     torch.manual_seed(seed)
     model = _new_model(model_class, config, attention)
     initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
-    if getattr(config, NAME, False):
+    if getattr(config, BILSTM, False):
         add_bilstm(model)
     return with_trained_padding(model)
 
@@ -91,7 +91,7 @@ def load_model(
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
     given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
-    has_new_bilstm = given.pop(NAME, False)
+    has_new_bilstm = given.pop(BILSTM, False)
     model, info = _opened(source, model_class or _saved_class(saved), given)
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
     inner = f"{model.base_model_prefix}."
@@ -111,7 +111,7 @@ def load_model(
 
 def _give_bilstm(model: PreTrainedModel, source: str, saved: PretrainedConfig, is_new: bool) -> None:
     """Add the BiLSTM that a model has, or a new one."""
-    if getattr(saved, NAME, False):
+    if getattr(saved, BILSTM, False):
         add_bilstm(model, source)
     elif is_new:
         add_bilstm(model)
@@ -233,7 +233,7 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     except Exception as error:  # of torch too: a size that does not fit another
         raise _not_opened(str(folder), error, "Start a new run, without --resume.") from None
     family.prepare(model, str(folder))
-    if getattr(saved, NAME, False):
+    if getattr(saved, BILSTM, False):
         add_bilstm(model)
     return with_trained_padding(model) if attention else model
 

@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bertcli.families.two_directions import TWO_DIRECTIONS as FAMILY
-from bertcli.objectives.left_to_right import NEXT_TOKEN
+from bertcli.objectives.left_to_right import NEXT_TOKEN, all_but_one
 from bertcli.objectives.masked_lm import runs_of_document
 from bertcli.objectives.objective import Objective
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedModel
 
-    from bertcli.data.packing.batches import PackedBatch
     from bertcli.data.pretraining.shards import UnpackedRows
     from bertcli.objectives.objective import Targets
 
@@ -25,11 +23,6 @@ def _previous_tokens(read: UnpackedRows) -> Targets:
 
     read.input_ids[:] = read.unmasked_ids()
     return {"previous_token_ids": np.delete(read.input_ids, np.cumsum(read.lengths) - 1)}
-
-
-def _all_but_first(batch: PackedBatch) -> Tensor:
-    """The tokens that another one precedes, [T - N]."""
-    return batch.position_ids.nonzero()[:, 0]
 
 
 def _fits(model: PreTrainedModel) -> bool:
@@ -43,7 +36,7 @@ PREVIOUS_TOKEN = replace(
     name="previous_token",
     labels="previous_token_ids",
     targets=_previous_tokens,
-    rows=_all_but_first,
+    rows=lambda batch: all_but_one(batch, 0),
     head=lambda model, hidden: model.predictions(1, hidden),
     in_words=lambda metrics: "",
 )

@@ -60,7 +60,7 @@ def test_a_bilstm_stands_between_any_encoder_and_any_head(kind: str, is_decoder:
     batch, columns = make_batch({"choice_sequences": ROWS[:, None], "word_positions": torch.arange(42)}, {})
     lstm: nn.LSTM = packed.bilstm
     states = padded.bert(**columns).last_hidden_state
-    outputs = [lstm(row[:length])[0] for row, length in zip(states, LENGTHS, strict=True)]  # of [S, H]
+    outputs = [nn.LSTM.forward(lstm, row[:length])[0] for row, length in zip(states, LENGTHS, strict=True)]  # of [S, H]
     found = with_loss(packed, kind).eval().head(packed, batch)
     if kind == "tag":
         torch.testing.assert_close(found["logits"], padded.classifier(torch.cat(outputs)), atol=1e-5, rtol=1e-4)
