@@ -33,7 +33,8 @@ def all_but_one(batch: PackedBatch, place: int) -> Tensor:
 
     from bertcli.data.packing.batches import send
 
-    rows = [part[1:] if place == 0 else part[:-1] for part in torch.arange(sum(batch.lengths)).split(batch.lengths)]
+    tokens = torch.split(torch.arange(sum(batch.lengths)), list(batch.lengths))
+    rows = [part[1:] if place == 0 else part[:-1] for part in tokens]
     return send(torch.cat(rows), batch.input_ids.device)
 
 
