@@ -199,9 +199,9 @@ def _plan(request: _Request, model: PreTrainedModel) -> Plan:
 
 def _kept_steps(config: PretrainConfig) -> tuple[int, ...]:
     """The steps whose models are kept. Raises UserError if one is no step before the last."""
-    steps = (config.keep_steps or "").split(",") if config.keep_steps else []
-    if wrong := next((step for step in steps if not (step.strip().isdigit() and 0 < int(step) < config.steps)), None):
-        what = f"--keep-steps: `{wrong}` is not a step from 1 to {config.steps - 1:,}."
+    steps = config.keep_steps.split(",") if config.keep_steps else []
+    if wrong := [step for step in steps if not (step.strip().isdigit() and 0 < int(step) < config.steps)]:
+        what = f"--keep-steps: `{wrong[0]}` is not a step from 1 to {config.steps - 1:,}."
         raise UserError(what, f"Give numbers with commas between them: --keep-steps {max(1, config.steps // 2)}")
     return tuple(map(int, steps))
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
-from bertcli.errors import UserError
+from bertcli.errors import Interrupted, UserError
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
@@ -87,6 +88,26 @@ def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Pat
     assert [line["step"] for line in measured] == [0, 2, 4]
     assert measured[-1]["metrics"] == result.metrics
     assert result.metrics["masked_lm_loss"] < measured[0]["metrics"]["masked_lm_loss"]
+
+
+def test_the_models_of_given_steps_are_kept_also_by_a_resumed_run(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(pretrain(**SHORT, steps=4, keep_steps="1,3", out=str(tmp_path / "run")).run)
+    assert sorted(path.name for path in (run / "models").iterdir()) == ["step-1", "step-3"]
+    again = {**SHORT, "steps": 4, "keep_steps": "1,3", "out": str(tmp_path / "again")}
+    stop_after(monkeypatch, 2)
+    with pytest.raises(Interrupted):
+        pretrain(**again)
+    monkeypatch.undo()
+    monkeypatch.chdir(at_home)
+    pretrain(resume=True, out=str(tmp_path / "again"))
+    for step in (1, 3):
+        kept = [load_file(folder / f"models/step-{step}/model.safetensors") for folder in (run, tmp_path / "again")]
+        assert all(torch.equal(kept[0][name], kept[1][name]) for name in kept[0])
+    for wrong in ("4", "0", "a", "1,,2"):
+        with pytest.raises(UserError, match="--keep-steps"):
+            pretrain(**SHORT, steps=4, keep_steps=wrong, out=str(tmp_path / "wrong"))
 
 
 def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import INTERVAL, Table, interval_text, signed
 from bertcli.training.progress import duration
 
+MOST_COLUMNS = 5  # beside each of which the paper's stands
 HOW_SURELY = (
     "Differences are means over the runs with the same seeds; their intervals resample the examples and the seeds together"
     " (paired bootstrap). Scores are medians over the seeds ± the standard deviation."
@@ -19,15 +20,19 @@ HOW_SURELY = (
 
 
 def score_table(found: Reproduction) -> Table:
-    """The paper's table with ours beside it."""
+    """The paper's table with ours beside it; one of many columns with a row for each of them."""
     named = {(cell["row"], cell["column"]): cell for cell in found.cells}
-    columns = [column for column in found.columns if any(key[1] == column for key in named)]
-    rows: list[list[object]] = []
-    for system in found.systems:
-        cells = [named.get((system, column), {}) for column in columns]
-        rows.append([system, *(part for cell in cells for part in (_ours(cell), cell.get("paper")))])
-    heads = [head for column in columns for head in (column, "paper")]
-    return Table(f"{found.experiment}: {found.title}", ["", *heads], rows)
+    down, across = found.systems, [column for column in found.columns if any(key[1] == column for key in named)]
+    if len(across) > MOST_COLUMNS:
+        down, across, named = across, down, {(column, row): cell for (row, column), cell in named.items()}
+    columns: list[tuple[str, list[object]]] = []
+    for name in across:
+        cells = [named.get((each, name), {}) for each in down]
+        columns.append((name, [_ours(cell) for cell in cells]))
+        if any(cell.get("paper") is not None for cell in cells):
+            columns.append(("paper", [cell.get("paper") for cell in cells]))
+    rows = [[name, *(values[number] for _, values in columns)] for number, name in enumerate(down)]
+    return Table(f"{found.experiment}: {found.title}", ["", *(head for head, _ in columns)], rows)
 
 
 def _ours(cell: dict[str, Any]) -> str | None:
@@ -82,14 +87,16 @@ def paper_table(found: Reproduction) -> Table:
 
 def figure(found: Reproduction) -> Chart | None:
     """Scores by the share of the pre-training steps, beside the points of the paper; None where there is no such axis."""
-    lines: dict[str, list[Point]] = {}
+    scores: dict[str, list[tuple[str, float | None]]] = {}
     for system in found.systems:
-        cells = [cell for cell in found.cells if cell["row"] == system and cell["column"].endswith("%")]
-        for name, key in ((system, "median"), (f"{system}, paper", "paper")):
-            points = [(_share(cell["column"]), cell[key]) for cell in cells if cell[key] is not None]
-            lines[name] = [(x, y, f"{name}: {y:.2f} after {x:g} % of the steps") for x, y in points]
-    drawn = {name: points for name, points in lines.items() if points}
-    return line_chart(found.title, drawn, "share of the pre-training steps, %", fewest=1) if drawn else None
+        scores[system] = [(cell["column"], cell["median"]) for cell in found.cells if cell["row"] == system]
+        paper = zip(found.paper["columns"], found.paper["rows"].get(system, ()), strict=False)
+        scores[f"{system}, the paper's base on MNLI"] = list(paper)
+    lines: dict[str, list[Point]] = {}
+    for name, points in scores.items():
+        known = [(_share(column), score) for column, score in points if column.endswith("%") and score is not None]
+        lines[name] = [(x, y, f"{name}: {y:.2f} after {x:g} % of the steps") for x, y in known]
+    return line_chart(found.title, lines, "share of the pre-training steps, %", is_marked=True)
 
 
 def _share(column: str) -> float:
@@ -102,7 +109,7 @@ def page_of(reproductions: Sequence[Reproduction]) -> Page:
     for found in reproductions:
         chart = figure(found)
         tables = [score_table(found), *([direction_table(found)] if found.comparisons else [])]
-        text = [found.sentence, HOW_SURELY, *found.notes]
+        text = [*([found.sentence] if len(reproductions) > 1 else []), HOW_SURELY, *found.notes]
         sections.append(Section(f"{_title(found)}: {found.title}", text, [chart] if chart else [], tables))
         sections.append(
             Section(

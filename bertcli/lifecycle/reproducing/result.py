@@ -49,7 +49,7 @@ class Reproduction(Result):
         sure = [each for each in same if each["significant"]]
         against = [each for each in printed if each["direction_holds"] is False and each["significant"]]
         if not printed:
-            return "The paper prints no difference between these rows."
+            return "The paper prints no difference between these rows on these tasks."
         return (
             f"Of {len(printed)} differences that the paper prints, {len(same)} have its direction here, {len(sure)} of them"
             f" more than chance gives; {len(against)} have the opposite one more than chance gives."
