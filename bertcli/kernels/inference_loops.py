@@ -128,6 +128,7 @@ def attention(states, boundaries, scaling, context, is_causal):
         queries = new_row(16 * size).view(np.uint16).reshape(32, size)
         scores = new_row(32 * padded).reshape(32, padded)
         weights = new_row(16 * padded).view(np.uint16).reshape(32, padded)
+        far = padded * (not is_causal)  # more than there are columns, unless attention is causal
         totals, means = np.empty(32, F), new_row(32 * size).reshape(32, size)
         tiles.take()
         for a in range(part * heads // parts, (part + 1) * heads // parts):
@@ -145,10 +146,10 @@ def attention(states, boundaries, scaling, context, is_causal):
                 for i in range(there):
                     queries[i] = states[first + i, 0, a]
                 queries[there:] = 0
-                used = first - start + 32 if is_causal else padded
+                used = min(padded, first - start + 32 + far)
                 _multiply(queries, keys, scores, size, used)
                 for i in range(there):
-                    seen = min(length, first - start + i + 1) if is_causal else length
+                    seen = min(length, first - start + i + 1 + far)
                     scores[i, seen:used] = F(-np.inf)  # whose weights, of next to nothing, meet values of 0
                     totals[i] = _exponentials(scores[i][:used], F(scaling * 1.44269504))
                 copy(scores[:there].reshape(-1), weights.reshape(-1))

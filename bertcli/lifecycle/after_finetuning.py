@@ -36,7 +36,7 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
             " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
         )
     elif own := own_head(setup.model):
-        notes.append(f"The model {own}, as `bert evaluate` and `bert predict` do too; `AutoModel` opens its encoder.")
+        notes.append(f"The model {own}; `bert evaluate` and `bert predict` run it so.")
     if setup.rules.in_windows:
         notes.append(
             f"Texts longer than {setup.rules.max_seq_length} tokens were read in windows; their outputs are the mean"

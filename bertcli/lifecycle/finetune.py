@@ -79,6 +79,15 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     _check_kind(config, source)
     if config.long_texts == WINDOWS and "doc_stride" not in config.given:  # no overlap
         config = replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
+    _check_bilstm(config)
+    if config.frozen:
+        config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
+        source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
+    return config, source
+
+
+def _check_bilstm(config: FinetuneConfig) -> None:
+    """Raise UserError if the options of a BiLSTM do not go together."""
     if config.frozen_layers and not config.frozen:
         hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
         raise UserError("--frozen-layers belongs to --frozen.", hint)
@@ -87,10 +96,6 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
         raise UserError(what, "Leave one of them out.")
     if config.frozen and config.bilstm:
         raise UserError("--frozen has a BiLSTM of its own.", "Leave --bilstm out.")
-    if config.frozen:
-        config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
-        source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
-    return config, source
 
 
 def _check_kind(config: FinetuneConfig, source: Source) -> None:

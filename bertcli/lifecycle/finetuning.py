@@ -35,10 +35,10 @@ from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import remark_on, resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
-from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.heads import own_head
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
+from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.packed import is_packed
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES

@@ -127,7 +127,7 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
     saved = open_config(model)
     kind = kind_of_model(saved)
     if kind is None and form == "mask" and getattr(saved, "is_decoder", False):
-        what = f"The model `{model}` reads from left to right, so it cannot fill {MASK_TOKEN}, which needs both sides."
+        what = f"The model `{model}` predicts next tokens, so it cannot fill {MASK_TOKEN}."
         raise UserError(
             what, f"Give one that was trained to: --model {SHIPPED}; or fine-tune this one: bert finetune TASK"
         )

@@ -16,7 +16,6 @@ from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.families.bert import BERT
 from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
@@ -167,7 +166,8 @@ def _make_model(request: _Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        model = build_model(objective.auto_class(), BERT, config.model_size, tokenizer, labels, config.seed)
+        size, family = config.model_size, objective.family
+        model = build_model(objective.auto_class(), family, size, tokenizer, labels, config.seed)
     check_length(model, request.examples.max_seq_length)
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:

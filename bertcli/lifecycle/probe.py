@@ -14,9 +14,9 @@ from bertcli.kinds.types import Floats, Predictions
 from bertcli.lifecycle.cross_validation import FOLDS, cross_validate
 from bertcli.lifecycle.scoring import measure
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.models.bilstm import has_bilstm
 from bertcli.models.heads import mean_states
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
+from bertcli.models.own.bilstm import has_bilstm
 from bertcli.training.device import inference_tokens
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of regularization, of which the best in cross-validation is taken

@@ -18,14 +18,14 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
-from bertcli.models.bilstm import NAME, has_bilstm, run_lstm
 from bertcli.models.dropout import choose_rows, drawn_again, name_rows
-from bertcli.models.packed import is_causal, is_packed
+from bertcli.models.packed import is_causal, is_joined, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
 TOKENS_STEP = 64  # idle tokens round the number up: a CPU compiles, and keeps, a program for each shape of a product
 NO_END = 1_000_000  # length of the longest input, where positions are relative
+BILSTM = "bilstm"  # the module between encoder and head, where there is one (models/own/bilstm.py)
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # outputs of heads for each token
 
 
@@ -43,12 +43,6 @@ def longest_input(model: PreTrainedModel) -> int:
 
 def _family(model: PreTrainedModel) -> Family:
     return family_of(model.config.model_type)
-
-
-def _last_layer(model: PreTrainedModel) -> Any:
-    """The last of layers like BERT's, of which not all rows may be computed; None in a model of others."""
-    last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
-    return last if hasattr(last, "attention") and hasattr(last.attention, "output") else None
 
 
 def use_gradient_checkpointing(model: PreTrainedModel) -> None:
@@ -94,6 +88,8 @@ def attention_weights(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 
     Raises UserError if a model has no such weights.
     """
+    if is_joined(model):
+        raise UserError("This model joins two encoders, each with attention of its own.", "Give another --model.")
     model.set_attn_implementation("eager")
     found = model.base_model(**_padded(model, batch)[0], output_attentions=True).get("attentions")
     if not found or any(weights.shape[-1] != len(batch.input_ids) for weights in found):
@@ -129,14 +125,10 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     sequence, which sees all of it, only these attend, where the attention can do so.
     """
     base, last = model.base_model, _last_layer(model)
-    is_early = last is not None and not has_bilstm(model)
-    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
+    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if last else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
-        hidden = output.last_hidden_state[0]
-        if has_bilstm(model):
-            hidden = run_lstm(model.get_submodule(NAME), hidden[: len(batch.input_ids)], batch.lengths)
-        hidden = _both_ends(hidden, batch) if pooled and has_bilstm(model) else hidden[chosen]
+        hidden = _read(model, batch, output.last_hidden_state[0], chosen, pooled)
         choose_rows(model, chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:
@@ -144,7 +136,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         return output
 
     hooks = [base.register_forward_hook(read)]
-    if rows is not None and is_early:
+    if rows is not None and last:
         attention = last.attention
         is_alone = pooled and attends_alone(attention.self, batch.input_ids)
         if is_alone:
@@ -166,8 +158,25 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hook.remove()
 
 
-def _both_ends(hidden: Tensor, batch: PackedBatch) -> Tensor:
-    """Of two directions that were joined, [T, H], the forward one at each last token, the backward one at each first, [N, H]."""
+def _last_layer(model: PreTrainedModel) -> Any:
+    """The last layer of an encoder, if it is like BERT's and the head reads its output; else None."""
+    last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
+    return (
+        last
+        if hasattr(last, "attention") and hasattr(last.attention, "output") and not hasattr(model, BILSTM)
+        else None
+    )
+
+
+def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: Any, pooled: bool) -> Tensor:
+    """What a head reads of hidden states, [T, H]: the chosen ones, or if `pooled` both ends of directions that are joined.
+
+    These are the forward direction at each last token, and the backward one at each first, [N, H].
+    """
+    if has_bilstm := hasattr(model, BILSTM):
+        hidden = model.get_submodule(BILSTM)(hidden[: len(batch.input_ids)], batch.lengths)
+    if not (pooled and (has_bilstm or is_joined(model))):
+        return hidden[chosen]
     forward, backward = hidden.chunk(2, dim=1)
     return torch.cat([forward[batch.last_tokens], backward[batch.first_tokens]], dim=1)
 

@@ -6,11 +6,11 @@ from torch.nn.functional import cross_entropy
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
-from bertcli.models.bilstm import has_bilstm
 from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
-from bertcli.models.packed import is_causal
+from bertcli.models.own.bilstm import has_bilstm
+from bertcli.models.packed import is_causal, is_joined
 
 # N sequences of the batch, E texts, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest
 
@@ -77,6 +77,8 @@ def own_head(model: PreTrainedModel) -> str:
     """What a model has between its encoder and its outputs that no class of transformers has, in words; else nothing."""
     if has_bilstm(model):
         return "has a BiLSTM between its encoder and its head"
+    if is_joined(model):
+        return "joins two encoders, one from left to right and one from right to left"
     if _reads_batches(model) and not hasattr(model, "forward_padded"):
         return "has a BiLSTM on frozen features"
     pools = any(name in type(model).__name__ for name in ("SequenceClassification", "MultipleChoice"))

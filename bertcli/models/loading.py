@@ -17,10 +17,11 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
-from bertcli.models.bilstm import NAME, add_bilstm
-from bertcli.models.encoder import longest_input
-from bertcli.models.frozen import FrozenBertForTokenClassification
+from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
+from bertcli.models.own import two_directions
+from bertcli.models.own.bilstm import add_bilstm
+from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 
 transformers_logging.set_verbosity_error()
@@ -34,9 +35,8 @@ INITIALIZER_RANGE = 0.02
 LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
-OWN_CLASSES = {
-    each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-}
+OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
+OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
 
 
 def build_model(
@@ -52,7 +52,7 @@ def build_model(
     torch.manual_seed(seed)
     model = _new_model(model_class, config, attention)
     initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
-    if getattr(config, NAME, False):
+    if getattr(config, BILSTM, False):
         add_bilstm(model)
     return with_trained_padding(model)
 
@@ -89,9 +89,8 @@ def load_model(
     saved = open_config(source)
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
-    wants_bilstm = (labels or {}).get(NAME, False)
-    labels = labels and {name: value for name, value in labels.items() if name != NAME}
     given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
+    has_new_bilstm = given.pop(BILSTM, False)
     model, info = _opened(source, model_class or _saved_class(saved), given)
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
     inner = f"{model.base_model_prefix}."
@@ -100,14 +99,21 @@ def load_model(
         raise UserError(what, "Take both from the same model.")
     replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
+    _give_bilstm(model, source, saved, has_new_bilstm)
     _check_finite(model, source)
     if not packs:
         say(f"{source} is a {saved.model_type}: its batches are padded, which takes longer than packing them")
     _say_new(source, missing - (_head(model) if labels else set()), replaced)
     family.prepare(model, source)
-    if wants_bilstm or getattr(saved, NAME, False):
-        add_bilstm(model, source if getattr(saved, NAME, False) else "")
     return with_trained_padding(model) if packs else model
+
+
+def _give_bilstm(model: PreTrainedModel, source: str, saved: PretrainedConfig, is_new: bool) -> None:
+    """Add the BiLSTM that a model has, or a new one."""
+    if getattr(saved, BILSTM, False):
+        add_bilstm(model, source)
+    elif is_new:
+        add_bilstm(model)
 
 
 def _check_finite(model: PreTrainedModel, source: str) -> None:
@@ -218,7 +224,7 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     except Exception as error:  # of torch too: a size that does not fit another
         raise _not_opened(str(folder), error, "Start a new run, without --resume.") from None
     family.prepare(model, str(folder))
-    if getattr(saved, NAME, False):
+    if getattr(saved, BILSTM, False):
         add_bilstm(model)
     return with_trained_padding(model) if attention else model
 

@@ -36,6 +36,11 @@ def is_causal(model: PreTrainedModel) -> bool:
     return bool(next(flags, False))
 
 
+def is_joined(model: PreTrainedModel) -> bool:
+    """Whether a model joins two encoders of opposite directions (models/own/two_directions.py)."""
+    return getattr(model.base_model, "joins_directions", False)
+
+
 def packed_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **kwargs: Any
 ) -> tuple[Tensor, None]:

@@ -27,13 +27,15 @@ def next_tokens(read: UnpackedRows) -> Targets:
     return {"next_token_ids": read.input_ids[~is_first]}
 
 
-def _all_but_last(batch: PackedBatch) -> Tensor:
-    """The tokens that another one follows, [T - N]."""
+def all_but_one(batch: PackedBatch, place: int) -> Tensor:
+    """The tokens but the first of each sequence, or for `place` -1 the last, [T - N]; a GPU is asked nothing."""
     import torch
 
-    is_read = torch.ones(len(batch.input_ids), dtype=torch.bool)
-    is_read[torch.tensor(batch.lengths).cumsum(0) - 1] = False
-    return is_read.nonzero()[:, 0].to(batch.input_ids.device)
+    from bertcli.data.packing.batches import send
+
+    tokens = torch.split(torch.arange(sum(batch.lengths)), list(batch.lengths))
+    rows = [part[1:] if place == 0 else part[:-1] for part in tokens]
+    return send(torch.cat(rows), batch.input_ids.device)
 
 
 def _in_words(metrics: Mapping[str, float]) -> str:
@@ -45,7 +47,7 @@ NEXT_TOKEN = Part(
     name="next_token",
     labels="next_token_ids",
     targets=next_tokens,
-    rows=_all_but_last,
+    rows=lambda batch: all_but_one(batch, -1),
     head=lambda model, hidden: model.cls.predictions(hidden),  # [T - N, V]
     loss=vocabulary_loss,
     guess=lambda manifest: int(manifest["most_frequent_token"]["id"]),

@@ -17,7 +17,7 @@ class Provenance:
     """Where a model is from and how it is used, as the head of its card says it."""
 
     pipeline: str  # the task as the Hub calls it
-    auto_class: str  # of transformers, which opens it
+    auto_class: str  # of transformers, which opens it; empty where there is none
     call: str  # the expression that gives its outputs for an example
     sample: str = ""  # options of `bert predict`, where the run names no command
     base_model: str = ""  # on the Hub
@@ -52,9 +52,7 @@ Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
 {predict or f"bert predict {about.sample} --model {record.path}"}
 ```
 
-```python
 {_with_transformers(str(record.path / "model"), about)}
-```
 
 After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`.
 
@@ -124,8 +122,12 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
 
 
 def _with_transformers(model: str, about: Provenance) -> str:
-    """Three lines that give the outputs of the model for an example."""
+    """Three lines that give the outputs of the model for an example, if transformers has a class for it."""
     name = about.auto_class
-    return f"""from transformers import {name}, AutoTokenizer
+    if not name:
+        return "transformers has no class for it."
+    return f"""```python
+from transformers import {name}, AutoTokenizer
 tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, {name}))
-print({about.call})"""
+print({about.call})
+```"""

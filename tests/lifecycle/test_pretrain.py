@@ -245,3 +245,28 @@ def test_data_larger_than_the_cache_are_resumed_to_the_bit_with_another_cache(
     pretrain(resume=True, out=str(tmp_path / "run"), data_cache_gb=1.0)
     assert_same_bits(tmp_path / "whole", tmp_path / "run")
     assert RunFolder(tmp_path / "run").config["shards_per_window"] > 0
+
+
+def test_options_of_masking_change_dynamic_masks_and_nothing_else(at_home: Path, tmp_path: Path) -> None:
+    options = {"max_seq_length": 32, "dupe_factor": 1, "workers": 1, "masking": "dynamic"}
+    make_pretraining_data("corpus.txt", **options, out=str(tmp_path / "data"))
+    make_pretraining_data("corpus.txt", **options, mask_shares="0,0,100", out=str(tmp_path / "random"))
+    recorded = load_pretraining_examples(tmp_path / "random", 0)
+    assert recorded.manifest["options"]["mask_shares"] == "0,0,100"
+    assert recorded.rules.shares == (0, 0, 100)
+    request = {**SHORT, "steps": 1, "data": str(tmp_path / "data")}
+    result = pretrain(**request, mask_shares="100,0,0", masked_lm_prob=0.8, span_mask=True, out=str(tmp_path / "run"))
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "dynamic masks of 80% of tokens in spans of words (100,0,0)." in card
+    assert "--mask-shares 100,0,0" in card
+    other = pretrain(**request, out=str(tmp_path / "other"))
+    with pytest.raises(AssertionError):
+        assert_same_bits(result.run, other.run)
+    masked = load_pretraining_examples(tmp_path / "data", 0).masked_by({"masked_lm_prob": 0.9})
+    assert masked.rules.num_to_predict(32) == 29  # more than the data's limit, which is for 15 %
+    with pytest.raises(UserError, match="has static masks, which --mask-shares cannot change"):
+        pretrain(**{**request, "data": "pretraining-data"}, mask_shares="100,0,0", out=str(tmp_path / "static"))
+    with pytest.raises(UserError, match="masks nothing, so --span-mask has no effect"):
+        pretrain(**request, objective="left-to-right", span_mask=True, out=str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="not three percentages"):
+        make_pretraining_data("corpus.txt", mask_shares="80,10,20", out=str(tmp_path / "never"))

@@ -112,6 +112,14 @@ class Sequences:
         ends = torch.tensor((0, *self.lengths, self.idle)).cumsum(0, dtype=torch.int32)
         return send(ends[: None if self.idle else -1], self.device)
 
+    @cached_property
+    def backwards(self) -> Tensor:
+        """The tokens with each sequence reversed, [T]; idle ones stay."""
+        lengths = torch.tensor(self.lengths)
+        ends, tokens = lengths.cumsum(0).repeat_interleave(lengths), torch.arange(int(lengths.sum()))
+        reversed_ = 2 * ends - lengths.repeat_interleave(lengths) - 1 - tokens
+        return send(torch.cat([reversed_, torch.arange(self.idle) + len(tokens)]), self.device)
+
     @property
     def longest(self) -> int:
         """Tokens of the longest sequence."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from bertcli.config.options import default_of, flag
 from bertcli.config.training import FinetuneConfig, PretrainConfig, TrainingConfig
 from bertcli.data.json_files import read_json
+from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Split
+from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.after_finetuning import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
-PLAIN, FEATURES = "Paris is the capital of France.", "--features states.jsonl"
 NOT_REPEATED = {"out", "resume", "dry_run"}
 IN_CARD = {**COUNTED, "in_train": "also in train, which makes its score too high"}
 
@@ -59,15 +59,13 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     result, start = record.result, PRETRAINED.get(origin)
     kind = KINDS.get(record.config.get("kind", ""), MASK)
     task = TASKS.get(result.task)
-    objective = OBJECTIVES.get(record.config.get("objective", ""))
-    fills = objective is None or objective.fills_masks  # else its states are what it gives
-    sample, text = (_as_options(kind.sample), MASK.sample["text"]) if fills else (f"--text '{PLAIN}' {FEATURES}", PLAIN)
-    request = list(split.examples.request().values()) if split else [text]
+    pipeline, row, more = _example(kind, record.config.get("objective", ""))
+    request = list(split.examples.request().values()) if split else [row["text"]]
     return Provenance(
-        pipeline=kind.pipeline if fills else "text-generation",
+        pipeline=pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
         call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
-        sample=sample,
+        sample=_as_options(row) + more,
         base_model=start.hub if start else origin if _is_on_hub(origin) else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",
@@ -75,6 +73,13 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
         data=_data(record, start),
         limits=_limits(record),
     )
+
+
+def _example(kind: Kind, objective: str) -> tuple[str, dict[str, Any], str]:
+    """The task of a model as the Hub calls it, an example of its input, and what else `bert predict` needs."""
+    if objective in OBJECTIVES and not OBJECTIVES[objective].fills_masks:
+        return "text-generation", {"text": "Paris is the capital of France."}, " --features states.jsonl"
+    return kind.pipeline, kind.sample if kind.is_task else MASK.sample, ""
 
 
 def _as_options(row: dict[str, Any]) -> str:
@@ -95,6 +100,8 @@ def _auto_class(config: Path, head: str) -> str:
     import transformers
 
     name = (saved.get("architectures") or [""])[0]
+    if saved.get("model_type") == TWO_DIRECTIONS.model_types[0]:
+        return ""
     if name.endswith("LMHeadModel"):
         return "AutoModelForCausalLM"
     reads_last = saved.get("is_decoder") and name.endswith(("SequenceClassification", "MultipleChoice"))
@@ -116,6 +123,8 @@ def _limits(record: RunRecord) -> list[str]:
     found = [f"It reads at most {longest} tokens of a text; what is longer is cut."] if longest else []
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
-    if saved.exists() and _auto_class(saved, "") == "AutoModel":
+    if saved.exists() and not _auto_class(saved, ""):
+        found.append("transformers has no class for it: `bert evaluate`, `bert predict` and `bert finetune` open it.")
+    elif saved.exists() and _auto_class(saved, "") == "AutoModel":
         found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
     return found

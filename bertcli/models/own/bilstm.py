@@ -11,23 +11,25 @@ from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import PreTrainedModel
 
 from bertcli.errors import UserError
-from bertcli.models.packed import is_packed
+from bertcli.models.encoder import BILSTM
+from bertcli.models.packed import is_joined, is_packed
 
 # T tokens of the batch, D features, U units of a direction, H hidden
 
-NAME = "bilstm"  # of the module in a model, and of the entry in its config.json
 
+class BiLstm(nn.LSTM):
+    """An LSTM that takes the states of sequences end to end."""
 
-def run_lstm(lstm: nn.LSTM, states: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Run an LSTM over sequences of so many states, [T, D] of all, to its outputs, [T, 2U] of both directions."""
-    parts = states.to(lstm.weight_ih_l0.dtype).split(list(lengths))
-    hidden, _ = lstm(pack_sequence(list(parts), enforce_sorted=False))
-    return torch.cat(unpack_sequence(hidden))
+    def forward(self, states: Tensor, lengths: Sequence[int]) -> Tensor:  # type: ignore[override]
+        """[T, D] of sequences of so many states to [T, 2U] of both directions."""
+        parts = torch.split(states.to(next(self.parameters()).dtype), list(lengths))
+        hidden, _ = super().forward(pack_sequence(list(parts), enforce_sorted=False))
+        return torch.cat(unpack_sequence(hidden))
 
 
 def has_bilstm(model: nn.Module) -> bool:
     """Whether a model has a BiLSTM between its encoder and its head."""
-    return hasattr(model, NAME)
+    return hasattr(model, BILSTM)
 
 
 def add_bilstm(model: PreTrainedModel, folder: str = "") -> None:
@@ -35,16 +37,16 @@ def add_bilstm(model: PreTrainedModel, folder: str = "") -> None:
 
     Raises UserError if the batches of the model are padded, or its hidden states cannot be halved.
     """
-    width = model.config.hidden_size
+    width = model.config.hidden_size * (2 if is_joined(model) else 1)
     if not is_packed(model) or width % 2:
         what = f"--bilstm needs a model that runs without padding and has an even width, not this {model.config.model_type}."
         raise UserError(what, "Leave --bilstm out, or give --from a BERT.")
-    model.add_module(NAME, nn.LSTM(width, width // 2, bidirectional=True))
-    setattr(model.config, NAME, True)
+    model.add_module(BILSTM, BiLstm(width, width // 2, bidirectional=True))
+    setattr(model.config, BILSTM, True)
     saved: dict[str, Any] = {}
     for path in Path(folder).glob("*.safetensors") if folder else ():
         with safe_open(path, "pt") as file:
-            names = [name for name in file.keys() if name.startswith(f"{NAME}.")]  # noqa: SIM118
-            saved |= {name.removeprefix(f"{NAME}."): file.get_tensor(name).float() for name in names}
+            names = [name for name in file.keys() if name.startswith(f"{BILSTM}.")]  # noqa: SIM118
+            saved |= {name.removeprefix(f"{BILSTM}."): file.get_tensor(name).float() for name in names}
     if folder:
-        model.get_submodule(NAME).load_state_dict(saved)
+        model.get_submodule(BILSTM).load_state_dict(saved)
