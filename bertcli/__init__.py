@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bertcli.lifecycle.baseline import baseline as baseline
     from bertcli.lifecycle.build_vocab import build_vocab as build_vocab
     from bertcli.lifecycle.convert import convert as convert
     from bertcli.lifecycle.demo import demo as demo

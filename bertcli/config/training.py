@@ -11,6 +11,10 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
+DATA = (
+    "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
+)
+PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
@@ -77,7 +81,8 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
-    data: str | None = option(None, "Pre-training data, a folder or a URL; default: the latest in this folder.")
+    data: str | None = option(None, DATA)
+    phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
     objective: str | None = option(

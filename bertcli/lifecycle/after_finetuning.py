@@ -15,6 +15,7 @@ from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
+    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning import Finetuning
 
 DATA_OPTIONS = ("size", *PARTS, "data_dir", "text", "text_pair", "label", "kind")
@@ -67,7 +68,7 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     return f"bert finetune {quote(setup.task.name)} {options}"
 
 
-def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
+def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[str]:
     """The two commands most likely typed next: all of the data, and one text."""
     name = setup.task.name
     whole = f"bert evaluate {quote(name)} --model {result.run}"

@@ -161,7 +161,7 @@ def _sort_questions(
 
 def _baselines(questions: str, test: str) -> dict[str, dict[str, float]]:
     from bertcli.kinds.kind import Split
-    from bertcli.lifecycle.baselines import predict_baselines
+    from bertcli.lifecycle.baselining.beside_finetuning import predict_baselines
     from bertcli.lifecycle.own_files import own_task
     from bertcli.lifecycle.scoring import score
 

@@ -99,7 +99,7 @@ def _check_bilstm(config: FinetuneConfig) -> None:
 
 
 def _check_kind(config: FinetuneConfig, source: Source) -> None:
-    """Raise UserError if an option is for another kind of task."""
+    """Raise UserError if an option is for another kind of task, or does not go with another option."""
     task = source.task
     for kind in KINDS.values():
         for option in kind.options:
@@ -107,6 +107,9 @@ def _check_kind(config: FinetuneConfig, source: Source) -> None:
                 flag = f"--{option.replace('_', '-')}"
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")
+    if config.frozen and config.gradient_checkpointing:
+        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
+        raise UserError(what, "Leave one of them out.")
     if config.long_texts == WINDOWS and not source.kind.has_linear_head:
         what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
         raise UserError(what, "Leave --long-texts out.")

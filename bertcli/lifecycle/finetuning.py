@@ -21,14 +21,22 @@ from bertcli.errors import UserError
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
-from bertcli.lifecycle.baselines import score_baselines
+from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring import is_collapsed, score
-from bertcli.lifecycle.sources import Source, advise_windows, describe_cut, describe_split, encode_split, show_examples
+from bertcli.lifecycle.sources import (
+    Source,
+    advise_windows,
+    cut_in,
+    cut_of,
+    describe_split,
+    encode_split,
+    show_examples,
+)
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
 from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
@@ -204,7 +212,11 @@ class Finetuning:
         splits = (self.train, *self.dev)
         if self.source.own is None:
             say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
-        cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
+        cut = [
+            cut_of(split.name, [cut_in(self.task, split, self.rules)])
+            for split in splits
+            if self.source.own is not None
+        ]
         if self.source.own is not None and self.rules.in_windows:
             cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)

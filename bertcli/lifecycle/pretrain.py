@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,13 @@ from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.masking import SHARES, parse_shares
+from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.lifecycle.phases import describe_phases, find_phases, resolved_data
 from bertcli.lifecycle.start import begin, check_batch_size, enter
-from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
+from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective, ObjectiveExamples
 from bertcli.training.processes.launching import launch, processes_to_launch
@@ -42,10 +45,15 @@ class _Request:
 
     config: PretrainConfig
     objective: Objective
-    examples: PretrainingExamples
+    phases: tuple[Phase, ...]  # one, unless --phases has more
     held_out: PretrainingExamples
     source: str  # of the weights; empty for new ones
     resumed: Path | None  # folder with the configuration of a model whose weights are in a checkpoint
+
+    @property
+    def examples(self) -> PretrainingExamples:
+        """The data of the first phase, which is the only one unless --phases has more."""
+        return self.phases[0].examples
 
 
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
@@ -67,7 +75,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 
     unused = not request.objective.trains_every_weight
     accelerator = make_accelerator(config.precision, config.track, folder.path, unused)
-    plan = _plan(config)
+    plan = _plan(request, model)
     _show_card(request, model, plan, accelerator)
     if config.dry_run:
         return TrainingResult(task="pretraining", seed=config.seed)
@@ -78,24 +86,23 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
-    folder = config.data or latest_pretraining_data()
-    begun = run.shards_per_window if config.resume else None  # the order stays, whatever the cache
-    examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
-    say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
+    # The order stays, whatever the cache.
+    phases = find_phases(config, run.shards_per_window if config.resume else ())
+    examples = phases[0].examples
     objective = asked or default_objective(examples.has_pairs)
-    _check_data(examples, objective, run if config.resume else None)
-    held_out = _held_out(config, examples)
-    examples = _masked(examples, objective, config)
+    _check_data(phases, objective, run if config.resume else None)
+    held_out = _held_out(config, phases[-1].examples)
+    phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
-            f"The vocabulary `{config.tokenizer}` is not the one that `{folder}` was made with.",
+            f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with.",
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
     _kept_steps(config)
     resumed = run.start if config.resume and run.start.exists() else None
-    return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
+    return _Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
 
 
 def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
@@ -109,21 +116,22 @@ def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> Pretrain
     return held_out
 
 
-def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFolder | None) -> None:
+def _check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder | None) -> None:
     """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
+    examples, resolved = phases[0].examples, resolved_data(phases)
     if objective.needs_pairs and not examples.has_pairs:
         raise UserError(
             f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
-    if run and run.config.get("data_digest", examples.digest) != examples.digest:
+    if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
         what = (
-            f"`{examples.folder}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
+            f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
         )
         raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 
-def _masked(examples: PretrainingExamples, objective: Objective, config: PretrainConfig) -> PretrainingExamples:
+def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
     """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
 
     Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
@@ -133,7 +141,7 @@ def _masked(examples: PretrainingExamples, objective: Objective, config: Pretrai
     if given and not objective.fills_masks:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise UserError(f"--objective {objective.name} masks nothing, so {flags} has no effect.", f"Leave out {flags}.")
-    return examples.masked_by(given)
+    return tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
 
 
 def _source(config: PretrainConfig) -> str:
@@ -166,9 +174,9 @@ def _make_model(request: _Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        size, family = config.model_size, objective.family
-        model = build_model(objective.auto_class(), family, size, tokenizer, labels, config.seed)
-    check_length(model, request.examples.max_seq_length)
+        size = config.model_size
+        model = build_model(objective.auto_class(), objective.family, size, tokenizer, labels, config.seed)
+    check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:
         raise UserError(
@@ -178,13 +186,15 @@ def _make_model(request: _Request) -> PreTrainedModel:
     return model
 
 
-def _plan(config: PretrainConfig) -> Plan:
+def _plan(request: _Request, model: PreTrainedModel) -> Plan:
     """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
     from bertcli.training.plan import Plan
 
+    config, hidden_size = request.config, model.config.hidden_size
+    costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
     eval_steps, kept_steps = config.eval_steps or config.steps, _kept_steps(config)
-    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, kept_steps=kept_steps)
+    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, kept_steps=kept_steps, step_costs=costs)
 
 
 def _kept_steps(config: PretrainConfig) -> tuple[int, ...]:
@@ -199,27 +209,30 @@ def _kept_steps(config: PretrainConfig) -> tuple[int, ...]:
 def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
     from bertcli.training.device import describe_device
 
-    config, examples = request.config, request.examples
+    config, phases = request.config, request.phases
     begun = config.from_ or f"new weights, {config.size_name} ({config.model_size})"
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
-    say(f"{_describe_data(request)}; {plan.describe(len(examples))}")
+    rows = plan.steps * plan.batch_size / sum(phase.epochs(plan.batch_size) for phase in phases)
+    data = (_describe_data(phase.examples, request.objective) for phase in phases)
+    say(f"{'; '.join(data)}; {plan.describe(rows)}")
+    if words := "; ".join(describe_phases(phases, plan.batch_size)):
+        say(words)
     if not config.eval_data:
-        rows = len(request.held_out)
-        say(f"evaluated on {rows} rows of the training data, as the original does; --eval-data names held-out data")
+        say(
+            f"evaluated on {len(request.held_out)} rows of the training data, as the original does; --eval-data names held-out data"
+        )
 
 
-def _describe_data(request: _Request) -> str:
-    examples, options = request.examples, request.examples.options
+def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
+    options = examples.options
     units = "words" if options["whole_word_mask"] else "tokens"
     units = "tokens in spans of words" if options["span_mask"] else units
     shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
     masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
-    return (
-        f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * request.objective.fills_masks}{windows}"
-    )
+    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * objective.fills_masks}{windows}"
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:
@@ -243,12 +256,12 @@ def _train(
     from bertcli.training.loop import Training
 
     config, objective, examples = request.config, request.objective, request.examples
-    resolved = {"data": str(examples.folder), "objective": objective.name, "warmup_steps": plan.warmup_steps}
-    resolved |= {"task": "pretraining", "data_digest": examples.digest}
-    resolved |= {"shards_per_window": examples.shards_per_window}
+    resolved = {"task": "pretraining", "objective": objective.name, "warmup_steps": plan.warmup_steps}
+    resolved |= resolved_data(request.phases)
     enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
     with_loss = _with_loss(request, model)
-    training = Training(with_loss, ObjectiveExamples(objective, examples), plan, folder, accelerator, config.precision)
+    rows = PhasedExamples([ObjectiveExamples(objective, phase.examples) for phase in request.phases], request.phases)
+    training = Training(with_loss, rows, plan, folder, accelerator, config.precision)
     words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
@@ -265,8 +278,8 @@ def _train(
 
     if config.resume:
         training.resume()
-    elif config.eval_steps and accelerator.is_main_process:
-        folder.log({"step": 0, "metrics": evaluate()})
+    elif accelerator.is_main_process:
+        _log_start(request, folder, evaluate)
     training.run(evaluate)
     result = training.finish("pretraining")
     if accelerator.is_main_process:
@@ -275,11 +288,26 @@ def _train(
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        notes = [f"Data: {_describe_data(request)}.", *verdicts]
-        facts = {"pre-training data": {"facts": _facts(examples)}}
-        write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
+        notes, facts = _data_read(request, plan.batch_size)
+        write_reports(folder, replace(result, notes=[*notes, *verdicts], data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
+
+
+def _log_start(request: _Request, folder: RunFolder, evaluate: Callable[[], dict[str, float]]) -> None:
+    """Log the phases, where there are several, and the first evaluation, where they are asked for."""
+    if len(request.phases) > 1:
+        folder.log({"step": 0, "phases": [phase.facts() for phase in request.phases]})
+    if request.config.eval_steps:
+        folder.log({"step": 0, "metrics": evaluate()})
+
+
+def _data_read(request: _Request, batch_size: int) -> tuple[list[str], dict[str, dict[str, Any]]]:
+    """The data of each phase, for the model card: in words, and their facts."""
+    words = [f" for {words}" if words else "" for words in describe_phases(request.phases, batch_size)]
+    read = list(zip(words, (phase.examples for phase in request.phases), strict=True))
+    facts = {f"pre-training data{words}": {"facts": _facts(examples)} for words, examples in read}
+    return [f"Data{words}: {_describe_data(examples, request.objective)}." for words, examples in read], facts
 
 
 def _with_loss(request: _Request, model: PreTrainedModel) -> ModelWithLoss:

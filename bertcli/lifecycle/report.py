@@ -94,7 +94,7 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
         page, own = page_of(kept), Path(config.runs[0])
         found = Report("", "\n\n".join(map(markdown_of, kept)), [asdict(each) for each in kept])
     else:
-        folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run()]
+        folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run(with_baselines=True)]
         page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
         own = folders[0].path if len(folders) == 1 else Path()
     out = Path(config.out) if config.out else own / "report.html"

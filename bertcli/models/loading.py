@@ -12,6 +12,7 @@ from transformers import logging as transformers_logging
 
 from bertcli import say
 from bertcli.data.checksums import check_files
+from bertcli.data.json_files import read_json
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
@@ -148,12 +149,20 @@ def has_finite_weights(model: nn.Module) -> bool:
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
     check_files(Path(source), {"config.json"})
+    _check_is_no_baseline(Path(source) / "config.json")
     try:
         config = AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above
         raise _not_opened(source, error) from None
     check_sizes(config, Path(source) / "config.json")
     return config
+
+
+def _check_is_no_baseline(path: Path) -> None:
+    saved = read_json(path, "Restore it.") if path.is_file() else {}
+    if method := saved.get("baseline"):
+        what = f"`{path.parent}` is a baseline ({method}), not a BERT."
+        raise UserError(what, "Give another; `bert evaluate`, `bert predict` and `bert report` take it.")
 
 
 def check_sizes(config: PretrainedConfig, path: Path) -> None:

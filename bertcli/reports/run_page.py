@@ -24,7 +24,8 @@ def run_page(record: RunRecord) -> Page:
     result = record.result
     sections = [_scores(record), Section("Training", charts=run_curves(record.lines)), _words(record), *_fills(record)]
     sections += [_errors(record), _calibration(record), _mistakes(record), _data(record), _repeat(record)]
-    kicker = f"{record.config.get('command', 'run')} · {result.task} · {result.steps:,} steps · seed {result.seed}"
+    steps = [f"{result.steps:,} steps"] if result.steps else []
+    kicker = " · ".join([record.config.get("command", "run"), result.task, *steps, f"seed {result.seed}"])
     return Page(record.name, record.sentence, [each for each in sections if each], record.missing, kicker)
 
 

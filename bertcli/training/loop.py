@@ -115,16 +115,16 @@ class Training:
         """
         keep_freed_memory()
         history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
-        progress = Progress("training", steps)
+        progress = Progress("training", self.plan.cost_until(steps))
         with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, progress, self.watch:
-            progress.start_at(first)
+            progress.start_at(self.plan.cost_until(first))
             for step, started, micro_batches in self._batches_from(first, ahead):
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
                 history.steps, stop = step + 1, totals["stop"] > 0
                 saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
-                progress.advance(1, history.describe(steps, memory_bytes(self.accelerator.device)))
+                progress.advance(self.plan.cost(step), history.describe(steps, memory_bytes(self.accelerator.device)))
                 progress.estimate(str(self.folder.path), advise)
                 with self.watch.idling():
                     if evaluates:

@@ -52,8 +52,8 @@ def test_each_row_of_table_6_is_a_recipe_with_the_settings_of_the_paper(row: tup
     config = PretrainConfig.from_values(read_recipe("pretrain/table-6-{}-{}-{}".format(*row)))
     size = config.model_size
     assert (size.layers, size.hidden, size.heads, size.intermediate) == (*row, 4 * row[1])
-    settings = (config.steps, config.batch_size, config.learning_rate, config.warmup_steps, config.optimizer)
-    assert settings == (1_000_000, 256, 1e-4, 10_000, "bert")
+    settings = (config.steps, config.batch_size, config.learning_rate, config.warmup_steps, config.phases)
+    assert settings == (1_000_000, 256, 1e-4, 10_000, "128:0.9,512:0.1")
 
 
 def test_there_are_as_many_recipes_as_rows() -> None:

@@ -85,7 +85,8 @@ def check_ray(address: str | None) -> None:
 
 def _connect(workers: int | None, address: str | None) -> Any:
     """Start a cluster on this machine, or connect to one; return the module."""
-    os.environ.update({name: value for name, value in QUIET.items() if name not in os.environ})
+    settings = QUIET | ({"RAY_AUTH_MODE": "token"} if address and _has_token() else {})
+    os.environ.update({name: value for name, value in settings.items() if name not in os.environ})
     import ray
 
     local = {} if address else {"num_cpus": workers, "include_dashboard": False}
@@ -99,6 +100,12 @@ def _connect(workers: int | None, address: str | None) -> Any:
         with suppress(ValueError):  # outside the main thread
             signal.signal(signal.SIGTERM, handler)  # Ray's exits with 15
     return ray
+
+
+def _has_token() -> bool:
+    """Whether this user has a token, which `ray start` asks for by default and Ray shows only if RAY_AUTH_MODE says so."""
+    path = os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+    return "RAY_AUTH_TOKEN" in os.environ or Path(path).expanduser().is_file()
 
 
 @contextmanager
@@ -116,7 +123,8 @@ def _silent_stderr() -> Iterator[None]:
 
 def _unreachable(address: str, error: Exception) -> UserError:
     what = f"The Ray cluster at `{address}` cannot be reached: {_first_line(error)}"
-    return UserError(what, "Check --ray-address, or leave it out for a cluster on this machine.")
+    hint = "Check --ray-address and the cluster's token (RAY_AUTH_TOKEN, or ~/.ray/auth_token), or leave --ray-address out."
+    return UserError(what, hint)
 
 
 def _first_line(error: Exception) -> str:

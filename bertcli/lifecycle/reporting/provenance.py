@@ -7,14 +7,16 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
-from bertcli.config.options import default_of, flag
-from bertcli.config.training import FinetuneConfig, PretrainConfig, TrainingConfig
+from bertcli.config.baselines import BaselineConfig
+from bertcli.config.options import Config, default_of, flag
+from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
 from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.after_finetuning import shortened
+from bertcli.lifecycle.baselining.description import BASELINE
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import origin_of
 from bertcli.objectives import OBJECTIVES
@@ -25,7 +27,7 @@ from bertcli.tasks import TASKS, is_task
 if TYPE_CHECKING:
     from bertcli.reports.record import RunRecord
 
-CONFIGS: dict[str, type[TrainingConfig]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
+CONFIGS: dict[str, type[Config]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig, "baseline": BaselineConfig}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
 IN_CARD = {**COUNTED, "in_train": "also in train, which makes its score too high"}
@@ -97,6 +99,8 @@ def _is_on_hub(name: str) -> bool:
 def _auto_class(config: Path, head: str) -> str:
     """The class of transformers that opens a model with its head; of a head that works otherwise here, only the encoder."""
     saved = read_json(config, "Restore it.") if config.exists() else {}
+    if BASELINE in saved:
+        return ""
     import transformers
 
     name = (saved.get("architectures") or [""])[0]

@@ -223,4 +223,4 @@ def _new_model(size: ModelSize) -> PreTrainedModel:
     from bertcli.models.packed import PACKED
 
     config = AutoConfig.for_model(BERT.model_types[0], **BERT.settings(size), vocab_size=8000)
-    return cast("PreTrainedModel", AutoModel.from_config(config, attn_implementation=PACKED))
+    return cast("PreTrainedModel", AutoModel.from_config(config, attn_implementation=PACKED, trust_remote_code=False))

@@ -2,14 +2,18 @@
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 from pathlib import Path
 
 import pytest
 
 from bertcli.errors import UserError
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from tests.training.processes.test_watch import free_port
 
 PROJECT = Path(__file__).parents[3]
 OPTIONS = {"max_seq_length": 32, "dupe_factor": 2, "workers": 1, "shards": 5}
@@ -34,13 +38,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.parquet")}
 
 
-def make_on_ray(home: Path, out: Path, modules: Path) -> str:
+def make_on_ray(home: Path, out: Path, modules: Path, address: str | None = None) -> str:
     command = [sys.executable, "-m", "bertcli", "make-pretraining-data", "corpus.txt", "--tokenizer", "vocab"]
-    command += ["--out", str(out), "--engine", "ray"]
+    command += ["--out", str(out), "--engine", "ray", *(["--ray-address", address] if address else [])]
     command += [f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items()]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(modules), str(PROJECT)])}
     done = subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=True)
     return done.stderr
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.slow
@@ -61,6 +70,28 @@ def test_the_shard_of_a_killed_worker_is_made_again(shards: Path, home: Path, tm
     assert (tmp_path / "killed").exists()
     assert contents(tmp_path / "ray") == contents(shards)
     assert len(words.splitlines()) <= 5
+
+
+@pytest.mark.torture
+@needs_ray
+def test_a_cluster_that_asks_for_a_token_is_reached_at_its_address(
+    shards: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # of the token, which `ray start` makes
+    port = free_port()
+    head = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
+    with (
+        tempfile.TemporaryDirectory() as folder,  # a short path, for Ray's sockets
+        subprocess.Popen([*head, f"--port={port}", "--num-cpus=1", f"--temp-dir={folder}"], text=True) as cluster,
+    ):
+        try:
+            while not answers(port):
+                assert cluster.poll() is None
+                time.sleep(0.2)
+            make_on_ray(home, tmp_path / "ray", tmp_path, f"127.0.0.1:{port}")
+        finally:
+            cluster.terminate()
+    assert contents(tmp_path / "ray") == contents(shards)
 
 
 @needs_ray
