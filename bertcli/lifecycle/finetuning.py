@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from accelerate import Accelerator
 from transformers import PreTrainedModel
@@ -51,6 +52,7 @@ from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 LONG_SECONDS = 1800
+StartModel = Callable[[str, Any, Source, WordPiece], PreTrainedModel]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,9 @@ class Finetuning:
     tokenizer: WordPiece
     model: PreTrainedModel
     rules: WindowRules
+    command: ClassVar[str] = "finetune"
+    start_model: ClassVar[StartModel] = staticmethod(model_of)
+    teacher_words: ClassVar[str] = ""  # the teacher and its scores, where there is one
 
     @classmethod
     def prepare(
@@ -80,9 +85,8 @@ class Finetuning:
         longest_query, in_windows = kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
         rules = WindowRules(longest, config.doc_stride, longest_query, in_windows)
         with doing("loading the model"):
-            model = (
-                resumed_model(resumed, kind, config.frozen) if resumed else model_of(start, config, source, tokenizer)
-            )
+            new = partial(cls.start_model, start, config, source, tokenizer)
+            model = resumed_model(resumed, kind, config.frozen) if resumed else new()
         check_length(model, rules.max_seq_length)
         train, *dev = splits
         with doing("encoding the examples"):
@@ -101,6 +105,15 @@ class Finetuning:
     def kind(self) -> Kind:
         """The kind of the task."""
         return self.source.kind
+
+    @property
+    def trained_on(self) -> int:
+        """The number of examples that are trained on."""
+        return len(self.train)
+
+    def to_train(self) -> tuple[ModelWithLoss, Any]:
+        """The model with the loss that it is trained by, and the encoded examples."""
+        return self.kind.with_loss(self.model), self.train.features
 
     @property
     def data_digests(self) -> dict[str, str]:
@@ -129,7 +142,7 @@ class Finetuning:
             what = f"The data of the run in `{folder.path}` have changed since it was begun."
             raise UserError(what, "Put them back, or start a new run.")
         if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
-            return launch("finetune", config.values(), count, folder)
+            return launch(self.command, config.values(), count, folder)
         with folder:
             result = self._sweep(settings, folder) if settings else self._run_once(folder)
         device.disconnect()
@@ -150,8 +163,7 @@ class Finetuning:
         for line in show_examples(self.task, self.train, self.tokenizer, self.rules):
             say(line)
         setup = self._with_frozen_states(accelerator) if self.config.frozen else self
-        model, features = self.kind.with_loss(self.model), cast(Any, setup.train.features)
-        seconds = Training(model, features, plan, folder, accelerator, self.precision).try_step()
+        seconds = Training(*setup.to_train(), plan, folder, accelerator, self.precision).try_step()
         say(f"one step took {seconds:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written")
         return TrainingResult(task=self.task.name, seed=self.config.seed)
 
@@ -162,11 +174,11 @@ class Finetuning:
         if config.dry_run:
             return replace(self, config=replace(config, **settings[0]))._run_once(folder)
         accelerator = make_accelerator(self.precision, None, folder.path)
-        enter(folder, "finetune", config, self._resolved(), accelerator)
+        enter(folder, self.command, config, self._resolved(), accelerator)
 
         def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
             accelerator.free_memory()  # of the run before
-            model = model_of(self.start, own, self.source, self.tokenizer)
+            model = type(self).start_model(self.start, own, self.source, self.tokenizer)
             return replace(self, config=own, model=model)._run_once(part)
 
         result = run_sweep(config, folder, settings, metric, accelerator, train)
@@ -176,7 +188,7 @@ class Finetuning:
     def settings(self) -> Settings:
         """The batch size, epochs and learning rate, given or chosen."""
         width = self.model.config.hidden_size
-        return choose_settings(self.config, self.task, len(self.train), width, self.has_fitted_head)
+        return choose_settings(self.config, self.task, self.trained_on, width, self.has_fitted_head)
 
     @property
     def has_fitted_head(self) -> bool:
@@ -186,7 +198,7 @@ class Finetuning:
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""
         chosen, config = self.settings, self.config
-        steps = max(1, int(len(self.train) / chosen.batch_size * chosen.epochs))
+        steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
         return Plan.of(
             config,
             steps=steps,
@@ -205,13 +217,10 @@ class Finetuning:
             cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
         size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
         say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
-        if advice := advise_windows(self.kind, self.train, self.rules):
-            say(advice)
-        if self.config.frozen:
-            say(self.frozen_words)
-        if remark := remark_on(self.start, self.task.name):
-            say(remark)
-        say(plan.describe(len(self.train), self.settings.reasons))
+        advice, remark = advise_windows(self.kind, self.train, self.rules), remark_on(self.start, self.task.name)
+        for words in filter(None, (advice, self.config.frozen and self.frozen_words, self.teacher_words, remark)):
+            say(words)
+        say(plan.describe(self.trained_on, self.settings.reasons))
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""
@@ -227,8 +236,7 @@ class Finetuning:
         config, task = self.config, self.task
         setup = self._with_frozen_states(accelerator) if config.frozen else self
         cross_validated = self._begin(folder, accelerator)
-        features = cast(Any, setup.train.features)
-        training = Training(self.kind.with_loss(self.model), features, plan, folder, accelerator, self.precision)
+        training = Training(*setup.to_train(), plan, folder, accelerator, self.precision)
         if config.resume:
             training.resume()
         model = self._task_model(training.model, accelerator)
@@ -266,7 +274,7 @@ class Finetuning:
         trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
         resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
         save_start = partial(save_architecture, self.model, self.tokenizer)
-        enter(folder, "finetune", self.config, resolved, accelerator, save_start)
+        enter(folder, self.command, self.config, resolved, accelerator, save_start)
         if probe and not self.dev:
             self._write_predictions(folder, probe.predictions)
         return fitted

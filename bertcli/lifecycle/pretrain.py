@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
-from bertcli.config.training import PretrainConfig
+from bertcli.config.training import PretrainConfig, TrainingConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
@@ -18,9 +19,9 @@ from bertcli.families.bert import BERT
 from bertcli.lifecycle.start import begin, check_batch_size, enter
 from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
-from bertcli.objectives.objective import Objective, ObjectiveExamples
+from bertcli.objectives.objective import Objective
 from bertcli.training.processes.launching import launch, processes_to_launch
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretra
 
 
 @dataclass(frozen=True)
-class _Request:
+class Request:
     """What to train on, checked before anything slow is imported."""
 
     config: PretrainConfig
@@ -44,6 +45,16 @@ class _Request:
     held_out: PretrainingExamples
     source: str  # of the weights; empty for new ones
     resumed: Path | None  # folder with the configuration of a model whose weights are in a checkpoint
+    command: str = "pretrain"
+    options: TrainingConfig | None = None  # of another command than `bert pretrain`
+    resolved: Mapping[str, Any] = field(default_factory=dict)  # more of config.yaml
+    notes: tuple[str, ...] = ()  # for the model card
+    add_files: Callable[[Path], None] = lambda folder: None  # to the folder of the finished model
+
+    @property
+    def asked(self) -> TrainingConfig:
+        """The options of the command."""
+        return self.options or self.config
 
 
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
@@ -58,9 +69,14 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     asked = PretrainConfig.build(config, options)
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size}")
     request = _check(config, folder)
-    model = _make_model(request)
+    return run_pretraining(request, _make_model(request), folder)
+
+
+def run_pretraining(request: Request, model: PreTrainedModel, folder: RunFolder) -> TrainingResult:
+    """Train a model, in several processes where that is asked for, and write its run folder."""
+    config = request.config
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
-        return launch("pretrain", config.values(), count, folder)
+        return launch(request.command, request.asked.values(), count, folder)
     from bertcli.training.device import make_accelerator
 
     unused = not request.objective.trains_every_weight
@@ -68,12 +84,12 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     plan = _plan(config)
     _show_card(request, model, plan, accelerator)
     if config.dry_run:
-        return TrainingResult(task="pretraining", seed=config.seed)
+        return TrainingResult(task=PRETRAINING, seed=config.seed)
     with folder:
         return _train(request, model, plan, accelerator, folder)
 
 
-def _check(config: PretrainConfig, run: RunFolder) -> _Request:
+def _check(config: PretrainConfig, run: RunFolder) -> Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     asked = get_objective(config.objective) if config.objective else None
     folder = config.data or latest_pretraining_data()
@@ -81,7 +97,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
     examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data: {folder}{'' if config.data else ' (latest in this folder)'}")
     objective = asked or default_objective(examples.has_pairs)
-    _check_data(examples, objective, run if config.resume else None)
+    check_data(examples, objective, run if config.resume else None)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -89,12 +105,12 @@ def _check(config: PretrainConfig, run: RunFolder) -> _Request:
             f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
         )
     check_batch_size(config.batch_size, config.processes)
-    held_out = _held_out(config, examples)
+    held_out = held_out_of(config, examples)
     resumed = run.start if config.resume and run.start.exists() else None
-    return _Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
+    return Request(config, objective, examples, held_out, "" if resumed else _source(config), resumed)
 
 
-def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
+def held_out_of(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
     """What to evaluate on. Raises UserError if it was made with another vocabulary than what is trained on."""
     if not config.eval_data:
         return examples.head(EVALUATION_ROWS)
@@ -105,7 +121,7 @@ def _held_out(config: PretrainConfig, examples: PretrainingExamples) -> Pretrain
     return held_out
 
 
-def _check_data(examples: PretrainingExamples, objective: Objective, run: RunFolder | None) -> None:
+def check_data(examples: PretrainingExamples, objective: Objective, run: RunFolder | None) -> None:
     """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
     if objective.needs_pairs and not examples.has_pairs:
         raise UserError(
@@ -130,7 +146,7 @@ def _source(config: PretrainConfig) -> str:
     return resolve_model(config.from_)
 
 
-def _make_model(request: _Request) -> PreTrainedModel:
+def _make_model(request: Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
     from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
 
@@ -167,7 +183,7 @@ def _plan(config: PretrainConfig) -> Plan:
     return Plan.of(config, warmup_steps=warmup_steps, eval_steps=config.eval_steps or config.steps)
 
 
-def _show_card(request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
+def _show_card(request: Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
     from bertcli.training.device import describe_device
 
     config, examples = request.config, request.examples
@@ -201,7 +217,7 @@ def _facts(examples: PretrainingExamples) -> dict[str, object]:
 
 
 def _train(
-    request: _Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator, folder: RunFolder
+    request: Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator, folder: RunFolder
 ) -> TrainingResult:
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
@@ -212,15 +228,16 @@ def _train(
 
     config, objective, examples = request.config, request.objective, request.examples
     resolved = {"data": str(examples.folder), "objective": objective.name, "warmup_steps": plan.warmup_steps}
-    resolved |= {"task": "pretraining", "data_digest": examples.digest}
-    resolved |= {"shards_per_window": examples.shards_per_window}
-    enter(folder, "pretrain", config, resolved, accelerator, partial(save_architecture, model, examples.tokenizer))
+    resolved |= {"task": PRETRAINING, "data_digest": examples.digest}
+    resolved |= {"shards_per_window": examples.shards_per_window, **request.resolved}
+    save_start = partial(save_architecture, model, examples.tokenizer)
+    enter(folder, request.command, request.asked, resolved, accelerator, save_start)
     with_loss = objective.with_loss(model)
     if config.embeddings == "cooccurrence" and not config.resume:
         _start_embeddings(model, examples, config.seed)
     if config.dropout is not None:
         set_dropout(with_loss, config.dropout)
-    training = Training(with_loss, ObjectiveExamples(objective, examples), plan, folder, accelerator, config.precision)
+    training = Training(with_loss, objective.packable(examples), plan, folder, accelerator, config.precision)
     words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
@@ -235,14 +252,15 @@ def _train(
     elif config.eval_steps and accelerator.is_main_process:
         folder.log({"step": 0, "metrics": evaluate()})
     training.run(evaluate)
-    result = training.finish("pretraining")
+    result = training.finish(PRETRAINING)
     if accelerator.is_main_process:
         with replacing(folder.model) as part:
             save_model(training.model.model, examples.tokenizer, part)
+            request.add_files(part)
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:
             say(verdict)
-        notes = [f"Data: {_describe_data(examples)}.", *verdicts]
+        notes = [*request.notes, f"Data: {_describe_data(examples)}.", *verdicts]
         facts = {"pre-training data": {"facts": _facts(examples)}}
         write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()

@@ -43,10 +43,10 @@ def _is_readable(run: RunFolder) -> bool:
         return False
 
 
-def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
-    """The runs of a command with the given values in their configuration, latest first."""
-    wanted["command"] = command
-    fits = [run for run in run_folders() if run.is_finished == finished and wanted.items() <= run.config.items()]
+def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFolder]:
+    """The runs of a command, or of one whose runs are used alike, with the given values in their configuration, latest first."""
+    runs = [run for run in run_folders() if command in (run.config["command"], run.used_as)]
+    fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
 

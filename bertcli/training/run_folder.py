@@ -85,10 +85,15 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UserError(f"`{path}` cannot be read: {error}.", MEND) from None
         check_values(path, MEND, saved, CONFIG_TYPES)
-        if saved["command"] == "finetune":
+        if saved["command"] == "finetune" or saved.get("kind"):
             check_values(path, MEND, saved, {"task": str, "kind": str})
             get_kind(saved["kind"])
         return dict(saved)
+
+    @property
+    def used_as(self) -> str:
+        """The command whose runs are used alike: what was trained on a task is a fine-tuned model."""
+        return "finetune" if self.config.get("kind") else "pretrain"
 
     @property
     def has_parts(self) -> bool:
