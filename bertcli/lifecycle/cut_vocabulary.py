@@ -53,7 +53,10 @@ def _kept(counts: Counter[int], tokenizer: WordPiece, size: int | None) -> list[
     """The ids of the tokens that are kept, in their order."""
     tokens = tokenizer.tokens
     always = {tokenizer.vocab[token] for token in SPECIAL_TOKENS}
-    always |= {each for each in counts if len(tokens[each].removeprefix("##")) == 1}
+    characters = {character for each in counts for character in tokens[each].removeprefix("##")}
+    always |= {
+        tokenizer.vocab[part + each] for part in ("", "##") for each in characters if part + each in tokenizer.vocab
+    }
     if size is not None and size < len(always):
         what = f"--vocab-size {size:,} leaves no room: special tokens and single characters are {len(always):,}."
         raise UserError(what, f"Give {len(always):,} or more.")

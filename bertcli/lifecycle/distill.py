@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from bertcli.config.distillation import AT_PRETRAINING, TARGETS, DistillConfig
@@ -10,7 +11,9 @@ from bertcli.config.options import flag
 from bertcli.config.training import FinetuneConfig, OwnDataConfig, TrainingConfig
 from bertcli.errors import UserError, unknown
 from bertcli.lifecycle.finetune import train_on_task
+from bertcli.lifecycle.workspace import find_runs
 from bertcli.training.result import PRETRAINING, TrainingResult
+from bertcli.training.run_folder import RunFolder
 
 AT_TASKS = {"unlabelled", "label_weight"} | {each.name for each in fields(FinetuneConfig)}
 AT_TASKS |= {each.name for each in fields(OwnDataConfig)} - {"task"}
@@ -29,7 +32,7 @@ def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:
     Raises UserError if the teacher, the student and the data do not fit together, or a resumed run had another teacher;
     Interrupted after Ctrl-C, with the checkpoint saved.
     """
-    asked = DistillConfig.build(task, options)
+    asked = _with_task(DistillConfig.build(task, options))
     is_pretraining = asked.task in ("", PRETRAINING)
     _check_options(asked, is_pretraining)
     if is_pretraining:
@@ -39,6 +42,15 @@ def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:
     if not (asked.from_ or asked.resume):  # layers of the teacher, or new weights
         asked = asked.build(asked, {"from_": "scratch" if asked.size else asked.teacher})
     return train_on_task("distill", asked, "distill-", load=_load_distilling)
+
+
+def _with_task(asked: DistillConfig) -> DistillConfig:
+    """The request with the task of the run that is resumed, where none is named."""
+    if asked.task or not asked.resume:
+        return asked
+    runs = [RunFolder(Path(asked.out))] if asked.out else find_runs("distill", finished=False)
+    saved = next((run.config for run in runs if (run.path / "config.yaml").exists()), {})
+    return asked.build(asked, {"task": saved.get("task", "")})
 
 
 def _load_distilling() -> Any:

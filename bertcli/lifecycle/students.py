@@ -14,7 +14,7 @@ from bertcli.families.distilbert import distilbert_names
 from bertcli.models.loading import with_trained_padding
 from bertcli.models.packed import PACKED
 
-NUMBERED = re.compile(r"(?<=layer\.)\d+(?=\.)|(?<=layers\.)\d+(?=\.)")
+NUMBERED = re.compile(r"(?<=\.layer\.)\d+(?=\.)|(?<=\.layers\.)\d+(?=\.)")
 COUNTS = ("num_hidden_layers", "n_layers")  # as config.json spells it
 
 
@@ -55,9 +55,9 @@ def make_distilbert(teacher: PreTrainedModel, layers: Sequence[int]) -> PreTrain
 
 
 def keep_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
-    """A model of the same class with some of the layers, embeddings and head as they are.
+    """A model of the same class with some of the layers, embeddings and head as they are; shared layers run less often.
 
-    Raises UserError if the model shares its layers, or names them otherwise.
+    Raises UserError if its layers have names of another form.
     """
     config = copy.deepcopy(model.config)
     for name in COUNTS:
@@ -69,10 +69,11 @@ def keep_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedMode
         found = NUMBERED.search(name)
         if found is None or found[0] in numbers:
             kept[NUMBERED.sub(lambda match: numbers[match[0]], name, count=1)] = value
-    if not any(NUMBERED.search(name) for name in kept):
-        what = f"The layers of a {config.model_type} cannot be taken apart."
-        raise UserError(what, "Give the student otherwise: --from MODEL, or --size tiny")
     config._attn_implementation = model.config._attn_implementation
     student = cast(PreTrainedModel, type(model)(config))
-    student.load_state_dict(kept)
+    try:
+        student.load_state_dict(kept)
+    except RuntimeError:  # other names than those of the student
+        what = f"The layers of a {config.model_type} cannot be taken apart."
+        raise UserError(what, "Give the student otherwise: --from MODEL, or --size tiny") from None
     return with_trained_padding(student) if config._attn_implementation == PACKED else student

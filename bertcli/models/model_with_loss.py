@@ -72,7 +72,11 @@ class Student(ModelWithLoss):
 
     def project(self, name: str, states: Tensor) -> Tensor:
         """States in the width of the teacher, [P, H]."""
-        return self.projections[name](states) if name in self.projections else states
+        if name not in self.projections:
+            return states
+        linear = self.projections[name]
+        projected: Tensor = linear(states.to(linear.weight.dtype))
+        return projected
 
 
 def run_model(
