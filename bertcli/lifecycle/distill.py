@@ -8,22 +8,16 @@ from typing import Any
 
 from bertcli.config.distillation import AT_PRETRAINING, TARGETS, DistillConfig
 from bertcli.config.options import flag
-from bertcli.config.training import FinetuneConfig, OwnDataConfig, TrainingConfig
+from bertcli.config.training import FinetuneConfig, TrainingConfig
 from bertcli.errors import UserError, unknown
 from bertcli.lifecycle.finetune import train_on_task
 from bertcli.lifecycle.workspace import find_runs
 from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-AT_TASKS = {"unlabelled", "label_weight"} | {each.name for each in fields(FinetuneConfig)}
-AT_TASKS |= {each.name for each in fields(OwnDataConfig)} - {"task"}
-AT_TASKS -= {each.name for each in fields(TrainingConfig)} | {
-    "task",
-    "size",
-    "batch_size",
-    "learning_rate",
-    "optimizer",
-}
+AT_BOTH = {each.name for each in fields(TrainingConfig)}
+AT_BOTH |= {"task", "size", "max_seq_length", "batch_size", "learning_rate", "optimizer"}
+AT_TASKS = {"unlabelled", "label_weight", *(each.name for each in fields(FinetuneConfig))} - AT_BOTH
 
 
 def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
@@ -42,7 +42,7 @@ from bertcli.models.loading import build_model, check_length, check_vocabulary, 
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
 from bertcli.objectives.masked_lm import MLM, runs_of_document
 from bertcli.training.device import inference_device, training_precision
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 BATCH_SIZE, EPOCHS, LEARNING_RATE, WARMUP, SOFT_WEIGHT = 256, 3, 5e-4, 0.05, 5.0
@@ -67,6 +67,9 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     """Train a student on pre-training data. Raises UserError if teacher, student and data do not fit together."""
     config, folder = begin("distill", asked, f"distill-{Path(asked.teacher).name}")
     source, digest = find_teacher(config, folder.config if config.resume else {})
+    if config.dry_run and config.vocab_from_text:
+        say(f"would cut the vocabulary of {config.teacher}, make data of the texts, and train a student on them")
+        return TrainingResult(task=PRETRAINING, seed=config.seed)
     examples = _examples(config, source, folder)
     vocabularies = _vocabularies(examples.tokenizer, source)
     config = _resolved(config, len(examples))
@@ -108,9 +111,13 @@ def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> Pretrainin
         name = Path(config.teacher).name
         vocabulary, data = Path(f"{name}-vocab"), f"{name}-data"
         cut_vocabulary(teacher, config.vocab_from_text, config.vocab_size, vocabulary)
-        make_pretraining_data(config.vocab_from_text, tokenizer=str(vocabulary), out=data, **DATA_OPTIONS)
-    elif config.vocab_size and not config.vocab_from_text:
-        raise UserError("--vocab-size belongs to --vocab-from-text.", "Give both, or leave it out.")
+        longest = {"max_seq_length": config.max_seq_length} if config.max_seq_length else {}
+        options: dict[str, Any] = {**DATA_OPTIONS, **longest}
+        make_pretraining_data(config.vocab_from_text, tokenizer=str(vocabulary), out=data, **options)
+    for name in ("vocab_size", "max_seq_length"):
+        if getattr(config, name) and not config.vocab_from_text:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} belongs to --vocab-from-text.", "Give both, or leave it out.")
     folder = data or latest_pretraining_data()
     say(f"data: {folder}{'' if data else ' (latest in this folder)'}")
     begun = run.shards_per_window if config.resume else None

@@ -75,7 +75,7 @@ class Student(ModelWithLoss):
         if name not in self.projections:
             return states
         linear = self.projections[name]
-        projected: Tensor = linear(states.to(linear.weight.dtype))
+        projected: Tensor = linear(states.to(next(linear.parameters()).dtype))
         return projected
 
 
