@@ -62,6 +62,8 @@ def _check_options(config: DistillConfig, is_pretraining: bool) -> None:
     for each in config.targets:
         if each not in TARGETS:
             raise unknown("value for --targets:", each, TARGETS)
+    if config.from_ == "scratch" and not config.size:
+        raise UserError("--from scratch needs a size.", "Give one: --size tiny")
     if config.frozen:
         raise UserError("--frozen does not go with a teacher.", "Leave it out.")
     if sum(map(bool, (config.layers, config.size, config.from_ not in (None, "scratch", config.teacher)))) > 1:

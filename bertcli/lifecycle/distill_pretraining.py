@@ -35,7 +35,7 @@ from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import Request, check_data, held_out_of, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.students import keep_layers, layers_to_keep, make_distilbert
-from bertcli.lifecycle.teachers import find_teacher, targets_of
+from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model
 from bertcli.models.embeddings import cut_embeddings, start_embeddings
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
@@ -169,6 +169,7 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
         squared=config.mse_weight * has_logits,
         vectors=config.vector_weight * (VECTORS in targets),
     )
+    check_weights(vars(weights))
     dtype = "bfloat16" if training_precision(config.precision) == "bfloat16" else "float32"
     is_read_anew = reads_whole and not has_logits and not vocabularies.are_equal
     columns = None if vocabularies.are_equal or is_read_anew else vocabularies.ids

@@ -31,13 +31,14 @@ from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start_model import model_of
 from bertcli.lifecycle.students import keep_layers, layers_to_keep
 from bertcli.lifecycle.task_model import TaskModel, load_task_model
-from bertcli.lifecycle.teachers import find_teacher, targets_of
+from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.models.encoder import encode
 from bertcli.models.heads import mean_states, means_of
 from bertcli.models.loading import load_model
 from bertcli.models.model_with_loss import Distance, ModelWithLoss, Outputs, Student, run_model
 from bertcli.objectives.distillation import Teacher, cosine_distance
 from bertcli.training.device import inference_tokens
+from bertcli.training.run_folder import RunFolder
 
 SOFT_WEIGHT = 0.5
 TAUGHT = "teacher_"  # before the name of an output, among the labels of a batch
@@ -147,8 +148,7 @@ class Distilling(Finetuning):
     def prepare(cls, config: Any, source: Source, start: str, splits: list[Split], resumed: Path | None = None) -> Self:
         """As of a fine-tuning, and load the teacher. Raises UserError if it is of another task or has other tokens."""
         made = super().prepare(config, source, start, splits, resumed)
-        saved = made.saved_in(resumed)
-        folder, digest = find_teacher(config, saved)
+        folder, digest = find_teacher(config, RunFolder(resumed.parent).config if resumed else {})
         teacher = load_task_model(source.task, folder, config.precision, fast=True)
         if set(teacher.task.labels) != set(source.task.labels):
             what = f"The teacher `{config.teacher}` has other labels than {source.task.name}."
@@ -156,13 +156,6 @@ class Distilling(Finetuning):
         made = replace(made, teacher=teacher, teacher_folder=folder, teacher_digest=digest)
         made.check_tokens()
         return replace(made, unlabelled=made.read_unlabelled())
-
-    @staticmethod
-    def saved_in(resumed: Path | None) -> dict[str, Any]:
-        """The configuration of a resumed run."""
-        from bertcli.training.run_folder import RunFolder
-
-        return RunFolder(resumed.parent).config if resumed else {}
 
     @property
     def options(self) -> DistillConfig:
@@ -191,7 +184,7 @@ class Distilling(Finetuning):
             return None
         model = self.options.teacher
         inputs = [read_inputs(PredictConfig(file=name, model=model)).rows for name in self.options.unlabelled]
-        rows = [row for row in chain.from_iterable(inputs) if all(str(row[key]).strip() for key in ("text",))]
+        rows = [row for row in chain.from_iterable(inputs) if str(row["text"]).strip()]
         examples = self.kind.input_examples(rows, self.teacher.tokenizer)
         say(f"unlabelled: {len(examples):,} examples, for which the teacher alone answers")
         return examples
@@ -254,6 +247,7 @@ class Distilling(Finetuning):
         weights = {"soft_targets": soft * (LOGITS in self.targets), "labels": options.label_weight}
         weights["hidden"] = options.hidden_weight * (HIDDEN in self.targets)
         weights["vectors"] = options.vector_weight * (VECTORS in self.targets)
+        check_weights(weights)
         reads = Teacher(load_model(self.teacher_folder), self.teacher.dtype, False) if weights["hidden"] else None
         if reads:
             reads.place(self.teacher.device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ def targets_of(config: DistillConfig, is_pretraining: bool) -> set[str]:
     """What is learnt from the teacher: as asked, or logits, and at pre-training hidden states."""
     usual = {LOGITS, HIDDEN} if is_pretraining else {LOGITS}
     return set(config.targets) or usual
+
+
+def check_weights(weights: Mapping[str, float]) -> None:
+    """Raise UserError if no part of the loss has a weight."""
+    if not any(weights.values()):
+        raise UserError("Every part of the loss has the weight 0.", "Leave out one of the options --...-weight.")
 
 
 def find_teacher(config: DistillConfig, saved: dict[str, Any]) -> tuple[str, str]:

@@ -28,13 +28,14 @@ from tests.training.test_loop import assert_same_bits, logged, stop_after
 PRETRAINED = {"teacher": "runs/pretrain-tiny", "batch_size": 8, "steps": 3, "seed": 3}
 
 
-@pytest.fixture
-def teacher(at_home: Path, tmp_path: Path) -> str:
-    """A run that tells good reviews from bad ones."""
-    write_reviews(tmp_path / "reviews.csv")
+@pytest.fixture(scope="module")
+def teacher(home: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run that tells good reviews from bad ones, beside the file of them."""
+    folder = tmp_path_factory.mktemp("taught")
+    write_reviews(folder / "reviews.csv")
     options = {"epochs": 3, "batch_size": 16, "learning_rate": 2e-3, "max_seq_length": 24, "baseline": False}
-    start = "runs/pretrain-tiny/model"
-    return finetune(str(tmp_path / "reviews.csv"), **options, from_=start, out=str(tmp_path / "teacher")).run
+    start = str(home / "runs" / "pretrain-tiny" / "model")
+    return finetune(str(folder / "reviews.csv"), **options, from_=start, out=str(folder / "teacher")).run
 
 
 def test_a_distilbert_opens_in_transformers_and_is_fine_tuned_by_default(at_home: Path, tmp_path: Path) -> None:
@@ -51,11 +52,10 @@ def test_a_distilbert_opens_in_transformers_and_is_fine_tuned_by_default(at_home
     assert (repeated["temperature"], repeated["soft_weight"], repeated["task"]) == (2.0, 5.0, "pretraining")
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_resumed_distillation_has_the_bits_of_an_undisturbed_one(
-    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {**PRETRAINED, "targets": ["hidden", "sentence-vectors"], "size": "mini", "precision": precision}
+    options = {**PRETRAINED, "targets": ["hidden", "sentence-vectors"], "size": "mini", "precision": "bfloat16"}
     whole = distill(**options, out=str(tmp_path / "whole"))  # of another width: projections are saved too
     with monkeypatch.context() as patch:
         stop_after(patch, 2)
@@ -150,6 +150,11 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
         ({"teacher": start, "layers": 9}, "more than the 2 layers"),
         ({"teacher": "other"}, "tokens that the teacher does not have"),
         ({"teacher": "headless"}, "no masked-LM head"),
+        ({"teacher": start, "from_": "scratch"}, "--from scratch needs a size"),
+        (
+            {"teacher": start, **dict.fromkeys(("soft_weight", "hidden_weight", "masked_lm_weight"), 0)},
+            "has the weight 0",
+        ),
         ({"teacher": start, "vocab_size": 50}, "--vocab-size belongs to --vocab-from-text"),
     ]
     for options, what in wrong:
@@ -161,7 +166,7 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
 def test_at_a_task_a_student_of_the_teachers_layers_learns_and_resumes_to_the_bit(
     teacher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    data = str(tmp_path / "reviews.csv")
+    data = str(Path(teacher).parent / "reviews.csv")
     (tmp_path / "more.txt").write_text("the cat, happily green garden\nthe dog, slowly under mat\n" * 12)
     options: dict[str, Any] = {"teacher": teacher, "targets": ["logits", "hidden", "sentence-vectors"], "epochs": 3}
     options |= {"unlabelled": [str(tmp_path / "more.txt")], "batch_size": 16, "learning_rate": 2e-3, "baseline": False}
@@ -184,8 +189,8 @@ def test_at_a_task_a_student_of_the_teachers_layers_learns_and_resumes_to_the_bi
 
 
 def test_by_logits_a_student_with_another_vocabulary_learns(teacher: str, tmp_path: Path) -> None:
-    data = str(tmp_path / "reviews.csv")
-    build_vocab(str(tmp_path / "reviews.csv"), vocab_size=60, out=str(tmp_path / "vocab"))
+    data = str(Path(teacher).parent / "reviews.csv")
+    build_vocab(str(Path(teacher).parent / "reviews.csv"), vocab_size=60, out=str(tmp_path / "vocab"))
     options: dict[str, Any] = {"teacher": teacher, "tokenizer": str(tmp_path / "vocab"), "size": "tiny", "epochs": 6}
     run = distill(data, **options, label_weight=0, batch_size=16, learning_rate=2e-3, out=str(tmp_path / "run"))
     assert run.metrics["accuracy"] > 60  # from the teacher's answers alone
@@ -241,6 +246,6 @@ def _questions() -> str:
 def test_a_student_that_is_its_teacher_has_no_soft_loss(teacher: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"teacher": teacher, "layers": 2, "targets": ["logits", "hidden"], "label_weight": 0}
     options |= {"epochs": 1, "precision": "float32", "learning_rate": 0, "baseline": False, "max_seq_length": 24}
-    run = distill(str(tmp_path / "reviews.csv"), **options, out=str(tmp_path / "run"))
+    run = distill(str(Path(teacher).parent / "reviews.csv"), **options, out=str(tmp_path / "run"))
     first = next(line for line in RunFolder(Path(run.run)).metrics() if "loss" in line)
     assert first["loss"] < 0.05  # dropout alone
