@@ -29,7 +29,7 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
         metric = setup.task.metrics[0]
         notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
     if setup.teacher_words:
-        notes.append(f"Distilled. {setup.teacher_words.capitalize()}.")
+        notes.append(f"Distilled; {setup.teacher_words}.")
     if setup.config.frozen:
         notes.append(
             f"{setup.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"

@@ -184,7 +184,7 @@ def test_at_a_task_a_student_of_the_teachers_layers_learns_and_resumes_to_the_bi
     assert_same_bits(run.run, resumed.run)
     assert logged(run.run) == logged(resumed.run)
     assert evaluate(data, model=[run.run]).metrics["accuracy"] == run.metrics["accuracy"]
-    assert "Distilled. Teacher: " in Path(run.run, "README.md").read_text()
+    assert "Distilled; teacher: " in Path(run.run, "README.md").read_text()
     assert predict("the cat, happily green garden", model=run.run).records[0]["label"] in ("good", "bad")
 
 
