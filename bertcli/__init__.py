@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bertcli.lifecycle.baseline import baseline as baseline
     from bertcli.lifecycle.build_vocab import build_vocab as build_vocab
     from bertcli.lifecycle.convert import convert as convert
     from bertcli.lifecycle.demo import demo as demo
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.predict import predict as predict
     from bertcli.lifecycle.pretrain import pretrain as pretrain
     from bertcli.lifecycle.report import report as report
+    from bertcli.lifecycle.reproduce import reproduce as reproduce
     from bertcli.lifecycle.serve import serve as serve
     from bertcli.lifecycle.similar import similar as similar
     from bertcli.lifecycle.submit import submit as submit

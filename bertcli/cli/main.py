@@ -9,6 +9,7 @@ import typer
 
 from bertcli import __version__
 from bertcli.cli import console, lists
+from bertcli.cli.baseline import baseline
 from bertcli.cli.build_vocab import build_vocab
 from bertcli.cli.convert import convert
 from bertcli.cli.demo import demo
@@ -20,6 +21,7 @@ from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
 from bertcli.cli.report import report
+from bertcli.cli.reproduce import reproduce
 from bertcli.cli.serve import serve
 from bertcli.cli.similar import similar
 from bertcli.cli.submit import submit
@@ -37,8 +39,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, distill, evaluate, predict, similar]
-COMMANDS += [report, export, serve, submit, convert]
+COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, distill, baseline, evaluate, predict, similar]
+COMMANDS += [report, reproduce, export, serve, submit, convert]
 for each in COMMANDS:
     each.register(app)
 app.command()(lists.tasks)

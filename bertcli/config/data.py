@@ -6,6 +6,8 @@ from bertcli.config.options import Config, option
 
 TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
 MASKING = ("static", "dynamic")
+MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, become random."
+SPAN_MASK = "Mask spans of up to ten words, their lengths geometric (SpanBERT)."
 
 
 @dataclass(kw_only=True)
@@ -37,6 +39,8 @@ class MakePretrainingDataConfig(Config):
     dupe_factor: int = option(10, "Number of passes over the text; splits and masks differ in each.", minimum=1)
     short_seq_prob: float = option(0.1, "Probability of a shorter, random instance length.", minimum=0, maximum=1)
     whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
+    mask_shares: str = option("80,10,10", MASK_SHARES)
+    span_mask: bool = option(False, SPAN_MASK)
     masking: str = option("static", "static: masks are stored; dynamic: drawn for each batch.", choices=MASKING)
     next_sentence: bool = option(True, "Make sentence pairs for next-sentence prediction; else one text per instance.")
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")

@@ -50,3 +50,8 @@ class DistillConfig(FinetuneConfig):
     dropout: float | None = option(None, "At pre-training: dropout; default: the model's.", minimum=0, maximum=0.9)
     vocab_from_text: list[str] = option([], VOCAB, nargs="+")
     vocab_size: int | None = option(None, "With --vocab-from-text: keep only the most frequent tokens.", minimum=10)
+
+    @property
+    def given_parts(self) -> dict[str, int]:
+        """The parts of the size that are replaced; --layers are of the teacher, and not given with --size."""
+        return {name: value for name, value in super().given_parts.items() if name != "layers"}

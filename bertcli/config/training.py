@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bertcli.config.architecture import ArchitectureConfig
+from bertcli.config.data import MASK_SHARES, SPAN_MASK
 from bertcli.config.options import Config, option
 from bertcli.families.bert import BERT
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -9,9 +11,15 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
+DATA = (
+    "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
+)
+PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
+MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
+OF_DATA = "with dynamic masks; default: the data's."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -51,6 +59,9 @@ class TrainingConfig(Config):
     micro_batch_tokens: int | None = option(
         None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
     )
+    gradient_checkpointing: bool = option(
+        False, "Compute the layers again in the backward pass: less memory, more time, the same result."
+    )
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
     save_minutes: float = option(
         30.0, "Maximum number of minutes between checkpoints; the first is written after one.", minimum=0
@@ -66,11 +77,12 @@ class TrainingConfig(Config):
 
 
 @dataclass(kw_only=True)
-class PretrainConfig(TrainingConfig):
+class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
     size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
-    data: str | None = option(None, "Pre-training data, a folder or a URL; default: the latest in this folder.")
+    data: str | None = option(None, DATA)
+    phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
     objective: str | None = option(
@@ -80,10 +92,15 @@ class PretrainConfig(TrainingConfig):
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
+    masked_lm_prob: float | None = option(None, f"Proportion of masked tokens; {OF_DATA}", minimum=0, maximum=1)
+    mask_shares: str | None = option(None, f"{MASK_SHARES[:-1]}; {OF_DATA}")
+    whole_word_mask: bool = option(False, "With dynamic masks: mask all pieces of a word together.")
+    span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
+    keep_steps: str | None = option(None, "Also keep the models of these steps (200,400), in models/step-N.")
 
 
 @dataclass(kw_only=True)
@@ -98,10 +115,9 @@ class OwnDataConfig(Config):
 
 
 @dataclass(kw_only=True)
-class FinetuneConfig(TrainingConfig, OwnDataConfig):
+class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     """Options of `bert finetune`; defaults that are None come from the task."""
 
-    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001
@@ -116,11 +132,15 @@ class FinetuneConfig(TrainingConfig, OwnDataConfig):
     doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    limit_dev: int | None = option(
+        None, "Score dev on this many of its examples, the same ones for every seed.", minimum=1
+    )
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)
     grid: str | None = option(None, GRID, choices=("paper",))
     class_weights: str | None = option(None, "balanced: by inverse label frequency.", choices=("balanced",))
     frozen: bool = option(False, "Tagging: train a BiLSTM on the hidden states of a frozen BERT (section 5.3).")
     frozen_layers: str | None = option(None, FROZEN, choices=(*FROZEN_SCORES, "all"))
+    bilstm: bool = option(False, "Put a BiLSTM with new weights between the encoder and the head (Table 5).")
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
     baseline: bool = option(

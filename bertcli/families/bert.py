@@ -21,7 +21,8 @@ SIZES = {
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of modeling.py: GELU by tanh, LayerNorm with an epsilon of 1e-12."""
     shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    return {**shape, "intermediate_size": 4 * size.hidden, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
+    shape["intermediate_size"] = size.intermediate
+    return {**shape, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
 
 
 BERT = Family("BERT", ("bert",), is_packed=True, is_original=True, sizes=SIZES, settings=_settings)

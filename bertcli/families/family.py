@@ -15,20 +15,36 @@ if TYPE_CHECKING:
 # N sequences, H hidden
 
 
+# Beyond any model; a damaged number must not fill the memory.
+LARGEST = {"num_hidden_layers": 1_000, "num_attention_heads": 10_000, "hidden_size": 100_000}
+LARGEST |= {"intermediate_size": 1_000_000}
+
+
 @dataclass(frozen=True)
 class ModelSize:
-    """Layers, hidden units and attention heads; the intermediate layer is four times as wide as the hidden one."""
+    """Layers, hidden units and attention heads; the intermediate layer is four times as wide as the hidden one unless given."""
 
     layers: int
     hidden: int
     heads: int
-    source: str
+    source: str = ""
+    given_intermediate: int | None = None
+
+    @property
+    def intermediate(self) -> int:
+        """The width of the intermediate layer."""
+        return self.given_intermediate or 4 * self.hidden
+
+    def __str__(self) -> str:
+        """The size in words."""
+        wide = f"hidden size {self.hidden:,}, {self.heads} heads, intermediate size {self.intermediate:,}"
+        return f"{self.layers} layers, {wide}"
 
     def parameters(self, vocab_size: int = 30522, positions: int = 512) -> int:
         """Number of weights of BERT's encoder with its pooler, without heads."""
         h = self.hidden
         embeddings = (vocab_size + positions + 2) * h + 2 * h
-        layer = 4 * (h * h + h) + (8 * h * h + 5 * h) + 4 * h
+        layer = 4 * (h * h + h) + (2 * h * self.intermediate + self.intermediate + h) + 4 * h
         return embeddings + self.layers * layer + h * h + h
 
 
@@ -71,8 +87,8 @@ class Family:
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
-        """Whether a model runs without padding; a decoder's tokens see only earlier ones, which needs a mask."""
-        return self.is_packed and not getattr(config, "is_decoder", False)
+        """Whether a model runs without padding."""
+        return self.is_packed
 
     def get_size(self, name: str) -> ModelSize:
         """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""
@@ -80,8 +96,9 @@ class Family:
             raise unknown("size", name, self.sizes, "`bert sizes` lists them.")
         return self.sizes[name]
 
-    def new_config(self, size: str, **known: Any) -> PretrainedConfig:
-        """The configuration of a new model; `known` does not follow from its size, such as `vocab_size`."""
+    def new_config(self, size: str | ModelSize, **known: Any) -> PretrainedConfig:
+        """The configuration of a new model of a size or its name; `known` does not follow from it, such as `vocab_size`."""
         from transformers import AutoConfig
 
-        return AutoConfig.for_model(self.model_types[0], **self.settings(self.get_size(size)), **known)
+        size = size if isinstance(size, ModelSize) else self.get_size(size)
+        return AutoConfig.for_model(self.model_types[0], **self.settings(size), **known)

@@ -53,7 +53,7 @@ def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:
 
 
 def attends_alone(attention: nn.Module, tokens: Tensor) -> bool:
-    """Whether a layer's self-attention takes `first_tokens`, which then attend alone, in a batch of tokens, [T]."""
+    """Whether a layer's self-attention takes `one_each`, tokens which then attend alone, in a batch of tokens, [T]."""
     return getattr(attention, "may_attend_alone", lambda _: False)(tokens) is True
 
 

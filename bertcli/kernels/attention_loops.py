@@ -57,15 +57,19 @@ def _softmax(row, highest, scaling, weights):
 
 
 @kernel
-def softmax(scores, lengths, read, scaling, mask):
-    """Make weights of scores, [M, S, S], each matrix up to the length of its sequence, [N]; write them with masks to `read`."""
+def softmax(scores, lengths, read, scaling, mask, is_causal):
+    """Make weights of scores, [M, S, S], each matrix up to the length of its sequence, [N]; write them with masks to `read`.
+
+    In causal attention, a row ends at its own token.
+    """
     heads, size = len(scores) // len(lengths), scores.shape[1]
     for m in prange(len(scores)):
         length, first = lengths[m // heads], lengths[: m // heads].sum()
         kept, row = new_factors(size), new_row(length)
         for i in range(length):
-            _softmax(row, _highest(scores[m, i], row), F(scaling), scores[m, i])
-            scores[m, i, length:] = 0
+            seen = i + 1 if is_causal else length
+            _softmax(row[:seen], _highest(scores[m, i], row[:seen]), F(scaling), scores[m, i])
+            scores[m, i, seen:] = 0
             if mask[1] > 0:
                 draw(kept, of_head(mask[3][first + i], m % heads), mask)
                 times(scores[m, i], kept, read[m, i])
@@ -84,7 +88,7 @@ def _softmax_backward(gradient, weights, kept, scaling):
 
 
 @kernel
-def softmax_backward(gradient, weights, lengths, read, scaling, mask):
+def softmax_backward(gradient, weights, lengths, read, scaling, mask, is_causal):
     """Make the gradient of the scores of that of the weights; write the weights with their masks to `read` again."""
     heads, size = len(weights) // len(lengths), weights.shape[1]
     for m in prange(len(weights)):
@@ -94,7 +98,9 @@ def softmax_backward(gradient, weights, lengths, read, scaling, mask):
             if mask[1] > 0:
                 draw(kept, of_head(mask[3][first + i], m % heads), mask)
                 times(weights[m, i], kept, read[m, i])
-            _softmax_backward(gradient[m, i], weights[m, i], kept, F(scaling))
+            seen = i + 1 if is_causal else size
+            _softmax_backward(gradient[m, i], weights[m, i][:seen], kept, F(scaling))
+            gradient[m, i, seen:] = 0
         gradient[m, length:] = 0
         read[m, length:] = 0
 

@@ -102,7 +102,8 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
     if not (mask[1] or has_gradient) and fits_tiles(states[0]):
         context = _new_rows(states[0][:, 0], sequences)
         together = torch.cat(states, 1) if len(states) > 1 else states[0].contiguous()
-        loops("inference").attention(together, sequences.boundaries[: len(sequences.lengths) + 1], scaling, context)
+        ends = sequences.boundaries[: len(sequences.lengths) + 1]
+        loops("inference").attention(together, ends, scaling, context, sequences.is_causal)
         return context
     is_long = states[0].dtype == torch.bfloat16 and sequences.longest > LONG
     if not ((has_gradient or is_long) and fits_many(states[0][:, 0, 0])):
@@ -122,7 +123,7 @@ class _Attention(torch.autograd.Function):
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
             read = torch.empty_like(weights) if mask[1] else weights
             given = (weights.flatten(0, 1), group.lengths, read.flatten(0, 1))
-            loops("attention").softmax(*given, scaling, (*mask[:3], mask[3][rows]))
+            loops("attention").softmax(*given, scaling, (*mask[:3], mask[3][rows]), group.is_causal)
             loops("attention").by_tokens(_product(read, v, group)[None], group.lengths, context[rows])
             saved += [q, k, v, weights]
         ctx.save_for_backward(*saved)
@@ -140,7 +141,9 @@ class _Attention(torch.autograd.Function):
             read = torch.empty_like(weights) if ctx.mask[1] else weights
             gradients, shares, again = (each.flatten(0, 1) for each in (of_scores, weights, read))
             mask = (*ctx.mask[:3], ctx.mask[3][rows])
-            loops("attention").softmax_backward(gradients, shares, group.lengths, again, ctx.scaling, mask)
+            loops("attention").softmax_backward(
+                gradients, shares, group.lengths, again, ctx.scaling, mask, group.is_causal
+            )
             of_states = q.new_empty(3, *q.shape)
             _product(of_scores, k, group, of_states[0])
             _product(of_scores.transpose(-1, -2), q, group, of_states[1])

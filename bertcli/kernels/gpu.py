@@ -134,7 +134,7 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
     ends, longest = sequences.boundaries, sequences.longest
     query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
     return torch.ops.aten._flash_attention_forward(
-        query, key, value, ends, ends, longest, longest, 0.0, False, False, scale=scaling
+        query, key, value, ends, ends, longest, longest, 0.0, sequences.is_causal, False, scale=scaling
     )[0]
 
 

@@ -82,15 +82,18 @@ def _interleave(upper, lower, panels, row):
 
 
 @row_loop
-def _multiply(left, panels, product):
-    """Write the product of `left`, [32, K] of bfloat16, and panels, [N / 16, K / 2, 16] of pairs, to `product`, [32, N]."""
+def _multiply(left, panels, product, used_inner, used_columns):
+    """Write the product of `left`, [32, K] of bfloat16, and panels, [N / 16, K / 2, 16] of pairs, to `product`, [32, N].
+
+    Of K and of N, the first are used, multiples of 32.
+    """
     inner, columns = left.shape[1], product.shape[1]
-    for column in range(0, columns, 32):
+    for column in range(0, used_columns, 32):
         tiles.zero(0)
         tiles.zero(1)
         tiles.zero(2)
         tiles.zero(3)
-        for k in range(0, inner, 32):
+        for k in range(0, used_inner, 32):
             tiles.read(4, left, k, 2 * inner)
             tiles.read(5, left, 16 * inner + k, 2 * inner)
             tiles.read(6, panels, (column * inner + 16 * k) // 2, 64)
@@ -106,10 +109,10 @@ def _multiply(left, panels, product):
 
 
 @kernel
-def attention(states, boundaries, scaling, context):
+def attention(states, boundaries, scaling, context, is_causal):
     """Write attention within sequences by the matrix units to `context`, [T, A, D].
 
-    `states` are query, key and value, [T, 3, A, D] of bfloat16, D a multiple of 32; `boundaries` are [N + 1].
+    `states` are query, key and value, [T, 3, A, D] of bfloat16, D a multiple of 32; `boundaries` are [N + 1]. In causal attention, the blocks of 32 tokens after a query's own are skipped.
     """
     count, last = len(boundaries) - 1, len(states) - 1
     heads, size = states.shape[2:]
@@ -125,6 +128,7 @@ def attention(states, boundaries, scaling, context):
         queries = new_row(16 * size).view(np.uint16).reshape(32, size)
         scores = new_row(32 * padded).reshape(32, padded)
         weights = new_row(16 * padded).view(np.uint16).reshape(32, padded)
+        far = padded * (not is_causal)  # more than there are columns, unless attention is causal
         totals, means = np.empty(32, F), new_row(32 * size).reshape(32, size)
         tiles.take()
         for a in range(part * heads // parts, (part + 1) * heads // parts):
@@ -142,12 +146,14 @@ def attention(states, boundaries, scaling, context):
                 for i in range(there):
                     queries[i] = states[first + i, 0, a]
                 queries[there:] = 0
-                _multiply(queries, keys, scores)
+                used = min(padded, first - start + 32 + far)
+                _multiply(queries, keys, scores, size, used)
                 for i in range(there):
-                    scores[i, length:] = F(-np.inf)  # whose weights, of next to nothing, meet values of 0
-                    totals[i] = _exponentials(scores[i], F(scaling * 1.44269504))
+                    seen = min(length, first - start + i + 1 + far)
+                    scores[i, seen:used] = F(-np.inf)  # whose weights, of next to nothing, meet values of 0
+                    totals[i] = _exponentials(scores[i][:used], F(scaling * 1.44269504))
                 copy(scores[:there].reshape(-1), weights.reshape(-1))
-                _multiply(weights, values, means)
+                _multiply(weights, values, means, used, size)
                 for i in range(there):
                     _divided(means[i], totals[i], context[first + i, a])
         tiles.release()

@@ -56,11 +56,11 @@ class SelfAttention(nn.Module):
     prepacked = cast("tuple[Tensor, Tensor] | None", None)  # weight and bias of all three, where they only predict
 
     def forward(
-        self, hidden_states: Tensor, *args: Any, first_tokens: Tensor | None = None, **kwargs: Any
+        self, hidden_states: Tensor, *args: Any, one_each: Tensor | None = None, **kwargs: Any
     ) -> tuple[Tensor, None]:
-        """[1, T, H] to the context, [1, T, H], or [1, N, H] of the first tokens alone; and no weights."""
-        if first_tokens is not None:
-            return self._of_first_tokens(hidden_states[0], first_tokens, kwargs["sequences"])[None], None
+        """[1, T, H] to the context, [1, T, H], or [1, N, H] of one token of each sequence; and no weights."""
+        if one_each is not None:
+            return self._of_one_each(hidden_states[0], one_each, kwargs["sequences"])[None], None
         is_one = self.prepacked is not None or gpu.is_on_gpu(hidden_states)
         if not (is_one or fits_many(hidden_states, self.query.weight)):
             return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
@@ -69,7 +69,7 @@ class SelfAttention(nn.Module):
         return self.attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
 
     def may_attend_alone(self, tokens: Tensor) -> bool:
-        """Whether first tokens may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""
+        """Whether one token of each sequence may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""
         only_predicts = tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled())
         return only_predicts and are_many(len(tokens))
 
@@ -80,8 +80,8 @@ class SelfAttention(nn.Module):
         parts = (self.query, self.key, self.value)
         return torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts])
 
-    def _of_first_tokens(self, hidden_states: Tensor, first_tokens: Tensor, sequences: Sequences) -> Tensor:
-        """[T, H] to the context of the first token of each sequence, [N, H], without keys, values or dropout.
+    def _of_one_each(self, hidden_states: Tensor, one_each: Tensor, sequences: Sequences) -> Tensor:
+        """[T, H] to the context of one token of each sequence, [N, H], which sees all of it, without keys, values or dropout.
 
         A query times a key, W h + b, is (query times W) times h, plus a constant that softmax cancels; a mean of values is the
         value of the mean of hidden states.
@@ -90,7 +90,7 @@ class SelfAttention(nn.Module):
         weight = weight.to_dense() if weight.is_mkldnn else weight
         of_query, of_key, of_value = weight.float().view(3, -1, self.attention_head_size, weight.shape[1])  # [A, D, H]
         query_bias, _, value_bias = bias.float().view(3, -1, self.attention_head_size)
-        query = torch.einsum("nh,adh->nad", hidden_states[first_tokens].float(), of_query) + query_bias
+        query = torch.einsum("nh,adh->nad", hidden_states[one_each].float(), of_query) + query_bias
         towards = torch.einsum("nad,adh->nah", query, of_key)[:, None]  # [N, 1, A, H]
         counts = [group.shape[0] for group in sequences.groups]
         means = []

@@ -12,7 +12,7 @@ from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
 from bertcli.kinds.kind import Split
-from bertcli.kinds.text import TextKind, rounded
+from bertcli.kinds.text import TextKind, fit_logistic, rounded
 from bertcli.tasks.task import Task
 
 
@@ -54,6 +54,14 @@ print(json.dumps({"choice": int(logits[0].argmax()), "scores": shares.tolist()})
         """Logits of the choices, [E, C]: a dot product of [CLS] with one learnt vector."""
         logits = super().outputs(model, batch)["logits"][:, 0]  # [N]
         return {"logits": logits[batch.labels["choice_sequences"]]}
+
+    def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
+        """A head with one output for the states of all choices, [E * C, H], of which those of the targets are right."""
+        import numpy as np
+
+        is_right = np.arange(states.shape[0] // len(targets)) == targets[:, None]  # [E, C]
+        weights, biases = fit_logistic(states, is_right.ravel().astype(int), 2, strength)
+        return weights[1:] - weights[:1], biases[1:] - biases[:1]
 
     def predict(self, labels: tuple[str, ...], logits: t.Floats) -> t.Prediction:
         from scipy.special import softmax

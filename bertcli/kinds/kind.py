@@ -56,6 +56,7 @@ class Kind:
     says: ClassVar[str] = ""  # the key of a prediction that holds the answer
     options: ClassVar[tuple[str, ...]] = ()  # of `bert finetune` that other kinds do not have
     purpose: ClassVar[str] = ""  # what these options are for, in words
+    compared_with: ClassVar[tuple[str, ...]] = ()  # further keys of a prediction that `compare` reads
     names_outputs: ClassVar[bool] = False  # whether the outputs are the labels, whose names a model then carries
     has_probabilities: ClassVar[bool] = True  # which order mistakes
     is_task: ClassVar[bool] = True  # whether there are tasks of it, with labels to learn

@@ -41,6 +41,7 @@ class Span(Kind):
     inputs = ("question",)
     needs = "a question with its context"
     says = "answer"
+    compared_with = ("id", "null_odds")
     sample: ClassVar[t.Row] = {"question": "Who wrote it?", "context": "It was written by Ada."}
     example = """start, end = logits[0], outputs[1][0]  # the best start and end in the context, the end not before the start
 sums = np.triu(start[:, None] + end) - 1e9 * np.tril(np.ones((len(start), len(end))), -1)

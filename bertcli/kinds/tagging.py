@@ -83,7 +83,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         return encode_sentences(cast(Sentences, examples), encoder.tokenizer, encoder.rules, task.labels)
 
     def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
-        from bertcli.models.frozen import FrozenBertForTokenClassification, saved_layers
+        from bertcli.models.own.frozen import FrozenBertForTokenClassification, saved_layers
 
         layers = saved_layers(saved) if config is None else config.get("frozen_layers")
         if layers is None:
@@ -94,7 +94,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         return FrozenBertForTokenClassification
 
     def keeps_head(self, saved: t.Saved, config: dict[str, Any]) -> bool:
-        from bertcli.models.frozen import saved_layers
+        from bertcli.models.own.frozen import saved_layers
 
         return super().keeps_head(saved, config) and saved_layers(saved) == config.get("frozen_layers")
 

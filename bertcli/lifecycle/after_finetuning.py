@@ -6,21 +6,26 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from bertcli.config.architecture import PARTS
 from bertcli.kinds.text import LABELS_SHOWN
+from bertcli.lifecycle.before_finetuning import frozen_words
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
+    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning import Finetuning
 
-DATA_OPTIONS = ("size", "data_dir", "text", "text_pair", "label", "kind")
+DATA_OPTIONS = ("size", *PARTS, "data_dir", "text", "text_pair", "label", "kind")
 LONGEST_TEXT = 60  # characters of an example in a command or in a card
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     """What the model card says below the scores."""
+    from bertcli.models.heads import own_head
+
     notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
     if not setup.dev:
         scored = "Scores are of the head on the frozen model, cross-validated."
@@ -32,9 +37,11 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
         notes.append(f"Distilled; {setup.teacher_words}.")
     if setup.config.frozen:
         notes.append(
-            f"{setup.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
+            f"{frozen_words(setup)}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
             " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
         )
+    elif own := own_head(setup.model):
+        notes.append(f"The model {own}; `bert evaluate` and `bert predict` run it so.")
     if setup.rules.in_windows:
         notes.append(
             f"Texts longer than {setup.rules.max_seq_length} tokens were read in windows; their outputs are the mean"
@@ -61,11 +68,11 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     given = {"from": setup.start, **{name: getattr(config, name) for name in DATA_OPTIONS}}
     given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
-    options = " ".join(f"--{name.replace('_', '-')} {quote(value)}" for name, value in given.items() if value)
+    options = " ".join(f"--{name.replace('_', '-')} {quote(str(value))}" for name, value in given.items() if value)
     return f"bert finetune {quote(setup.task.name)} {options}"
 
 
-def next_commands(setup: Finetuning, result: TrainingResult) -> list[str]:
+def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[str]:
     """The two commands most likely typed next: all of the data, and one text."""
     name = setup.task.name
     whole = f"bert evaluate {quote(name)} --model {result.run}"

@@ -2,12 +2,9 @@
 
 import csv
 import json
-import logging
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +19,10 @@ from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.lifecycle.pretrained import BERT_BOOKS, MINILM
-from bertcli.training.progress import doing
+from bertcli.training.progress import said_into
 from bertcli.training.run_folder import RunFolder
 
+LOG = "log.txt"
 MARK = ".bert-demo"  # marks a folder of the demonstration, which it may replace
 QUESTIONS = (
     "My card still has not arrived, when will it come?",
@@ -75,12 +73,12 @@ def demo(config: DemoConfig | None = None, **options: Any) -> Demonstration:
     from bertcli.lifecycle.predict import predict
 
     pretrained, curve = _pretrain(config, shipped, out)
-    with _into_log(out, "filling masks"):
+    with said_into(out / LOG, "filling masks"):
         fills = {text: next(iter(predict(text, model=pretrained, top_k=3).records))["fills"] for text in SENTENCES}
     words = {text: f"[{' / '.join(fill['token'] for fill in each)}]" for text, each in fills.items()}
     say(f"   what it fills in: {'; '.join(text.replace('[MASK]', each) for text, each in words.items())}")
     scores, best = _sort_questions(config, shipped, out, pretrained)
-    with _into_log(out, "answering"):
+    with said_into(out / LOG, "answering"):
         found = [(text, record) for text in QUESTIONS for record in predict(text, model=str(best)).records]
     predictions = [{"text": text, "label": record["label"], "score": record["score"]} for text, record in found]
     seconds = round(time.perf_counter() - started, 1)
@@ -98,25 +96,11 @@ def _clear(out: Path) -> None:
     (out / MARK).touch()
 
 
-@contextmanager
-def _into_log(out: Path, what: str) -> Iterator[None]:
-    """What the commands say goes into a file meanwhile; a terminal shows what is being done."""
-    logger = logging.getLogger("bertcli")
-    handlers, file = logger.handlers, logging.FileHandler(out / "log.txt", encoding="utf-8")
-    with doing(what):
-        logger.handlers = [file]
-        try:
-            yield
-        finally:
-            logger.handlers = handlers
-            file.close()
-
-
 def _pretrain(config: DemoConfig, shipped: Path, out: Path) -> tuple[str, list[dict[str, Any]]]:
     """Make a vocabulary and data, and pre-train; return the run, and how it went on held-out text."""
     say("1  A vocabulary, and pre-training data")
     books, vocab, data, held_out = str(shipped / "books"), str(out / "vocab"), str(out / "data"), str(out / "held-out")
-    with _into_log(out, "building a vocabulary and making data"):
+    with said_into(out / LOG, "building a vocabulary and making data"):
         build_vocab(books, vocab_size=config.vocab_size, out=vocab)
         made = make_pretraining_data(books, tokenizer=vocab, out=data, **DATA)
         make_pretraining_data(str(shipped / "held-out"), tokenizer=vocab, out=held_out, **DATA)
@@ -124,7 +108,7 @@ def _pretrain(config: DemoConfig, shipped: Path, out: Path) -> tuple[str, list[d
     say(f"2  Pre-training a {config.size} BERT, {config.steps:,} steps; scored on a novel held out (The Time Machine)")
     asked = {name: getattr(config, name) for name in ("size", "steps", "batch_size", "learning_rate", "seed")}
     folders: dict[str, Any] = {"data": data, "eval_data": held_out, "out": str(out / "runs" / "pretrained")}
-    with _into_log(out, f"pre-training, {config.steps:,} steps (the log is {out / 'log.txt'})"):
+    with said_into(out / LOG, f"pre-training, {config.steps:,} steps (the log is {out / LOG})"):
         run = pretrain(**asked, **QUICKLY, **folders, eval_steps=max(1, config.steps // 4)).run
     curve = [{"step": line["step"], **line["metrics"]} for line in RunFolder(Path(run)).metrics() if "metrics" in line]
     for each in curve:
@@ -158,7 +142,7 @@ def _sort_questions(
 
     questions, test = str(_few_questions(shipped, out)), str(shipped / "banking77" / "test.csv.xz")
     say("3  Sorting questions to a bank into 77 classes, learnt from 10 each (Banking77)")
-    with _into_log(out, "guessing, and counting words"):
+    with said_into(out / LOG, "guessing, and counting words"):
         scores = _baselines(questions, test)
     starts: dict[str, dict[str, Any]] = {
         "random weights": {"from_": "scratch", "size": config.size, "tokenizer": str(out / "vocab")},
@@ -168,7 +152,7 @@ def _sort_questions(
     }
     for name, options in starts.items():
         began, folder = time.perf_counter(), out / "runs" / name.replace(" ", "-")
-        with _into_log(out, f"fine-tuning {name}"):
+        with said_into(out / LOG, f"fine-tuning {name}"):
             finetune(questions, out=str(folder), seed=config.seed, baseline=name == MINILM.name, **options)
             accuracy = evaluate(test, model=[str(folder)]).metrics["accuracy"]
         scores[name] = {"accuracy": accuracy, "seconds": round(time.perf_counter() - began, 1)}
@@ -177,7 +161,7 @@ def _sort_questions(
 
 def _baselines(questions: str, test: str) -> dict[str, dict[str, float]]:
     from bertcli.kinds.kind import Split
-    from bertcli.lifecycle.baselines import predict_baselines
+    from bertcli.lifecycle.baselining.beside_finetuning import predict_baselines
     from bertcli.lifecycle.own_files import own_task
     from bertcli.lifecycle.scoring import score
 

@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from bertcli.config.architecture import PARTS, check_new_weights
 from bertcli.config.distillation import AT_PRETRAINING, TARGETS, DistillConfig
 from bertcli.config.options import flag
 from bertcli.config.training import FinetuneConfig, TrainingConfig
@@ -16,7 +17,7 @@ from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 AT_BOTH = {each.name for each in fields(TrainingConfig)}
-AT_BOTH |= {"task", "size", "max_seq_length", "batch_size", "learning_rate", "optimizer"}
+AT_BOTH |= {"task", "size", *PARTS, "max_seq_length", "batch_size", "learning_rate", "optimizer"}
 AT_TASKS = {"unlabelled", "label_weight", *(each.name for each in fields(FinetuneConfig))} - AT_BOTH
 
 
@@ -69,6 +70,8 @@ def _check_options(config: DistillConfig, is_pretraining: bool) -> None:
     if sum(map(bool, (config.layers, config.size, config.from_ not in (None, "scratch", config.teacher)))) > 1:
         what = "--layers, --size and --from each say what the student starts from."
         raise UserError(what, "Give one of them.")
+    if not config.resume:
+        check_new_weights(config, "scratch" if config.size else config.teacher)
 
 
 def _check_sort(config: DistillConfig, is_pretraining: bool) -> None:

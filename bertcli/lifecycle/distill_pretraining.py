@@ -24,21 +24,24 @@ from bertcli.config.distillation import (
 from bertcli.config.training import PretrainConfig
 from bertcli.data.hub import POOLING
 from bertcli.data.json_files import write_json
+from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.retokenized import TeacherTokens
-from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
+from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.pretrain import Request, check_data, held_out_of, run_pretraining
+from bertcli.lifecycle.phases import check_data, held_out_of, open_data
+from bertcli.lifecycle.pretraining import Request, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.students import keep_layers, layers_to_keep, make_distilbert
 from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
-from bertcli.lifecycle.workspace import latest_pretraining_data, resolve_model
+from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.embeddings import cut_embeddings, start_embeddings
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
+from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
 from bertcli.objectives.masked_lm import MLM, runs_of_document
 from bertcli.training.device import inference_device, training_precision
@@ -81,22 +84,24 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     )
     objective = _objective(config, vocabularies, source)
     check_length(objective.teacher.model, examples.max_seq_length)
-    check_data(examples, objective, folder if config.resume else None)
+    phases = (Phase(range(pretraining.steps), examples),)
+    check_data(phases, objective, folder if config.resume else None)
     model = _student(config, vocabularies, source, folder)
     check_length(model, examples.max_seq_length)
     objective.teacher.place(inference_device())
+    learns_vectors = VECTORS in targets_of(config, True)
     request = Request(
-        pretraining,
-        objective,
-        examples,
-        held_out_of(pretraining, examples),
-        source,
-        folder.start if config.resume else None,
-        "distill",
-        config,
-        {"teacher_digest": digest, "from": pretraining.from_},
-        (f"Distilled from `{config.teacher}`: {', '.join(sorted(targets_of(config, True)))}, and masked-LM.",),
-        _add_pooling if VECTORS in targets_of(config, True) else lambda folder: None,
+        config=pretraining,
+        objective=objective,
+        phases=phases,
+        held_out=held_out_of(pretraining, examples),
+        source=source,
+        resumed=folder.start if config.resume else None,
+        command="distill",
+        options=config,
+        resolved={"teacher_digest": digest, "from": pretraining.from_},
+        notes=(f"Distilled from `{config.teacher}`: {', '.join(sorted(targets_of(config, True)))}, and masked-LM.",),
+        add_files=_add_pooling if learns_vectors else lambda folder: None,
     )
     return run_pretraining(request, model, folder)
 
@@ -118,10 +123,7 @@ def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> Pretrainin
         if getattr(config, name) and not config.vocab_from_text:
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{flag} belongs to --vocab-from-text.", "Give both, or leave it out.")
-    folder = data or latest_pretraining_data()
-    say(f"data: {folder}{'' if data else ' (latest in this folder)'}")
-    begun = run.shards_per_window if config.resume else None
-    return load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
+    return open_data(config, data, begun=run.shards_per_window[0] if config.resume else None)
 
 
 def _vocabularies(student: WordPiece, source: str) -> _Vocabularies:
@@ -159,6 +161,9 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
     if config.teacher_reads is None:
         reads_whole = not has_logits
     model = load_model(source, seed=config.seed)
+    if is_causal(model):
+        what = f"The teacher `{config.teacher}` reads from left to right, so it cannot teach masked-LM."
+        raise UserError(what, "Give a teacher that was pre-trained by masked-LM.")
     if has_logits and model.get_output_embeddings() is None:
         what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens."
         raise UserError(what, "Learn its states instead: --targets hidden sentence-vectors")
@@ -198,9 +203,11 @@ def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, fo
         return model
     teacher = load_model(source, AutoModelForMaskedLM, seed=config.seed)
     if config.size:
-        model = build_model(AutoModelForMaskedLM, BERT, config.size, tokenizer, {}, config.seed)
+        model = build_model(AutoModelForMaskedLM, BERT, config.model_size, tokenizer, {}, config.seed)
         start_embeddings(model, teacher, ids)
-        say(f"student: new weights, {config.size}; token embeddings from those of the teacher")
+        say(
+            f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"
+        )
         return model
     family, count = family_of(teacher.config.model_type), teacher.config.num_hidden_layers
     shape = config.shape or (DISTILBERT_SHAPE if family is BERT else TEACHER_SHAPE)

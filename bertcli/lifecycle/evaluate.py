@@ -10,7 +10,7 @@ from functools import partial
 from heapq import nlargest
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
@@ -25,27 +25,24 @@ from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
+from bertcli.lifecycle.predictor import Predictor, load_for_task
 from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Source, check_options, cut_of, encode_split, find_source, size_of
+from bertcli.lifecycle.sources import Cut, Source, check_options, cut_of, find_source, size_of
 from bertcli.lifecycle.workspace import (
     RUNS,
-    find_runs,
     remark_on,
     resolve_model,
     run_folders,
     run_of_task,
     run_that_fits,
     saved_config,
+    task_runs,
 )
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-
-if TYPE_CHECKING:
-    from bertcli.kinds.types import Features
-    from bertcli.lifecycle.task_model import TaskModel
 
 
 def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
@@ -97,9 +94,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     for remark in _remarks(config, found, saved, source, splits[0]):
         say(remark)
 
-    from bertcli.lifecycle.task_model import load_task_model
-
-    loaded = load_task_model(task, found, config.precision)
+    loaded = load_for_task(task, found, config.precision)
     for split in splits:
         scored = score_split(task, found, split, *_predicted(loaded, task, split, config.mistakes))
         yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
@@ -118,6 +113,7 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
     """What may make a score higher than that of a model on unknown texts."""
     left_out = saved.get("data_digests", {}).get("dev")
     is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
+    is_cut = is_cut and not saved.get("limit_dev")
     if is_cut and left_out and split.examples.digest != left_out:
         run = Path(model).parent
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
@@ -183,7 +179,7 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
         task = get_task(config.task)
         return run_of_task(task.learnt_as or task.name)
     name = str(Path(config.task))
-    if find_runs("finetune", finished=True, task=name):
+    if task_runs(task=name):
         return run_of_task(name)
     return run_that_fits(partial(_misfit, config), f"for `{name}`", name)
 
@@ -206,24 +202,22 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     return f"has other labels{listed(run.labels, 2)}" if has_other else ""
 
 
-def _predicted(loaded: TaskModel, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:
-    """The answers of a model, and its most confident errors; the texts of a table are in memory in part only."""
-    if not loaded.kind.reads_tables:
-        predictions = loaded.predict(split)
-        return predictions, worst_mistakes(task, split, predictions, mistakes)
-    kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[tuple[int, int, str]]()
+def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:
+    """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
+    kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[Cut]()
     once: dict[str, Prediction] = {}  # equal answers are held once
     for rows in chunks_of(
         range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
     ):
         part = Split(split.name, split.examples.take(rows))
-        part = encode_split(loaded.task, part, loaded.tokenizer, loaded.rules)
-        cut.append((cast("Features", part.features).truncated, *kind.inputs_that_are_cut(part, loaded.rules)))
-        predictions = loaded.predict(part)
+        predictions, cut_of_part = loaded.predict_part(part)
+        cut.append(cut_of_part)
         with quietly():
             found = worst_mistakes(task, part, predictions, mistakes)
-        found = [(size, {**each, "example": each["example"] + rows[0]}) for size, each in found]
+        for _, mistake in found:
+            mistake |= {"example": mistake["example"] + rows[0]} if "example" in mistake else {}
         worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
-        answers += (once.setdefault(str(each[kind.says]), {kind.says: each[kind.says]}) for each in predictions)
-    say("; ".join(filter(None, (size_of(split), cut_of(split.name, cut)))))
+        kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
+        answers += (once.setdefault(str(each), each) for each in kept)
+    say("; ".join(filter(None, (size_of(split, sum(part.windows for part in cut)), cut_of(split.name, cut)))))
     return answers, worst

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bertcli import say
 from bertcli.config.use import EXPORTS, ExportConfig
 from bertcli.errors import UserError, check_extra, check_vacant
+from bertcli.lifecycle.baselining.description import method_of
 from bertcli.lifecycle.workspace import latest_finished_run, resolve_model, saved_config
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ def export(run: ExportConfig | str | None = None, **options: Any) -> Exported:
     if config.format == "onnx":
         check_extra("onnx", "onnx", "onnxruntime", "onnxscript", use="--format onnx")
     model = resolve_model(config.run) if config.run else str(latest_finished_run().model)
+    if method := method_of(model):
+        raise UserError(f"`{model}` is a baseline ({method}), not a BERT.", "Give another run: bert export RUN")
     out = Path(config.out) if config.out else _default_out(config, model)
     check_vacant(out)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli import say
+from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
@@ -60,9 +61,11 @@ def train_on_task(
         start, trains_on_all = str(config.from_), CROSS_VALIDATED in folder.config
     else:
         start = model_to_start_from(config.from_, config.size)
+        check_new_weights(config, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
-    splits = [source.read("train", training=True, limit=config.limit), *map(source.read, source.dev_splits)]
+    dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
+    splits = [source.read("train", training=True, limit=config.limit), *dev]
     result: TrainingResult = load().prepare(config, source, start, splits, resumed).run(settings, folder)
     return result
 
@@ -87,17 +90,27 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     _check_kind(config, source)
     if config.long_texts == WINDOWS and "doc_stride" not in config.given:  # no overlap
         config = replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
-    if config.frozen_layers and not config.frozen:
-        hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
-        raise UserError("--frozen-layers belongs to --frozen.", hint)
+    _check_bilstm(config)
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     return config, source
 
 
+def _check_bilstm(config: FinetuneConfig) -> None:
+    """Raise UserError if the options of a BiLSTM do not go together."""
+    if config.frozen_layers and not config.frozen:
+        hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
+        raise UserError("--frozen-layers belongs to --frozen.", hint)
+    if config.frozen and config.gradient_checkpointing:
+        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
+        raise UserError(what, "Leave one of them out.")
+    if config.frozen and config.bilstm:
+        raise UserError("--frozen has a BiLSTM of its own.", "Leave --bilstm out.")
+
+
 def _check_kind(config: FinetuneConfig, source: Source) -> None:
-    """Raise UserError if an option is for another kind of task."""
+    """Raise UserError if an option is for another kind of task, or does not go with another option."""
     task = source.task
     for kind in KINDS.values():
         for option in kind.options:
@@ -105,6 +118,9 @@ def _check_kind(config: FinetuneConfig, source: Source) -> None:
                 flag = f"--{option.replace('_', '-')}"
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")
+    if config.frozen and config.gradient_checkpointing:
+        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
+        raise UserError(what, "Leave one of them out.")
     if config.long_texts == WINDOWS and not source.kind.has_linear_head:
         what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
         raise UserError(what, "Leave --long-texts out.")

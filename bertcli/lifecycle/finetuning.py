@@ -22,36 +22,34 @@ from bertcli.errors import UserError
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
-from bertcli.lifecycle.baselines import score_baselines
+from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
+from bertcli.lifecycle.before_finetuning import advise_smaller, show
 from bertcli.lifecycle.defaults import Settings, choose_settings
-from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring import is_collapsed, score
-from bertcli.lifecycle.sources import Source, advise_windows, describe_cut, describe_split, encode_split, show_examples
+from bertcli.lifecycle.sources import Source, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
 from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.lifecycle.workspace import remark_on, resolve_model
-from bertcli.models.frozen import FrozenBertForTokenClassification, with_states
+from bertcli.lifecycle.workspace import resolve_model
+from bertcli.models.encoder import use_gradient_checkpointing
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
+from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.packed import is_packed
-from bertcli.tasks.conll2003 import CONLL2003
-from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
 from bertcli.training.processes.launching import launch, processes_to_launch
-from bertcli.training.progress import doing, duration
+from bertcli.training.progress import doing
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-LONG_SECONDS = 1800
 StartModel = Callable[[str, Any, Source, WordPiece], PreTrainedModel]
 
 
@@ -127,14 +125,6 @@ class Finetuning:
             return resolve_precision(self.config.precision)
         return device.training_precision(self.config.precision, self.model.config.hidden_size)
 
-    @property
-    def frozen_words(self) -> str:
-        """What a BiLSTM reads, and the paper's score of it."""
-        layers = str(self.config.frozen_layers)
-        paper = FROZEN_SCORES.get(layers) if self.task.name == CONLL2003.name else None
-        beside = f"; the paper's base model: dev F1 {paper}" if paper else ""
-        return f"frozen: a two-layer BiLSTM reads {layers}{beside}"
-
     def run(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
         """Train once, or once for each setting; in several processes where that is asked for."""
         config = self.config
@@ -153,7 +143,9 @@ class Finetuning:
         unused = not is_packed(self.model)  # weights of attention that is not ours may not all be read
         accelerator = make_accelerator(self.precision, config.track, folder.path, unused)
         plan = self._plan()
-        self._show(plan, accelerator)
+        show(self, plan, device.describe_device(accelerator, self.precision))
+        if config.gradient_checkpointing:
+            use_gradient_checkpointing(self.model)
         if config.dry_run:
             return self._try(plan, accelerator, folder)
         return self._train(plan, accelerator, folder)
@@ -208,20 +200,6 @@ class Finetuning:
             eval_steps=(config.eval_steps or math.ceil(steps / max(1, round(chosen.epochs)))) if self.dev else steps,
         )
 
-    def _show(self, plan: Plan, accelerator: Accelerator) -> None:
-        splits = (self.train, *self.dev)
-        if self.source.own is None:
-            say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
-        cut = [describe_cut(self.task, split, self.rules) for split in splits if self.source.own is not None]
-        if self.source.own is not None and self.rules.in_windows:
-            cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
-        size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
-        say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
-        advice, remark = advise_windows(self.kind, self.train, self.rules), remark_on(self.start, self.task.name)
-        for words in filter(None, (advice, self.config.frozen and self.frozen_words, self.teacher_words, remark)):
-            say(words)
-        say(plan.describe(self.trained_on, self.settings.reasons))
-
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""
         model = cast(FrozenBertForTokenClassification, self.model.to(accelerator.device))
@@ -252,20 +230,13 @@ class Finetuning:
             self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
             return metrics
 
-        training.run(evaluate, self._advise)
+        training.run(evaluate, partial(advise_smaller, self))
         result = training.finish(task.name, split="dev" if self.dev else CROSS_VALIDATED)
         if result.stopped_early:
             say(
                 f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
             )
         return self._finish(result, folder, accelerator)
-
-    def _advise(self, seconds: float) -> str:
-        """What a smaller model would take, for a run of more than half an hour on a CPU."""
-        ratio = self.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
-        if seconds < LONG_SECONDS or self.model.device.type != "cpu" or ratio < 2 or self.start == "scratch":
-            return ""
-        return f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})"
 
     def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
         """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""

@@ -16,7 +16,8 @@ from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, Destination
 from bertcli.data.pretraining.engines import ShardJob, check_ray, make_locally, make_on_ray
 from bertcli.data.pretraining.instances import InstanceRules
-from bertcli.data.pretraining.masking import MaskingRules
+from bertcli.data.pretraining.masking import MaskingRules, parse_shares
+from bertcli.data.pretraining.shards import MASKING_DEFAULTS
 from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
@@ -57,6 +58,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     config = MakePretrainingDataConfig.build(text, options)
     started = time.perf_counter()
     _check_engine(config)
+    parse_shares(config.mask_shares)
     files = find_text_files(config.text)
     tokenizer = load_wordpiece(tokenizer_source(config.tokenizer or latest_vocabulary()), config.cased)
     latest = "" if config.tokenizer else " (latest in this folder)"
@@ -108,6 +110,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
+    options = {name: value for name, value in options.items() if MASKING_DEFAULTS.get(name) != value}  # as before them
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
@@ -180,7 +183,8 @@ def _make_shards(
     part: Path, shards: int, tokenizer: WordPiece, config: MakePretrainingDataConfig
 ) -> Iterator[dict[str, Any]]:
     """Make the unfinished shards; yield the counts of every shard."""
-    masking = MaskingRules.of(tokenizer, config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
+    of_words = (config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
+    masking = MaskingRules.of(tokenizer, *of_words, config.mask_shares, config.span_mask)
     rules = InstanceRules(
         default_objective(config.next_sentence).cut,
         masking,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.config.recipes import SHIPPED
@@ -16,21 +16,20 @@ from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.data.labelled.tables import chunks_of, count_rows
 from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
-from bertcli.kinds import KINDS, kind_of_model
+from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
+from bertcli.lifecycle.baselining.description import method_of
 from bertcli.lifecycle.predicting.files import check_output, flat, write_official, write_predictions
 from bertcli.lifecycle.predicting.inputs import InputRow, Inputs, counted, inputs_of, read_inputs
 from bertcli.lifecycle.predicting.options import INPUTS, check_options
+from bertcli.lifecycle.predictor import Predictor, is_causal_model, kind_of, load_for_rows, load_for_task
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
 from bertcli.training.progress import Progress
-
-if TYPE_CHECKING:
-    from bertcli.lifecycle.task_model import TaskModel
 
 # Predicted at once, sorted by length: 2,048 rows, or fewer long ones.
 CHUNK_CHARACTERS = 2**22
@@ -99,8 +98,6 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
     if config.dry_run:
         return Predictions(model, kind.name, 0)
 
-    from bertcli.lifecycle.task_model import load_for_rows
-
     is_watched = bool(config.file and (output or not sys.stdout.isatty()))  # on a terminal, results show the progress
     rows = _with_remarks(inputs, model, config)
     loaded = load_for_rows(model, kind, config.precision, config.top_k, has_gradients=bool(config.explain))
@@ -108,7 +105,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
     if config.explain:
         from bertcli.lifecycle.predicting.attribution import explained
 
-        found = explained(loaded, found, config.explain_page, config.model or model)
+        found = explained(cast(Any, loaded), found, config.explain_page, config.model or model)
     if output:
         beside = ((_columns(row, config), prediction) for row, prediction in found)
         return Predictions(model, kind.name, write_predictions(beside, output), config.output)
@@ -122,14 +119,17 @@ def _columns(row: InputRow, config: PredictConfig) -> dict[str, Any]:
 
 def _kind(model: str, form: str, is_explained: bool) -> Kind:
     """The kind of a model. Raises UserError if it does not take the form of input, or cannot be explained."""
-    from bertcli.models.loading import open_config
-
-    saved = open_config(model)
-    kind = kind_of_model(saved)
+    kind, made = kind_of(model)
+    if kind is None and form == "mask" and is_causal_model(model):
+        what = f"The model `{model}` predicts next tokens, so it cannot fill {MASK_TOKEN}."
+        hint = f"Give one that was trained to: --model {SHIPPED}; or fine-tune this one: bert finetune TASK"
+        raise UserError(what, hint)
     if kind is None or form not in kind.inputs:
         needs = kind.needs if kind else "fine-tuning first"
-        what = f"The model `{model}` ({', '.join(saved.architectures or [])}) needs {needs}."
-        raise UserError(what, "Give such an input, or another --model.")
+        raise UserError(f"The model `{model}` ({made}) needs {needs}.", "Give such an input, or another --model.")
+    if is_explained and (method := method_of(model)):
+        what = f"`{model}` is a baseline ({method}), which --explain does not explain."
+        raise UserError(what, "Leave --explain out, or give another --model.")
     if is_explained and not kind.evidence_unit:
         what = f"--explain needs a model that gives a label or a value, which `{model}` does not."
         raise UserError(what, "Give --explain attention, or another --model.")
@@ -137,14 +137,14 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
 
 
 def _predictions(
-    model: TaskModel, rows: Iterator[InputRow], file: str | None, watched: bool
+    model: Predictor, rows: Iterator[InputRow], file: str | None, watched: bool
 ) -> Iterator[tuple[InputRow, Prediction]]:
     """Each row with its prediction, made a chunk at a time; of a watched file with the progress."""
-    kind, rules, cut = model.kind, model.rules, 0
+    cut = 0
 
     def checked() -> Iterator[InputRow]:
         for row in rows:
-            kind.check_input(row, model.tokenizer, model.longest, file)
+            model.check_input(row, file)
             yield row
 
     total = count_rows(Path(str(file))) if watched and Path(str(file)).is_file() else None
@@ -158,8 +158,7 @@ def _predictions(
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
         if cut:
-            longest = f"{rules.most_windows} windows" if rules.in_windows else "the model takes"
-            say(f"{cut:,} inputs were longer than {longest} and were cut")
+            say(f"{cut:,} {model.words_for_cut()}")
 
 
 def _weight(row: InputRow) -> int:
@@ -181,9 +180,7 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     if config.dry_run:
         return Predictions(model, kind.name, 0)
 
-    from bertcli.lifecycle.task_model import load_task_model
-
-    predictions = load_task_model(task, model, config.precision).predict(split)
+    predictions = load_for_task(task, model, config.precision).predict(split)
     if kind.official_file and config.output is None:
         output = Path(kind.official_file)
     return _written(Predictions(model, kind.name, len(predictions), None, predictions), task, output)

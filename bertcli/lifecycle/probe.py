@@ -16,6 +16,7 @@ from bertcli.lifecycle.scoring import measure
 from bertcli.lifecycle.task_model import TaskModel
 from bertcli.models.heads import mean_states
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
+from bertcli.models.own.bilstm import has_bilstm
 from bertcli.training.device import inference_tokens
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of regularization, of which the best in cross-validation is taken
@@ -40,8 +41,8 @@ class Probe:
 
 
 def takes_probe(kind: Kind, model: PreTrainedModel) -> bool:
-    """Whether the head of a model is linear on pooled states, to which it can be fitted."""
-    return kind.has_linear_head and hasattr(model, "pooled")
+    """Whether the head of a model is linear on pooled states of its encoder, to which it can be fitted."""
+    return kind.has_linear_head and hasattr(model, "pooled") and not has_bilstm(model)
 
 
 def fit_probe(model: TaskModel, split: Split) -> Probe | None:

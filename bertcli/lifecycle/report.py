@@ -17,6 +17,8 @@ from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
+from bertcli.lifecycle.reproducing.page import markdown_of, page_of
+from bertcli.lifecycle.reproducing.result import reproductions_in
 from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED
@@ -52,6 +54,9 @@ class Report(Result):
         """A row for each run and metric: the score, and its 95 % interval where the predictions are known."""
         found = []
         for run in self.runs:
+            if "cells" in run:
+                found += [{"run": run["folder"], "experiment": run["experiment"], **cell} for cell in run["cells"]]
+                continue
             for metric, score in run["metrics"].items():
                 low, high = run["confidence_intervals"].get(metric, (None, None))
                 about = {"run": run["run"], "task": run["task"]}
@@ -79,16 +84,20 @@ class _Read(NamedTuple):
 
 
 def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -> Report:
-    """Write the report of one run into its folder, or that of several, beside each other, into a file.
+    """Write the report of one run, or of a reproduction, into its folder, or that of several runs, compared, into a file.
 
     What a run lacks, because an older version wrote it or its data have moved, is named on the page. Raises UserError if
     a folder is not of a run.
     """
     config = ReportConfig.build(runs, options)
-    folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run()]
-    page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
-    own = folders[0].path / "report.html" if len(folders) == 1 else Path("report.html")
-    out = Path(config.out) if config.out else own
+    if len(config.runs) == 1 and (kept := reproductions_in(Path(config.runs[0]))):
+        page, own = page_of(kept), Path(config.runs[0])
+        found = Report("", "\n\n".join(map(markdown_of, kept)), [asdict(each) for each in kept])
+    else:
+        folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run(with_baselines=True)]
+        page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
+        own = folders[0].path if len(folders) == 1 else Path()
+    out = Path(config.out) if config.out else own / "report.html"
     check_file(out, "--out")
     if config.dry_run:
         say(f"would write {out}")
@@ -174,8 +183,9 @@ def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:
     try:
         with quietly():
             source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], config.get("seed", 0))
-            limit = config.get("limit") if is_on_all else None
-            split = source.for_training(is_on_all).read("train" if is_on_all else "dev", is_on_all, limit)
+            source = source.for_training(is_on_all)
+            limits = config.get("limit"), config.get("limit_dev")
+            split = source.read("train", True, limits[0]) if is_on_all else source.read_dev("dev", limits[1])
     except UserError as error:
         return _not_scored(f"its data cannot be read. {error.message}")
     if config.get("data_digests", {}).get(split.name) != split.examples.digest:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from bertcli import say
+from bertcli.config.baselines import BaselineConfig
 from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import Examples
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
     from bertcli.data.packing.windows import WindowRules
     from bertcli.data.text.tokenization import WordPiece
     from bertcli.kinds.types import Features
+
+
+class Cut(NamedTuple):
+    """How many inputs of a part of a split were cut."""
+
+    inputs: int
+    of_inputs: int  # which can be cut
+    name: str  # of those
+    windows: int = 0  # of the whole part, where its examples have windows
+
 
 WORTH_READING = 0.05  # share of the tokens that are cut
 
@@ -75,8 +86,12 @@ class Source:
             examples = examples.take(sorted(rows.tolist()))
         return Split(split, examples)
 
+    def read_dev(self, split: str, limit: int | None = None) -> Split:
+        """Read a dev split; with `limit`, as many examples as that, the same ones whatever the seed of a run."""
+        return replace(self, seed=0).read(split, limit=limit)
 
-def check_options(config: FinetuneConfig | EvaluateConfig) -> None:
+
+def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> None:
     """Refuse options of own files for a task with a name, and the folder of official files for own ones."""
     is_own = looks_like_file(config.task)
     options = ("data_dir",) if is_own else ("text", "text_pair", "label", "kind")
@@ -105,28 +120,27 @@ def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRu
 
 def describe_split(task: Task, split: Split, rules: WindowRules) -> str:
     """The size of an encoded split, where it is from, and what was cut."""
-    kind, features = KINDS[task.kind], cast("Features", split.features)
-    has_windows = kind.has_windows or rules.in_windows
-    windows = f", {len(cast(Any, features).input_ids):,} windows" if has_windows else ""
-    return "; ".join(filter(None, (size_of(split, windows), describe_cut(task, split, rules))))
+    cut = cut_in(task, split, rules)
+    return "; ".join(filter(None, (size_of(split, cut.windows), cut_of(split.name, [cut]))))
 
 
-def size_of(split: Split, windows: str = "") -> str:
+def cut_in(task: Task, split: Split, rules: WindowRules) -> Cut:
+    """How many inputs of an encoded split were cut, and its windows, where its examples have some."""
+    kind, features = KINDS[task.kind], cast(Any, split.features)
+    windows = len(features.input_ids) if kind.has_windows or rules.in_windows else 0
+    return Cut(features.truncated, *kind.inputs_that_are_cut(split, rules), windows)
+
+
+def size_of(split: Split, windows: int = 0) -> str:
     """The size of a split and where it is from."""
-    return f"{split.name}: {len(split):,} {split.examples.unit}s{windows} from {split.examples.origin}"
+    in_windows = f", {windows:,} windows" if windows else ""
+    return f"{split.name}: {len(split):,} {split.examples.unit}s{in_windows} from {split.examples.origin}"
 
 
-def describe_cut(task: Task, split: Split, rules: WindowRules) -> str:
-    """How many inputs of an encoded split were cut; nothing for none."""
-    return cut_of(
-        split.name, [(cast("Features", split.features).truncated, *KINDS[task.kind].inputs_that_are_cut(split, rules))]
-    )
-
-
-def cut_of(name: str, parts: list[tuple[int, int, str]]) -> str:
+def cut_of(name: str, parts: list[Cut]) -> str:
     """How many inputs of the parts of a split were cut, of how many that can be, and their name; nothing for none."""
-    cut, inputs = sum(cut for cut, *_ in parts), sum(inputs for _, inputs, _ in parts)
-    return f"{name}: {cut:,} {parts[0][2]}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
+    cut, inputs = sum(part.inputs for part in parts), sum(part.of_inputs for part in parts)
+    return f"{name}: {cut:,} {parts[0].name}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
 
 
 def advise_windows(kind: Kind, split: Split, rules: WindowRules) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertcli import say
+from bertcli.config.architecture import PARTS
 from bertcli.config.options import flag
 from bertcli.config.training import TrainingConfig
 from bertcli.data.atomic import replacing
@@ -25,10 +26,11 @@ CROSS_VALIDATED = "cross_validated"  # the scores of a head fitted to a frozen m
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # The options that may change when a run is resumed; any other would make it another run.
-IDENTITY = ("task", "size")  # of the run that `--resume` looks for, where they are given
+SHAPE = ("size", *PARTS)  # of new weights
+IDENTITY = ("task", *SHAPE)  # of the run that `--resume` looks for, where they are given
 # Fixed in a sweep, of which some runs may be finished.
 LENGTHS = {"steps", "epochs", "patience", "eval_steps", "learning_rate"}
-STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size"}
+STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size", "gradient_checkpointing"}
 CHANGEABLE = (
     LENGTHS
     | STEPS
@@ -80,7 +82,9 @@ def _latest_run(command: str, config: TrainingConfig, name: str) -> RunFolder:
     wanted: dict[str, object] = {
         each: getattr(config, each) for each in IDENTITY if each in config.given and getattr(config, each)
     }
-    wanted["command"] = command
+    if wanted.keys() & SHAPE:
+        wanted |= {each: getattr(config, each) for each in SHAPE}
+    wanted["command"] = command  # not another whose runs are used alike
     if unfinished := find_runs(command, finished=False, **wanted):
         return unfinished[0]
     if finished := find_runs(command, finished=True, **wanted):

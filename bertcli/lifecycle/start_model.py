@@ -53,11 +53,14 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
     labels = source.kind.model_config(source.task)
     if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
+    if config.bilstm:
+        labels["bilstm"] = True
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":
+        say(f"new weights: {config.model_size}")
         model_class = source.kind.model_class(None, labels)
-        return build_model(model_class, BERT, str(config.size), tokenizer, labels, config.seed)
+        return build_model(model_class, BERT, config.model_size, tokenizer, labels, config.seed)
     model = source.kind.load_model(resolve_model(start), labels, config.seed)
     check_vocabulary(model, tokenizer, resolve_model(start))
     return model

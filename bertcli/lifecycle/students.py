@@ -12,6 +12,7 @@ from transformers import DistilBertConfig, DistilBertForMaskedLM, PreTrainedMode
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
 from bertcli.models.loading import with_trained_padding
+from bertcli.models.own.bilstm import add_bilstm, has_bilstm
 from bertcli.models.packed import PACKED
 
 NUMBERED = re.compile(r"(?<=\.layer\.)\d+(?=\.)|(?<=\.layers\.)\d+(?=\.)")
@@ -71,6 +72,8 @@ def keep_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedMode
             kept[NUMBERED.sub(lambda match: numbers[match[0]], name, count=1)] = value
     config._attn_implementation = model.config._attn_implementation
     student = cast(PreTrainedModel, type(model)(config))
+    if has_bilstm(model):
+        add_bilstm(student)
     try:
         student.load_state_dict(kept)
     except RuntimeError:  # other names than those of the student

@@ -10,7 +10,6 @@ import torch
 
 from bertcli import say
 from bertcli.config.training import WINDOWS
-from bertcli.data.labelled.prediction_table import in_other_case
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -18,7 +17,8 @@ from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction, Row
-from bertcli.lifecycle.sources import describe_split, encode_split
+from bertcli.lifecycle.model_labels import how_to_make, model_labels
+from bertcli.lifecycle.sources import Cut, cut_in, describe_split, encode_split
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary
@@ -68,12 +68,26 @@ class TaskModel:
         tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
         return run_model(self.model, features, self.device, tokens, self.dtype)
 
+    def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
+        """The same for a part of a split, and how many of its inputs were cut; says nothing."""
+        part = encode_split(self.task, split, self.tokenizer, self.rules)
+        return self.predict(part), cut_in(self.task, part, self.rules)
+
     def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], int]:
         """What `bert predict` shows of each row, and how many inputs were cut; the rows have the same columns."""
         split = self._encoded(rows)
         predictions = enumerate(self.predict(split))
         shown = [self.kind.show(rows[number], each, split.examples, number) for number, each in predictions]
         return shown, cast("Features", split.features).truncated
+
+    def check_input(self, row: Row, file: str | None) -> None:
+        """Check a row given to `bert predict`. Raises UserError if the model cannot take it."""
+        self.kind.check_input(row, self.tokenizer, self.longest, file)
+
+    def words_for_cut(self) -> str:
+        """What is said of inputs that were cut."""
+        longest = f"{self.rules.most_windows} windows" if self.rules.in_windows else "the model takes"
+        return f"inputs were longer than {longest} and were cut"
 
     def count_cut(self, rows: Sequence[Row]) -> int:
         """How many inputs of rows are longer than the model takes."""
@@ -104,9 +118,9 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     model = kind.load_model(source)
     if not kind.has_made(model.config):
         made = ", ".join(model.config.architectures or [])
-        raise UserError(f"The model `{source}` ({made}) is not of the kind `{kind.name}`.", _how_to_make(task))
+        raise UserError(f"The model `{source}` ({made}) is not of the kind `{kind.name}`.", how_to_make(task))
     if kind.names_outputs:
-        task = replace(task, labels=_model_labels(model.config.id2label, task, source))
+        task = replace(task, labels=model_labels(model.config.id2label, task, source))
     tokenizer, saved = load_tokenizer(source), saved_config(source)
     rules = _rules(kind, saved, min(task.max_seq_length, longest_input(model)))
     check_vocabulary(model, tokenizer, source)
@@ -127,23 +141,3 @@ def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRule
     longest_query = kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length)
     longest, in_windows = saved.get("max_seq_length") or max_seq_length, saved.get("long_texts") == WINDOWS
     return WindowRules(longest, saved.get("doc_stride") or 128, longest_query, in_windows)
-
-
-def _model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str, ...]:
-    """The model's label names in its own order and the task's case; for LABEL_0 ... those of the task."""
-    given = [id2label[index] for index in range(len(id2label))]
-    spelled = in_other_case(given, task.labels, source)
-    names = tuple(spelled.get(name, name) for name in given)
-    if not task.labels or set(names) == set(task.labels):
-        return names
-    if len(names) == len(task.labels) and all(name.startswith("LABEL_") for name in names):
-        say(f"the labels of {source} have no names; taken in the order {', '.join(task.labels)}")
-        return task.labels
-    if set(task.labels) <= set(names) or (not task.hub[0] and set(task.labels) & set(names)):
-        return names  # where an own file has another label, its line is named when it is encoded
-    what = f"The model `{source}` knows the labels {', '.join(names[:8])}, not those of {task.name}."
-    raise UserError(what, _how_to_make(task))
-
-
-def _how_to_make(task: Task) -> str:
-    return f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}"

@@ -11,14 +11,17 @@ from typing import Any
 
 from bertcli import say
 from bertcli.data.hub import cached_model, download_model, hub_answers
+from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_labels import listed
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, PRETRAINED, Pretrained
+from bertcli.objectives import OBJECTIVES
 from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
 RUNS = Path("runs")
+MAKE_DATA = "Make some: bert make-pretraining-data TEXT"
 Misfit = Callable[[RunFolder], str]  # why a run cannot do what is asked for; "" if it can
 FORMS = {"text": "one text", "pair": "a pair of texts", "choices": "a text with choices", "question": "a question"}
 HOW_TO_MAKE = {"text": "glue/sst2", "pair": "glue/mnli", "choices": "swag", "question": "squad"}
@@ -44,10 +47,16 @@ def _is_readable(run: RunFolder) -> bool:
 
 
 def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFolder]:
-    """The runs of a command, or of one whose runs are used alike, with the given values in their configuration, latest first."""
-    runs = [run for run in run_folders() if command in (run.config["command"], run.used_as)]
-    fits = [run for run in runs if run.is_finished == finished and wanted.items() <= run.config.items()]
+    """The runs of a command, or used as its own are, with the given values in their configuration, latest first."""
+    runs = [run for run in run_folders() if run.is_finished == finished]
+    runs = [run for run in runs if command in (run.config["command"], run.used_as)]
+    fits = [run for run in runs if all(run.config.get(name) == value for name, value in wanted.items())]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
+
+
+def task_runs(**wanted: object) -> list[RunFolder]:
+    """The finished runs that have learnt a task, latest first; baselines after all fine-tuned models, which they never hide."""
+    return [run for command in ("finetune", "baseline") for run in find_runs(command, finished=True, **wanted)]
 
 
 def nearest_run(name: str, otherwise: str) -> str:
@@ -57,9 +66,10 @@ def nearest_run(name: str, otherwise: str) -> str:
     return f"Did you mean `{nearest[0]}`?" if nearest else otherwise
 
 
-def latest_finished_run() -> RunFolder:
+def latest_finished_run(with_baselines: bool = False) -> RunFolder:
     """The latest finished run of this folder. Raises UserError if there is none."""
-    runs = [run for run in run_folders() if run.is_finished]
+    found = [run for run in run_folders() if run.is_finished]
+    runs = [run for run in found if with_baselines or run.config["command"] != "baseline"]
     if not runs:
         raise UserError("There is no finished run in this folder.", "Make one: bert finetune glue/sst2")
     latest = max(runs, key=lambda run: (run.path / "result.json").stat().st_mtime)
@@ -81,14 +91,19 @@ def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
 
     Raises UserError if none can, with the reason of each.
     """
-    reasons = {run: misfit(run) for run in find_runs("finetune", finished=True)}
+    reasons = {run: misfit(run) for run in task_runs()}
     runs = [run for run, reason in reasons.items() if not reason]
     if not runs:
         why = listed((f"{run.path} {reason}" for run, reason in reasons.items()), most=3)
         hint = f"Make one: bert finetune {how_to_make}; or name a --model."
         raise UserError(f"There is no finished run {what} in this folder{why}.", hint)
-    others = f"the latest of {len(runs)} runs that fit; --model names another" if runs[1:] else "the only run that fits"
-    say(f"model: {runs[0].path} ({others})")
+    alike = [run for run in runs if run.used_as == runs[0].used_as]
+    others = f"the latest of {len(alike)} runs that fit" if alike[1:] else "the only run that fits"
+    if runs[len(alike) :]:
+        others = f"{others}, but for {len(runs) - len(alike)} baselines"
+    if runs[0].config["command"] == "baseline":
+        others = f"a baseline, {others}"
+    say(f"model: {runs[0].path} ({others}{'; --model names another' if runs[1:] else ''})")
     return runs[0]
 
 
@@ -109,11 +124,17 @@ def model_for(form: str, misfit: Misfit | None = None) -> str:
     if form not in ("mask", "features"):
         misfit = misfit or partial(misfit_of_form, form)
         return str(run_that_fits(misfit, f"for {FORMS[form]}", HOW_TO_MAKE[form]).model)
-    runs = find_runs("pretrain", finished=True)
+    runs = [run for run in find_runs("pretrain", finished=True) if form != "mask" or _fills_masks(run)]
     if not runs:
         return _first_here((BERT_BASE, BERT_BOOKS) if form == "mask" else (BERT_BASE, MINILM, BERT_BOOKS))
     say(f"model: {runs[0].path} (latest pre-trained run)")
     return str(runs[0].model)
+
+
+def _fills_masks(run: RunFolder) -> bool:
+    """Whether a pre-trained run can fill [MASK], as those of most objectives can."""
+    objective = OBJECTIVES.get(run.config.get("objective", ""))
+    return objective is None or objective.fills_masks
 
 
 def model_for_meaning() -> str:
@@ -252,13 +273,21 @@ def latest_vocabulary(otherwise: str | None = None) -> str:
     raise UserError("There is no vocabulary in this folder yet.", hint)
 
 
-def latest_pretraining_data() -> str:
-    """The latest pre-training data in this folder. Raises UserError if there are none."""
-    if found := _latest("*/manifest.json"):
+def latest_pretraining_data(max_seq_length: int | None = None, how_to_make: str = MAKE_DATA) -> str:
+    """The latest pre-training data in this folder, of one length where it is given. Raises UserError if there are none."""
+
+    def is_wanted(manifest: Path) -> bool:
+        if max_seq_length is None:
+            return True
+        options = read_json(manifest, "Remove it, or make the data again.").get("options")
+        return isinstance(options, dict) and options.get("max_seq_length") == max_seq_length
+
+    if found := _latest("*/manifest.json", is_wanted):
         return found
-    raise UserError("There is no pre-training data in this folder yet.", "Make some: bert make-pretraining-data TEXT")
+    of_length = f" of length {max_seq_length}" if max_seq_length else ""
+    raise UserError(f"There is no pre-training data{of_length} in this folder yet.", how_to_make)
 
 
-def _latest(pattern: str) -> str | None:
-    found = max(Path().glob(pattern), key=lambda path: path.stat().st_mtime, default=None)
+def _latest(pattern: str, is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:
+    found = max(filter(is_wanted, Path().glob(pattern)), key=lambda path: path.stat().st_mtime, default=None)
     return str(found.parent) if found else None

@@ -1,5 +1,9 @@
 """Keyed dropout: masks are functions of the step, the layer, and a row's place in the data, however rows are batched."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -43,6 +47,23 @@ def choose_rows(model: nn.Module, chosen: Tensor | slice) -> None:
     global _names
     if model.training:
         _names = _names[chosen]
+
+
+def drawn_again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """The contexts of a pass and, for torch.utils.checkpoint, of its repetition, which draws the same masks."""
+    return nullcontext(), _drawing_from(_keys.state, _names)
+
+
+@contextmanager
+def _drawing_from(state: Any, names: Tensor) -> Iterator[None]:
+    global _keys, _names
+    interrupted = _keys, _names
+    _keys, _names = np.random.SFC64(0), names
+    _keys.state = state
+    try:
+        yield
+    finally:
+        _keys, _names = interrupted
 
 
 def next_mask(rate: float, rows: int) -> Mask:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
@@ -16,13 +18,14 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
 from bertcli.kernels import attends_alone
-from bertcli.models.dropout import choose_rows, name_rows
-from bertcli.models.packed import is_packed
+from bertcli.models.dropout import choose_rows, drawn_again, name_rows
+from bertcli.models.packed import is_causal, is_joined, is_packed
 
 # T tokens of the batch, N sequences, S the longest, R rows that are read, H hidden
 
 TOKENS_STEP = 64  # idle tokens round the number up: a CPU compiles, and keeps, a program for each shape of a product
 NO_END = 1_000_000  # length of the longest input, where positions are relative
+BILSTM = "bilstm"  # the module between encoder and head, where there is one (models/own/bilstm.py)
 OF_TOKENS = ("logits", "prediction_logits", "start_logits", "end_logits")  # outputs of heads for each token
 
 
@@ -40,6 +43,20 @@ def longest_input(model: PreTrainedModel) -> int:
 
 def _family(model: PreTrainedModel) -> Family:
     return family_of(model.config.model_type)
+
+
+def use_gradient_checkpointing(model: PreTrainedModel) -> None:
+    """Have the backward pass compute the layers again, which takes less memory than keeping their states.
+
+    The last layer is not computed again: its states are read at once. Raises UserError if the layers cannot do so.
+    """
+    again = partial(checkpoint, use_reentrant=False, context_fn=drawn_again)
+    layers: list[Any] = [each for each in model.base_model.modules() if hasattr(each, "gradient_checkpointing")]
+    if not layers or not model.supports_gradient_checkpointing:
+        what = f"The layers of a {model.config.model_type} cannot be computed again in the backward pass."
+        raise UserError(what, "Leave --gradient-checkpointing out; --micro-batch-tokens saves memory too.")
+    for layer in layers:
+        layer.gradient_checkpointing, layer._gradient_checkpointing_func = layer is not _last_layer(model), again
 
 
 def encode(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None) -> Tensor:
@@ -71,6 +88,8 @@ def attention_weights(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 
     Raises UserError if a model has no such weights.
     """
+    if is_joined(model):
+        raise UserError("This model joins two encoders, each with attention of its own.", "Give another --model.")
     model.set_attn_implementation("eager")
     found = model.base_model(**_padded(model, batch)[0], output_attentions=True).get("attentions")
     if not found or any(weights.shape[-1] != len(batch.input_ids) for weights in found):
@@ -82,12 +101,14 @@ def attention_weights(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = None, pooled: bool = False) -> Any:
     """Run a model with its own head over the tokens in `rows`, or over all; return the outputs, such as `logits`.
 
-    They are [R, ...] for tokens, or [N, ...] if `pooled`, the rows being [CLS].
+    They are [R, ...] for tokens, or [N, ...] if `pooled`, the rows being one of each sequence.
     """
     packs = is_packed(model)
     columns, is_token = (_packed(model, batch), 0) if packs else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # expects an axis of choices: one per sequence here
-        columns |= {name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences"}}
+        columns |= {
+            name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences", "use_cache"}
+        }
     with _reading(model, batch, rows, pooled) if packs else nullcontext():
         outputs = model(**columns)
     if pooled:
@@ -115,16 +136,14 @@ def encode_and_predict(model: PreTrainedModel, batch: PackedBatch) -> tuple[Tens
 def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, pooled: bool = False) -> Iterator[None]:
     """A context in which the encoder returns the hidden states in `rows` only, [1, R, H], or [N, 1, H] if `pooled`.
 
-    What follows the attention of a last layer like BERT's is computed for those rows only; and if they are the first
-    tokens, only these attend, where the attention can do so.
+    What follows the attention of a last layer like BERT's is computed for those rows only; and if they are one of each
+    sequence, which sees all of it, only these attend, where the attention can do so.
     """
-    base = model.base_model
-    last: Any = getattr(getattr(base, "encoder", None), "layer", [None])[-1]
-    is_early = hasattr(last, "attention") and hasattr(last.attention, "output")
-    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if is_early else rows
+    base, last = model.base_model, _last_layer(model)
+    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if last else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
-        hidden = output.last_hidden_state[0, chosen]
+        hidden = _read(model, batch, output.last_hidden_state[0], chosen, pooled)
         choose_rows(model, chosen)
         output.last_hidden_state = hidden[:, None] if pooled else hidden[None]
         if output.get("pooler_output") is not None:
@@ -132,18 +151,18 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         return output
 
     hooks = [base.register_forward_hook(read)]
-    if rows is not None and is_early:
+    if rows is not None and last:
         attention = last.attention
-        is_first = pooled and attends_alone(attention.self, batch.input_ids)
-        if is_first:
-            option = {"first_tokens": rows}
+        is_alone = pooled and attends_alone(attention.self, batch.input_ids)
+        if is_alone:
+            option = {"one_each": rows}
             hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | option), with_kwargs=True))
 
         def choose(
             _: Any, states: tuple[Tensor, Tensor]
         ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
             choose_rows(model, rows)
-            context = states[0] if is_first else states[0].index_select(1, rows)
+            context = states[0] if is_alone else states[0].index_select(1, rows)
             return context, states[1].index_select(1, rows)
 
         hooks.append(attention.output.register_forward_pre_hook(choose))
@@ -154,6 +173,29 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hook.remove()
 
 
+def _last_layer(model: PreTrainedModel) -> Any:
+    """The last layer of an encoder, if it is like BERT's and the head reads its output; else None."""
+    last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
+    return (
+        last
+        if hasattr(last, "attention") and hasattr(last.attention, "output") and not hasattr(model, BILSTM)
+        else None
+    )
+
+
+def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: Any, pooled: bool) -> Tensor:
+    """What a head reads of hidden states, [T, H]: the chosen ones, or if `pooled` both ends of directions that are joined.
+
+    These are the forward direction at each last token, and the backward one at each first, [N, H].
+    """
+    if has_bilstm := hasattr(model, BILSTM):
+        hidden = model.get_submodule(BILSTM)(hidden[: len(batch.input_ids)], batch.lengths)
+    if not (pooled and (has_bilstm or is_joined(model))):
+        return hidden[chosen]
+    forward, backward = hidden.chunk(2, dim=1)
+    return torch.cat([forward[batch.last_tokens], backward[batch.first_tokens]], dim=1)
+
+
 def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
     """The inputs end to end, each column [1, T], and the boundaries of the sequences."""
     length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
@@ -162,7 +204,9 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
         name_rows(batch, pad(torch.ones_like(batch.input_ids, dtype=torch.bool), (0, idle)))
     columns = {**_columns(model, batch), "position_ids": batch.position_ids + _family(model).first_position(model)}
     columns = {name: pad(column, (0, idle))[None] for name, column in columns.items()}
-    return {**columns, "sequences": Sequences(batch.lengths, idle, batch.input_ids.device, length_step)}
+    causal = is_causal(model)
+    sequences = Sequences(batch.lengths, idle, batch.input_ids.device, length_step, causal)
+    return {**columns, "sequences": sequences, **({"use_cache": False} if causal else {})}
 
 
 def _tokens_step(model: PreTrainedModel, count: int) -> int:

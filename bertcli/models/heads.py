@@ -11,6 +11,8 @@ from bertcli.data.packing.batches import PackedBatch, send
 from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
+from bertcli.models.own.bilstm import has_bilstm
+from bertcli.models.packed import is_causal, is_joined
 
 # N sequences of the batch, E texts, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest
 
@@ -77,6 +79,18 @@ def _reads_batches(model: PreTrainedModel) -> bool:
     return getattr(model, "reads_batches", False)
 
 
+def own_head(model: PreTrainedModel) -> str:
+    """What a model has between its encoder and its outputs that no class of transformers has, in words; else nothing."""
+    if has_bilstm(model):
+        return "has a BiLSTM between its encoder and its head"
+    if is_joined(model):
+        return "joins two encoders, one from left to right and one from right to left"
+    if _reads_batches(model) and not hasattr(model, "forward_padded"):
+        return "has a BiLSTM on frozen features"
+    pools = any(name in type(model).__name__ for name in ("SequenceClassification", "MultipleChoice"))
+    return "reads from left to right, and its head the last token" if pools and is_causal(model) else ""
+
+
 def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
     """Vocabulary logits at the masked positions only, [M, V], of any family's masked-LM head."""
     found = run_head(model, batch, batch.labels["masked_lm_positions"])
@@ -88,7 +102,8 @@ def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Logits of each sequence, [N, C], or text, [E, C]."""
     if _reads_batches(model):
         return {"logits": of_texts(model(batch), batch)}
-    return {"logits": of_texts(run_head(model, batch, batch.first_tokens, pooled=True)["logits"], batch)}
+    rows = batch.last_tokens if is_causal(model) else batch.first_tokens  # [N] the one that sees all of its sequence
+    return {"logits": of_texts(run_head(model, batch, rows, pooled=True)["logits"], batch)}
 
 
 def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:

@@ -12,13 +12,17 @@ from transformers import logging as transformers_logging
 
 from bertcli import say
 from bertcli.data.checksums import check_files
+from bertcli.data.json_files import read_json
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.families.family import Family
-from bertcli.models.encoder import longest_input
-from bertcli.models.frozen import FrozenBertForTokenClassification
+from bertcli.families.family import LARGEST as LARGEST_LAYERS
+from bertcli.families.family import Family, ModelSize
+from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
+from bertcli.models.own import two_directions
+from bertcli.models.own.bilstm import add_bilstm
+from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 
 transformers_logging.set_verbosity_error()
@@ -29,22 +33,15 @@ LOADING = {"output_loading_info": True, "dtype": torch.float32, "ignore_mismatch
 # The outputs of a model, whatever its config.json asks for.
 LOADING |= {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 INITIALIZER_RANGE = 0.02
-# Beyond any model; a damaged number must not fill the memory.
-LARGEST = {"num_hidden_layers": 1_000, "num_attention_heads": 10_000, "hidden_size": 100_000}
-LARGEST |= {
-    "type_vocab_size": 1_000_000,
-    "intermediate_size": 1_000_000,
-    "vocab_size": 100_000_000,
-    "max_position_embeddings": 100_000_000,
-}
+LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
+LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
-OWN_CLASSES = {
-    each.__name__: each for each in (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-}
+OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
+OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
 
 
 def build_model(
-    model_class: Any, family: Family, size: str, tokenizer: WordPiece, labels: dict[str, Any], seed: int
+    model_class: Any, family: Family, size: str | ModelSize, tokenizer: WordPiece, labels: dict[str, Any], seed: int
 ) -> PreTrainedModel:
     """Build a model with new weights, drawn by `seed`. Raises UserError if the family has no such size.
 
@@ -56,6 +53,8 @@ def build_model(
     torch.manual_seed(seed)
     model = _new_model(model_class, config, attention)
     initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
+    if getattr(config, BILSTM, False):
+        add_bilstm(model)
     return with_trained_padding(model)
 
 
@@ -92,6 +91,7 @@ def load_model(
     family = family_of(saved.model_type)
     packs = family.runs_packed(saved)
     given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
+    has_new_bilstm = given.pop(BILSTM, False)
     model, info = _opened(source, model_class or _saved_class(saved), given)
     missing, other_shape = set(info["missing_keys"]), {name for name, *_ in info["mismatched_keys"]}
     inner = f"{model.base_model_prefix}."
@@ -100,12 +100,21 @@ def load_model(
         raise UserError(what, "Take both from the same model.")
     replaced = _head(model) - missing if new_head else other_shape
     initialize(model, missing | replaced)
+    _give_bilstm(model, source, saved, has_new_bilstm)
     _check_finite(model, source)
     if not packs:
-        _say_padded(source, saved)
+        say(f"{source} is a {saved.model_type}: its batches are padded, which takes longer than packing them")
     _say_new(source, missing - (_head(model) if labels else set()), replaced)
     family.prepare(model, source)
     return with_trained_padding(model) if packs else model
+
+
+def _give_bilstm(model: PreTrainedModel, source: str, saved: PretrainedConfig, is_new: bool) -> None:
+    """Add the BiLSTM that a model has, or a new one."""
+    if getattr(saved, BILSTM, False):
+        add_bilstm(model, source)
+    elif is_new:
+        add_bilstm(model)
 
 
 def _check_finite(model: PreTrainedModel, source: str) -> None:
@@ -140,12 +149,20 @@ def has_finite_weights(model: nn.Module) -> bool:
 def open_config(source: str) -> PretrainedConfig:
     """The configuration of a model in a folder or on the Hub. Raises UserError if it cannot be opened."""
     check_files(Path(source), {"config.json"})
+    _check_is_no_baseline(Path(source) / "config.json")
     try:
         config = AutoConfig.from_pretrained(source, **NO_CODE)
     except Exception as error:  # as above
         raise _not_opened(source, error) from None
     check_sizes(config, Path(source) / "config.json")
     return config
+
+
+def _check_is_no_baseline(path: Path) -> None:
+    saved = read_json(path, "Restore it.") if path.is_file() else {}
+    if method := saved.get("baseline"):
+        what = f"`{path.parent}` is a baseline ({method}), not a BERT."
+        raise UserError(what, "Give another; `bert evaluate`, `bert predict` and `bert report` take it.")
 
 
 def check_sizes(config: PretrainedConfig, path: Path) -> None:
@@ -186,11 +203,6 @@ def with_trained_padding(model: PreTrainedModel) -> PreTrainedModel:
     return model
 
 
-def _say_padded(source: str, saved: PretrainedConfig) -> None:
-    what = saved.model_type + " decoder" * bool(getattr(saved, "is_decoder", False))
-    say(f"{source} is a {what}: its batches are padded, which takes longer than packing them")
-
-
 def _say_new(source: str, missing: set[str], replaced: set[str]) -> None:
     """Say which weights are new, but for the head of a model to fine-tune, and which are those of another task."""
     new = [f"new: {_modules(missing)}"] if missing else []
@@ -221,6 +233,8 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     except Exception as error:  # of torch too: a size that does not fit another
         raise _not_opened(str(folder), error, "Start a new run, without --resume.") from None
     family.prepare(model, str(folder))
+    if getattr(saved, BILSTM, False):
+        add_bilstm(model)
     return with_trained_padding(model) if attention else model
 
 

@@ -30,12 +30,23 @@ def is_packed(model: PreTrainedModel) -> bool:
     return bool(model.config._attn_implementation == PACKED)
 
 
+def is_causal(model: PreTrainedModel) -> bool:
+    """Whether tokens see only those before them, as the first attention of a model says: a decoder's do, in most families."""
+    flags = (module.is_causal for module in model.base_model.modules() if hasattr(module, "is_causal"))
+    return bool(next(flags, False))
+
+
+def is_joined(model: PreTrainedModel) -> bool:
+    """Whether a model joins two encoders of opposite directions (models/own/two_directions.py)."""
+    return getattr(model.base_model, "joins_directions", False)
+
+
 def packed_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Attend for transformers: query, key and value, [1, A, T, D], to the context, [1, T, A, D], and no weights.
 
-    `kwargs` has the `sequences` of the batch, `dropout` and `scaling`; there is no mask, for there is no padding.
+    `kwargs` has the `sequences` of the batch, which say whether attention is causal, `dropout` and `scaling`; there is no mask.
     """
     dropout = kwargs.get("dropout", 0.0) if module.training else 0.0
     states = (each.squeeze(0).transpose(0, 1)[:, None] for each in (query, key, value))
@@ -63,7 +74,8 @@ def attention(sequences: Sequences, mask: Mask, scaling: float, *states: Tensor)
                 _dropped, q, k, v, group, drawn, scaling, use_reentrant=False, preserve_rng_state=False
             )
         else:
-            context = scaled_dot_product_attention(q, k, v, group.mask, scale=scaling)
+            mask_or_order = {"is_causal": True} if group.is_causal else {"attn_mask": group.mask}
+            context = scaled_dot_product_attention(q, k, v, scale=scaling, **mask_or_order)
         found.append(group.unpadded(context))
     found.append(query.new_zeros(sequences.idle, *query.shape[1:]))
     return torch.cat(found)
@@ -71,9 +83,7 @@ def attention(sequences: Sequences, mask: Mask, scaling: float, *states: Tensor)
 
 def _dropped(query: Tensor, key: Tensor, value: Tensor, group: Group, mask: Mask, scaling: float) -> Tensor:
     """The context of a group, [n, A, S, D]; dropout drops whole tokens to attend to, as in modeling.py."""
-    scores = query @ key.transpose(-1, -2) * scaling  # [n, A, S, S]
-    if group.mask is not None:
-        scores = scores.masked_fill(~group.mask, -torch.inf)
+    scores = group.hide(query @ key.transpose(-1, -2) * scaling)  # [n, A, S, S]
     tokens = group.padded(torch.arange(group.tokens, device=query.device)[:, None, None])[:, 0, :, 0]  # [n, S]
     return drop(scores.softmax(-1), of_heads(mask, tokens, query.shape[1])) @ value
 

@@ -42,13 +42,14 @@ def _targets(read: UnpackedRows) -> Targets:
     return {"masked_lm_positions": positions, "masked_lm_ids": originals}
 
 
-def _loss(logits: Tensor, labels: Tensor) -> Tensor:
+def vocabulary_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """The summed cross entropy of logits of the vocabulary, [R, V]."""
     from bertcli.models.cross_entropy import vocabulary_cross_entropy
 
     return vocabulary_cross_entropy(logits, labels)
 
 
-def _baselines(share: float, manifest: Mapping[str, Any]) -> dict[str, float]:
+def of_frequencies(share: float, manifest: Mapping[str, Any]) -> dict[str, float]:
     """The accuracy of the most frequent token, and the loss of predicting each token by its frequency."""
     entropy = {"token_entropy": manifest["token_entropy"]} if "token_entropy" in manifest else {}
     return {"most_frequent_token_accuracy": 100 * share, **entropy}
@@ -75,9 +76,9 @@ MASKED_LM = Part(
     targets=_targets,
     rows=lambda batch: batch.labels["masked_lm_positions"],
     head=lambda model, hidden: family_of(model.config.model_type).predict_tokens(model, hidden),  # [M, V]
-    loss=_loss,
+    loss=vocabulary_loss,
     guess=lambda manifest: int(manifest["most_frequent_token"]["id"]),
-    baselines=_baselines,
+    baselines=of_frequencies,
     in_words=_in_words,
     predicts_tokens=True,
     verdict=_verdict,
@@ -85,8 +86,10 @@ MASKED_LM = Part(
 
 
 def has_heads(model: PreTrainedModel) -> bool:
-    """Whether a model has BERT's heads for masked-LM and next-sentence prediction."""
-    return family_of(model.config.model_type).can_pretrain(model)
+    """Whether a model has BERT's heads for masked-LM and next-sentence prediction, and reads in both directions."""
+    from bertcli.models.packed import is_causal
+
+    return family_of(model.config.model_type).can_pretrain(model) and not is_causal(model)
 
 
 MLM = Objective("mlm", (MASKED_LM,), runs_of_document, fits=has_heads, trains_every_weight=False)

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from bertcli.families.bert import BERT
+from bertcli.families.family import Family
+
 if TYPE_CHECKING:
     import numpy as np
     import torch
@@ -51,10 +54,12 @@ class Objective:
     parts: tuple[Part, ...]
     cut: CutDocument  # cuts a document into instances
     needs_pairs: bool = False
+    family: Family = BERT  # of new models
     model_class: str = "AutoModelForPreTraining"  # of transformers
     labels: Mapping[str, Any] = field(default_factory=dict)  # the classes in the model's config
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
     trains_every_weight: bool = True
+    fills_masks: bool = True
 
     def auto_class(self) -> Any:
         """The class of transformers that makes the model."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import Any
 
+CLASS = 'class="chart"'
 MOST_POINTS = 200  # of a line
 WIDTH, HEIGHT = 360, 210
 # What pygal adds for its own style and script, and to place its own tooltips.
@@ -30,10 +31,18 @@ class Chart:
     axis: str = ""
 
 
-def line_chart(title: str, lines: Mapping[str, Sequence[Point]], axis: str = "step", **options: Any) -> Chart | None:
-    """A line for each name, by the first numbers of its points; None where no line has two of them."""
-    kept = {name: _thinned(points) for name, points in lines.items() if len(points) > 1}
-    return _drawn("XY", title, kept, axis, {"dots_size": 4, **options}) if kept else None
+def line_chart(
+    title: str, lines: Mapping[str, Sequence[Point]], axis: str = "step", is_marked: bool = False, **options: Any
+) -> Chart | None:
+    """A line for each name, by the first numbers of its points, which `is_marked` shows; None where no line has two of them.
+
+    A line that is marked may have a single point.
+    """
+    kept = {name: _thinned(points) for name, points in lines.items() if len(points) > (not is_marked)}
+    if not kept:
+        return None
+    chart = _drawn("XY", title, kept, axis, {"dots_size": 4, **options})
+    return replace(chart, svg=chart.svg.replace(CLASS, 'class="chart marked"', 1)) if is_marked else chart
 
 
 def scatter_chart(
@@ -46,7 +55,7 @@ def scatter_chart(
     chart.add("", _values(points))
     if diagonal:
         chart.add("", _values(diagonal), stroke=True, show_dots=False)
-    return Chart(title, _clean(chart, title).replace('class="chart"', 'class="chart points"', 1), axis=axis)
+    return Chart(title, _clean(chart, title).replace(CLASS, 'class="chart points"', 1), axis=axis)
 
 
 def histogram(title: str, counts: Sequence[int], edges: Sequence[float], axis: str) -> Chart:
@@ -98,7 +107,7 @@ def _clean(chart: Any, title: str) -> str:
 
     svg = NOT_NEEDED.sub("", chart.render(is_unicode=True)).replace("<title>Pygal</title>", "", 1)
     svg = LABEL.sub(lambda found: f"<title>{escape(unescape(found[1]))}</title>", NOT_DRAWN.sub("", svg))
-    named = f'class="chart" role="img" aria-label="{escape(title)}"'
+    named = f'{CLASS} role="img" aria-label="{escape(title)}"'
     return DECIMALS.sub(r"\1", svg).replace('id="" class="pygal-chart"', named, 1)
 
 

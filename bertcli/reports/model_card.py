@@ -10,6 +10,7 @@ from bertcli.reports.curves import NOT_SCORES
 from bertcli.reports.record import RunRecord
 from bertcli.reports.rendering import escaped, markdown_table
 from bertcli.reports.tables import result_tables
+from bertcli.training.result import TrainingResult
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Provenance:
     """Where a model is from and how it is used, as the head of its card says it."""
 
     pipeline: str  # the task as the Hub calls it
-    auto_class: str  # of transformers, which opens it
+    auto_class: str  # of transformers, which opens it; empty where none does
     call: str  # the expression that gives its outputs for an example
     sample: str = ""  # options of `bert predict`, where the run names no command
     base_model: str = ""  # on the Hub
@@ -32,8 +33,6 @@ def model_card(record: RunRecord, about: Provenance) -> str:
     """The card: metadata, what the model is, how it is used, scores, data, limits and options."""
     result = record.result
     tables = "\n\n".join(markdown_table(table) for table in (record.scores, *result_tables(result)[1:]) if table.rows)
-    speed = f"{result.steps:,} steps, {result.tokens_per_second:,.0f} tokens per second without padding"
-    share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
     curve = ["![Loss over the steps](loss.svg)"] if (record.path / "loss.svg").exists() else []
     predict = next((each for each in reversed(result.next) if each.startswith("bert predict --")), "")
     return f"""---
@@ -44,7 +43,7 @@ def model_card(record: RunRecord, about: Provenance) -> str:
 
 {escaped(record.sentence)}
 
-Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
+Made by `bert {record.config["command"]}`: {_training(result)}seed {result.seed}.
 
 ## Use
 
@@ -52,11 +51,7 @@ Made by `bert {record.config["command"]}`: {speed}{share}, seed {result.seed}.
 {predict or f"bert predict {about.sample} --model {record.path}"}
 ```
 
-```python
-{_with_transformers(str(record.path / "model"), about)}
-```
-
-After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`.
+{_with_transformers(record, about) if about.auto_class else "transformers has no class for it."}
 
 ## Scores
 
@@ -82,6 +77,13 @@ To repeat it:
 {" ".join(record.command.split())}
 ```
 """
+
+
+def _training(result: TrainingResult) -> str:
+    """How long it was trained, where it was trained in steps, and how fast, where that is known."""
+    share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
+    speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
+    return f"{result.steps:,} steps{speed}{share}, " if result.steps else ""
 
 
 def _paragraphs(notes: Sequence[str]) -> str:
@@ -113,7 +115,7 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
     return ModelCardData(
         language=about.language or None,
         license=about.licence.lower() or None,
-        library_name="transformers",
+        library_name="transformers" if about.auto_class else "bertcli",
         pipeline_tag=about.pipeline,
         base_model=about.base_model or None,
         datasets=[dataset] if dataset else None,
@@ -123,9 +125,13 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
     ).to_yaml()
 
 
-def _with_transformers(model: str, about: Provenance) -> str:
+def _with_transformers(record: RunRecord, about: Provenance) -> str:
     """Three lines that give the outputs of the model for an example."""
-    name = about.auto_class
-    return f"""from transformers import {name}, AutoTokenizer
+    name, model = about.auto_class, str(record.path / "model")
+    return f"""```python
+from transformers import {name}, AutoTokenizer
 tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, {name}))
-print({about.call})"""
+print({about.call})
+```
+
+After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`."""

@@ -24,7 +24,8 @@ def run_page(record: RunRecord) -> Page:
     result = record.result
     sections = [_scores(record), Section("Training", charts=run_curves(record.lines)), _words(record), *_fills(record)]
     sections += [_errors(record), _calibration(record), _mistakes(record), _data(record), _repeat(record)]
-    kicker = f"{record.config.get('command', 'run')} · {result.task} · {result.steps:,} steps · seed {result.seed}"
+    steps = [f"{result.steps:,} steps"] if result.steps else []
+    kicker = " · ".join([record.config.get("command", "run"), result.task, *steps, f"seed {result.seed}"])
     return Page(record.name, record.sentence, [each for each in sections if each], record.missing, kicker)
 
 
@@ -175,14 +176,10 @@ def _words(record: RunRecord) -> Section | None:
     if not words:
         return None
     tables = [
-        Table(
-            title,
-            ["masked words", "right, %", "count"],
-            [[row["words"], row["accuracy"], row["count"]] for row in rows],
-        )
+        Table(title, ["words", "right, %", "count"], [[row["words"], row["accuracy"], row["count"]] for row in rows])
         for title, rows in words.items()
     ]
-    return Section("Which masked words it finds", tables=tables)
+    return Section("Which words it finds", tables=tables)
 
 
 def _fills(record: RunRecord) -> list[Section]:

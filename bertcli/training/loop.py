@@ -115,16 +115,16 @@ class Training:
         """
         keep_freed_memory()
         history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
-        progress = Progress("training", steps)
+        progress = Progress("training", self.plan.cost_until(steps))
         with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, progress, self.watch:
-            progress.start_at(first)
+            progress.start_at(self.plan.cost_until(first))
             for step, started, micro_batches in self._batches_from(first, ahead):
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
                 history.steps, stop = step + 1, totals["stop"] > 0
                 saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
-                progress.advance(1, history.describe(steps, memory_bytes(self.accelerator.device)))
+                progress.advance(self.plan.cost(step), history.describe(steps, memory_bytes(self.accelerator.device)))
                 progress.estimate(str(self.folder.path), advise)
                 with self.watch.idling():
                     if evaluates:
@@ -287,7 +287,7 @@ class Training:
         plan = self.plan
         intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
         logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
-        saves |= saves_now
+        saves, evaluates = saves | saves_now, evaluates or self.history.steps in plan.kept_steps
         if logs or saves or evaluates:
             self._read_losses()
         if saves or evaluates:
@@ -334,7 +334,7 @@ class Training:
         if self.accelerator.is_main_process:
             self.history.metrics = evaluate()
             self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
-            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "all steps done"
+            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "done"
             say(f"step {self.history.steps:,}  {words}")
         waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
         self.history.evaluations_since_best = int(broadcast(waited))  # as the main process counted

@@ -23,13 +23,23 @@ class Plan:
     seed: int
     micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
+    step_costs: tuple[tuple[range, float], ...] = ()  # of steps, what each costs; () where all cost the same
     patience: int | None = None  # evaluations without improvement after which to stop
+    kept_steps: tuple[int, ...] = ()  # whose models are kept
 
     @classmethod
     def of(cls, options: Any, **derived: Any) -> Self:
         """The plan with the options of the same names, but for what is derived from others."""
         given = {each.name: getattr(options, each.name) for each in fields(cls) if hasattr(options, each.name)}
         return cls(**given | derived)
+
+    def cost(self, step: int) -> float:
+        """What a step costs beside others, by which the time left is estimated."""
+        return next((cost for steps, cost in self.step_costs if step in steps), 1.0)
+
+    def cost_until(self, step: int) -> float:
+        """What the steps before one cost."""
+        return sum(cost * len(steps[: max(0, step - steps.start)]) for steps, cost in self.step_costs) or float(step)
 
     def is_due(self, step: int, every: int | None) -> bool:
         """Whether something that is done every so many steps, or about fifty times, is due after `step`."""
@@ -39,7 +49,7 @@ class Plan:
         """Whether a checkpoint is due so many seconds after the last one, or after the start."""
         return seconds >= (min(FIRST_SAVE_SECONDS, 60 * self.save_minutes) if is_first else 60 * self.save_minutes)
 
-    def describe(self, rows: int, reasons: Mapping[str, str] | None = None) -> str:
+    def describe(self, rows: float, reasons: Mapping[str, str] | None = None) -> str:
         """The plan in one line, for data of so many rows, with the reasons of what was chosen."""
         why = {name: f", {reason}" for name, reason in (reasons or {}).items()}
         return (

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Self
 
 from bertcli import say
@@ -51,6 +52,22 @@ def doing(what: str) -> Iterator[None]:
     """Show on a terminal what is being done meanwhile."""
     with live_display(lambda console: console.status(what)):
         yield
+
+
+@contextmanager
+def said_into(file: Path, what: str) -> Iterator[None]:
+    """What is said goes into a file meanwhile, all of it; a terminal shows what is being done."""
+    before = logger.handlers, logger.level, logger.propagate
+    handler = logging.FileHandler(file, encoding="utf-8")
+    with doing(what):
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)
+        try:
+            yield
+        finally:
+            logger.handlers, level, logger.propagate = before
+            logger.setLevel(level)
+            handler.close()
 
 
 class Progress:

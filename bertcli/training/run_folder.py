@@ -27,9 +27,8 @@ CONFIG_TYPES: dict[str, Types] = {
     "command": str,
     **dict.fromkeys(("task", "kind", "text", "text_pair", "label", "data_dir", "from", "grid"), str | None),
     **dict.fromkeys(("frozen_layers", "tokenizer", "data"), str | None),
-    **dict.fromkeys(
-        ("max_seq_length", "doc_stride", "max_query_length", "seed", "seeds", "shards_per_window"), int | None
-    ),
+    **dict.fromkeys(("max_seq_length", "doc_stride", "max_query_length", "seed", "seeds"), int | None),
+    "shards_per_window": int | list | None,
     "data_digests": dict | None,
 }
 MEND = "Restore it, or move the run out of the folder `runs`."
@@ -85,15 +84,18 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UserError(f"`{path}` cannot be read: {error}.", MEND) from None
         check_values(path, MEND, saved, CONFIG_TYPES)
-        if saved["command"] == "finetune" or saved.get("kind"):
+        if saved["command"] in ("finetune", "baseline") or saved.get("kind"):
             check_values(path, MEND, saved, {"task": str, "kind": str})
             get_kind(saved["kind"])
         return dict(saved)
 
     @property
     def used_as(self) -> str:
-        """The command whose runs are used alike: what was trained on a task is a fine-tuned model."""
-        return "finetune" if self.config.get("kind") else "pretrain"
+        """Its command; of a distillation the one whose runs are used alike, by whether it was trained on a task."""
+        saved = self.config
+        if saved["command"] != "distill":
+            return str(saved["command"])
+        return "finetune" if saved.get("kind") else "pretrain"
 
     @property
     def has_parts(self) -> bool:
@@ -102,9 +104,13 @@ class RunFolder:
         return (saved.get("seeds") or 1) > 1 or bool(saved.get("grid")) or saved.get("frozen_layers") == "all"
 
     @property
-    def shards_per_window(self) -> int:
-        """Of how many shards at a time its order of pre-training data mixes the rows; 0: of all."""
-        return int(self.config.get("shards_per_window") or 0)
+    def shards_per_window(self) -> list[int]:
+        """Of how many shards at a time its order of pre-training data mixes the rows, in each phase; 0: of all."""
+        saved = self.config.get("shards_per_window") or 0
+        of_phases = saved if isinstance(saved, list) else [saved]
+        for each in of_phases:
+            check_values(self.path / "config.yaml", MEND, {"shards_per_window": each}, {"shards_per_window": int})
+        return of_phases
 
     @property
     def command_to_resume(self) -> str:

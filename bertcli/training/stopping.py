@@ -67,5 +67,6 @@ def out_of_memory(micro_batches: list[PackedBatch]) -> RunError:
     return RunError(
         f"Out of memory in a pass over {tokens:,} tokens.",
         f"Give --micro-batch-tokens {tokens // 2}: {2 * len(micro_batches)} passes a step instead of {len(micro_batches)}, "
-        "the same batch and the same result; or --auto-batch-size, which finds how many by itself.",
+        "the same batch and the same result; or --auto-batch-size, which finds how many by itself. "
+        "--gradient-checkpointing needs less memory too.",
     )

@@ -3,7 +3,8 @@
 `python -m tests.benchmarks` runs all that this machine can and writes results-CHIP.md beside this file: of a GPU, a CPU with
 matrix units, one with other units for bfloat16, or one that races in float32 alone, as bfloat16 would only be emulated;
 with names of cases it runs those and puts their lines into that file; --quick shows with a tiny model that they run.
-`python -m tests.benchmarks defaults` measures what fine-tuning gets with no options (defaults.py).
+`python -m tests.benchmarks defaults` measures what fine-tuning gets with no options (defaults.py), `engines` predicts beside
+other engines (engines.py).
 """
 
 import argparse
@@ -21,7 +22,7 @@ import torch
 import transformers
 
 from bertcli.errors import RunError, UserError
-from tests.benchmarks import defaults
+from tests.benchmarks import defaults, engines
 from tests.benchmarks.cases import CPU_CASES, GPU_CASES, Case
 from tests.benchmarks.materials import BESIDE, books
 from tests.benchmarks.original import race_the_original
@@ -106,9 +107,10 @@ def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
 
 def main() -> None:
     """Measure, print, and write the table."""
-    if sys.argv[1:2] == ["defaults"]:
-        defaults.main(sys.argv[2:])
-        return
+    for name, benchmark in (("defaults", defaults), ("engines", engines)):
+        if sys.argv[1:2] == [name]:
+            benchmark.main(sys.argv[2:])
+            return
     on_gpu = torch.cuda.is_available()
     all_cases = {case.name: case for case in (GPU_CASES if on_gpu else CPU_CASES)}
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

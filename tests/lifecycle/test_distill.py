@@ -55,15 +55,16 @@ def test_a_distilbert_opens_in_transformers_and_is_fine_tuned_by_default(at_home
 def test_a_resumed_distillation_has_the_bits_of_an_undisturbed_one(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {**PRETRAINED, "targets": ["hidden", "sentence-vectors"], "size": "mini", "precision": "bfloat16"}
-    whole = distill(**options, out=str(tmp_path / "whole"))  # of another width: projections are saved too
+    options = {**PRETRAINED, "targets": ["hidden", "sentence-vectors"], "size": "tiny", "precision": "bfloat16"}
+    options |= {"hidden_size": 64}  # of another width: projections are saved too
+    whole = distill(**options, out=str(tmp_path / "whole"))
     with monkeypatch.context() as patch:
         stop_after(patch, 2)
         with pytest.raises(Interrupted):
             distill(**options, out=str(tmp_path / "part"))
     with pytest.raises(UserError, match="is not the teacher that the run"):
         distill(resume=True, out=str(tmp_path / "part"), teacher=whole.run)
-    resumed = distill(resume=True, out=str(tmp_path / "part"))
+    resumed = distill(resume=True, out=str(tmp_path / "part"), gradient_checkpointing=True)
     assert_same_bits(whole.run, resumed.run)
     assert logged(whole.run) == logged(resumed.run)
 
@@ -137,7 +138,10 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
     Path("other.txt").write_text("zebras quarrel\n" * 20)
     build_vocab("other.txt", vocab_size=40, out="other")
     transformers.BertModel.from_pretrained(f"{start}/model").save_pretrained("headless")
-    load_wordpiece(f"{start}/model").save(Path("headless"))
+    causal = transformers.BertConfig.from_pretrained(f"{start}/model", is_decoder=True)
+    transformers.BertLMHeadModel(causal).save_pretrained("causal")
+    for name in ("headless", "causal"):
+        load_wordpiece(f"{start}/model").save(Path(name))
     transformers.BertForMaskedLM(
         transformers.BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=40)
     ).save_pretrained("other")
@@ -150,6 +154,9 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
         ({"teacher": start, "layers": 9}, "more than the 2 layers"),
         ({"teacher": "other"}, "tokens that the teacher does not have"),
         ({"teacher": "headless"}, "no masked-LM head"),
+        ({"teacher": "causal"}, "reads from left to right"),
+        ({"teacher": start, "hidden_size": 32}, "--hidden-size is for new weights only"),
+        ({"teacher": start, "size": "tiny", "heads": 3}, "cannot be divided among 3 heads"),
         ({"teacher": start, "from_": "scratch"}, "--from scratch needs a size"),
         (
             {"teacher": start, **dict.fromkeys(("soft_weight", "hidden_weight", "masked_lm_weight"), 0)},
@@ -207,7 +214,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         ),
         {"kind": "multilabel"},
     ),
-    "tag": ("the O\ncat B-PER\nsat O\n\nthe O\ndog B-MISC\nran O\n\n" * 10, {}),
+    "tag": ("the O\ncat B-PER\nsat O\n\nthe O\ndog B-MISC\nran O\n\n" * 10, {"bilstm": True}),
     "span": ("", {}),
 }
 

@@ -19,6 +19,7 @@ from bertcli.errors import Interrupted, UserError
 from bertcli.kernels import cpu
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.report import report
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.sweep import name_of, settings_of
 from bertcli.tasks import TASKS, get_task
@@ -216,6 +217,19 @@ def test_a_limit_draws_other_examples_by_another_seed(shared: Path) -> None:
         find_source("sst2", str(shared / "data"), seed=seed).read("train", limit=50).examples for seed in (0, 0, 7)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_limit_of_dev_takes_the_same_examples_for_every_seed_and_is_known_to_the_report(
+    reviews: str, tmp_path: Path
+) -> None:
+    write_reviews(tmp_path / "dev.csv", 40, seed=1)
+    options = {"epochs": 1, "batch_size": 16, "limit_dev": 8, "baseline": False}
+    files = f"{reviews},{tmp_path / 'dev.csv'}"
+    runs = [Path(finetune(files, **options, seed=seed, out=str(tmp_path / f"{seed}")).run) for seed in (0, 5)]
+    digests = [RunFolder(run).config["data_digests"]["dev"] for run in runs]
+    assert digests[0] == digests[1]
+    assert len((runs[0] / "predictions.jsonl").read_text().splitlines()) == 8
+    assert report(str(runs[0])).runs[0]["missing"] == []
 
 
 def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining
 
 from bertcli.data.pretraining.shards import load_pretraining_examples
-from bertcli.errors import UserError
+from bertcli.errors import Interrupted, UserError
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
@@ -89,6 +90,26 @@ def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Pat
     assert result.metrics["masked_lm_loss"] < measured[0]["metrics"]["masked_lm_loss"]
 
 
+def test_the_models_of_given_steps_are_kept_also_by_a_resumed_run(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(pretrain(**SHORT, steps=4, keep_steps="1,3", out=str(tmp_path / "run")).run)
+    assert sorted(path.name for path in (run / "models").iterdir()) == ["step-1", "step-3"]
+    again = {**SHORT, "steps": 4, "keep_steps": "1,3", "out": str(tmp_path / "again")}
+    stop_after(monkeypatch, 2)
+    with pytest.raises(Interrupted):
+        pretrain(**again)
+    monkeypatch.undo()
+    monkeypatch.chdir(at_home)
+    pretrain(resume=True, out=str(tmp_path / "again"))
+    for step in (1, 3):
+        kept = [load_file(folder / f"models/step-{step}/model.safetensors") for folder in (run, tmp_path / "again")]
+        assert all(torch.equal(kept[0][name], kept[1][name]) for name in kept[0])
+    for wrong in ("4", "0", "a", "1,,2"):
+        with pytest.raises(UserError, match="--keep-steps"):
+            pretrain(**SHORT, steps=4, keep_steps=wrong, out=str(tmp_path / "wrong"))
+
+
 def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:
     result = pretrain(from_="runs/pretrain-tiny", steps=1, batch_size=8, learning_rate=0.0, out=str(tmp_path / "run"))
     assert_same_bits("runs/pretrain-tiny", result.run)
@@ -99,7 +120,7 @@ def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_pat
     for family in ("Electra", "Albert", "BigBird"):
         model = getattr(transformers, f"{family}ForPreTraining")(getattr(transformers, f"{family}Config")(**sizes))
         model.save_pretrained(tmp_path / family)
-        with pytest.raises(UserError, match="lacks the heads of --objective"):
+        with pytest.raises(UserError, match="cannot be trained by --objective"):
             pretrain(from_=str(tmp_path / family), out=str(tmp_path / "run"))
 
 
@@ -184,6 +205,7 @@ def test_a_wrong_request_is_answered_without_torch_or_datasets(at_home: Path, tm
     requests = (
         ("pretrain", {"objective": "nsp"}),
         ("pretrain", {"data": "nowhere"}),
+        ("pretrain", {"heads": 5}),
         ("pretrain", {"tokenizer": str(tmp_path / "other.txt")}),
         ("pretrain", {"from_": "./nowhere"}),
         ("make_pretraining_data", {"text": "nowhere.txt"}),
@@ -223,3 +245,28 @@ def test_data_larger_than_the_cache_are_resumed_to_the_bit_with_another_cache(
     pretrain(resume=True, out=str(tmp_path / "run"), data_cache_gb=1.0)
     assert_same_bits(tmp_path / "whole", tmp_path / "run")
     assert RunFolder(tmp_path / "run").config["shards_per_window"] > 0
+
+
+def test_options_of_masking_change_dynamic_masks_and_nothing_else(at_home: Path, tmp_path: Path) -> None:
+    options = {"max_seq_length": 32, "dupe_factor": 1, "workers": 1, "masking": "dynamic"}
+    make_pretraining_data("corpus.txt", **options, out=str(tmp_path / "data"))
+    make_pretraining_data("corpus.txt", **options, mask_shares="0,0,100", out=str(tmp_path / "random"))
+    recorded = load_pretraining_examples(tmp_path / "random", 0)
+    assert recorded.manifest["options"]["mask_shares"] == "0,0,100"
+    assert recorded.rules.shares == (0, 0, 100)
+    request = {**SHORT, "steps": 1, "data": str(tmp_path / "data")}
+    result = pretrain(**request, mask_shares="100,0,0", masked_lm_prob=0.8, span_mask=True, out=str(tmp_path / "run"))
+    card = (tmp_path / "run" / "README.md").read_text()
+    assert "dynamic masks of 80% of tokens in spans of words (100,0,0)." in card
+    assert "--mask-shares 100,0,0" in card
+    other = pretrain(**request, out=str(tmp_path / "other"))
+    with pytest.raises(AssertionError):
+        assert_same_bits(result.run, other.run)
+    masked = load_pretraining_examples(tmp_path / "data", 0).masked_by({"masked_lm_prob": 0.9})
+    assert masked.rules.num_to_predict(32) == 29  # more than the data's limit, which is for 15 %
+    with pytest.raises(UserError, match="has static masks, which --mask-shares cannot change"):
+        pretrain(**{**request, "data": "pretraining-data"}, mask_shares="100,0,0", out=str(tmp_path / "static"))
+    with pytest.raises(UserError, match="masks nothing, so --span-mask has no effect"):
+        pretrain(**request, objective="left-to-right", span_mask=True, out=str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="not three percentages"):
+        make_pretraining_data("corpus.txt", mask_shares="80,10,20", out=str(tmp_path / "never"))

@@ -161,7 +161,7 @@ def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_
         assert [0 < share <= 1 for _, share in each["guesses"]] == [True] * 3
     page = page_of("runs/pretrain-tiny")
     for words in (
-        "Which masked words it finds",
+        "Which words it finds",
         "Filled sentences",
         "by type of token",
         "It finds ",

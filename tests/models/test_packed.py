@@ -50,7 +50,7 @@ CLASSES = {
 }
 
 
-def make_models(kind: str, **more: str):
+def make_models(kind: str, **more: str | bool):
     """The same weights twice: run by us, packed, and by plain transformers, padded."""
     torch.manual_seed(0)
     padded = CLASSES[kind](BertConfig(**CONFIG, **more, num_labels=2, attn_implementation="eager"))
@@ -229,11 +229,12 @@ def test_micro_batches_hold_every_row_once_and_no_more_tokens_than_asked() -> No
 @given(
     st.lists(st.integers(1, 24), min_size=1, max_size=12),
     st.sampled_from([0, 300, sequences_module.ELEMENTS_OF_A_GROUP]),
+    st.booleans(),
 )
 def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequence(
-    lengths: list[int], elements: int
+    lengths: list[int], elements: int, is_causal: bool
 ) -> None:
-    packed_model, padded_model = make_models("tag")
+    packed_model, padded_model = make_models("tag", is_decoder=is_causal)
     lengths = sorted(lengths, reverse=True)
     ids = np.random.default_rng(len(lengths)).integers(1, 50, sum(lengths))
     batch = pack(ids, np.zeros_like(ids), np.array(lengths), np.arange(len(lengths)))
@@ -255,19 +256,23 @@ def test_however_a_batch_is_cut_into_groups_each_token_attends_within_its_sequen
             torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=1e-3, msg=f"{name} {lengths}")
 
 
-def attend_alone(states: torch.Tensor, lengths: tuple[int, ...]) -> torch.Tensor:
+def attend_alone(states: torch.Tensor, lengths: tuple[int, ...], is_causal: bool = False) -> torch.Tensor:
     """Torch's own attention, a sequence at a time: [3, T, A, D] to [T, A, D]."""
     parts = torch.split(states.transpose(1, 2), lengths, dim=2)
-    return torch.cat([scaled_dot_product_attention(*part) for part in parts], dim=1).transpose(0, 1)
+    return torch.cat([scaled_dot_product_attention(*part, is_causal=is_causal) for part in parts], dim=1).transpose(
+        0, 1
+    )
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=7), st.sampled_from([(2, 16), (3, 32), (2, 64)]))
+@given(
+    st.lists(st.integers(1, 200), min_size=1, max_size=7), st.sampled_from([(2, 16), (3, 32), (2, 64)]), st.booleans()
+)
 def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
-    lengths: list[int], heads: tuple[int, int]
+    lengths: list[int], heads: tuple[int, int], is_causal: bool
 ) -> None:
     lengths = sorted(lengths, reverse=True)
-    sequences = Sequences(tuple(lengths), 6, torch.device("cpu"), LENGTH_STEP)
+    sequences = Sequences(tuple(lengths), 6, torch.device("cpu"), LENGTH_STEP, is_causal)
     exact = torch.randn(3, sum(lengths), *heads, generator=torch.Generator().manual_seed(len(lengths)))
     states = torch.cat([exact, torch.full((3, 6, *heads), 9.0)], 1).bfloat16().transpose(0, 1).contiguous()
     scaling = heads[1] ** -0.5
@@ -276,17 +281,17 @@ def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
         found = attend(sequences, 0.0, scaling, states)
         apart = attend(sequences, 0.0, scaling, *(part.contiguous() for part in states.split(1, dim=1)))
     assert torch.equal(found, apart)
-    torch.testing.assert_close(found[:-6].float(), attend_alone(exact, tuple(lengths)), atol=0.03, rtol=0.03)
+    torch.testing.assert_close(found[:-6].float(), attend_alone(exact, tuple(lengths), is_causal), atol=0.03, rtol=0.03)
     assert not found[-6:].any()
 
 
 @settings(max_examples=15, deadline=None)
-@given(st.lists(st.integers(1, 200), min_size=1, max_size=7))
+@given(st.lists(st.integers(1, 200), min_size=1, max_size=7), st.booleans())
 def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_attend_as_exactly(
-    lengths: list[int],
+    lengths: list[int], is_causal: bool
 ) -> None:
     lengths = sorted(lengths, reverse=True)
-    sequences = Sequences(tuple(lengths), 6, torch.device("cpu"), LENGTH_STEP)
+    sequences = Sequences(tuple(lengths), 6, torch.device("cpu"), LENGTH_STEP, is_causal)
     for group in sequences.groups:
         count, longest = group.shape
         assert longest <= SHORT or longest % LENGTH_STEP == 0
@@ -296,7 +301,7 @@ def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_atten
     exact = torch.randn(3, sum(lengths), 2, 16, generator=generator).requires_grad_()
     states = torch.cat([exact.detach(), torch.full((3, 6, 2, 16), 9.0)], 1).bfloat16().requires_grad_()
     found = attention.__wrapped__(sequences, next_mask(0.0, states.shape[1]), 0.25, *states[:, :, None])[:-6]
-    wanted = attend_alone(exact, tuple(lengths))
+    wanted = attend_alone(exact, tuple(lengths), is_causal)
     weights = torch.randn(wanted.shape, generator=generator)
     for context in (found.float(), wanted):
         (context * weights).sum().backward()
@@ -305,9 +310,12 @@ def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_atten
     assert not states.grad[:, -6:].any()
 
 
-def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(
+    is_causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sequences_module, "SHORT", 0)  # which would be computed in float32
-    sequences = Sequences((4, 3, 3, 1), 2, torch.device("cpu"), 2)
+    sequences = Sequences((4, 3, 3, 1), 2, torch.device("cpu"), 2, is_causal)
     assert [group.shape for group in sequences.groups] == [(4, 4)]
 
     def attend_plainly(states: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 from bertcli import say
 from bertcli.data.labelled.examples import Sentences
 from bertcli.data.labelled.tables import ending_of, place_of, read_table
-from bertcli.data.text.documents import read_text
+from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
 
 TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns
@@ -64,9 +64,10 @@ def read_conll(path: Path) -> Sentences:
     words: list[list[str]] = []
     tags: list[list[str]] = []
     places: list[str] = []
+    once: dict[str, str] = {}  # each word and each tag is held once
     width, is_inside = 0, False
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        word, *others = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r"))
+    for number, line in enumerate(lines_of(path), start=1):
+        word, *others = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r\n"))
         if not line.strip() or word == DOCUMENT:
             is_inside = False
             continue
@@ -79,8 +80,8 @@ def read_conll(path: Path) -> Sentences:
             words.append([])
             tags.append([])
         is_inside = True
-        words[-1].append(word)
-        tags[-1].append(others[-1])
+        words[-1].append(once.setdefault(word, word))
+        tags[-1].append(once.setdefault(others[-1], others[-1]))
     if not words:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
     return Sentences(words, tags, origin=str(path), places=places)

@@ -36,6 +36,11 @@ class PackedBatch:
         """Where each sequence starts, [N]: the places of [CLS]."""
         return send(torch.from_numpy(np.cumsum((0, *self.lengths[:-1]))), self.input_ids.device)
 
+    @property
+    def last_tokens(self) -> Tensor:
+        """Where each sequence ends, [N]: the places of its last [SEP]."""
+        return send(torch.from_numpy(np.cumsum(self.lengths) - 1), self.input_ids.device)
+
     def to(self, device: torch.device) -> PackedBatch:
         """The same batch on another device."""
         labels = {name: send(value, device) for name, value in self.labels.items()}

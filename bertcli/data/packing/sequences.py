@@ -30,6 +30,7 @@ class Group:
     cuts: list[int]  # how many of the n are multiplied at once
     lengths: Tensor  # [n], on the CPU
     device: torch.device
+    is_causal: bool = False
 
     @cached_property
     def is_token(self) -> Tensor | None:
@@ -41,6 +42,12 @@ class Group:
     def mask(self) -> Tensor | None:
         """The attention mask, [n, 1, 1, S], True for tokens; None where all are."""
         return None if self.is_token is None else send(self.is_token[:, None, None], self.device)
+
+    def hide(self, scores: Tensor) -> Tensor:
+        """Scores, [n, A, S, S], with -inf for padding, or in causal attention for what follows a token."""
+        if self.is_causal:  # padding follows all tokens
+            return scores.masked_fill(torch.ones(scores.shape[-2:], device=scores.device).triu(1).bool(), -torch.inf)
+        return scores if self.mask is None else scores.masked_fill(~self.mask, -torch.inf)
 
     @cached_property
     def places(self) -> Tensor | None:
@@ -67,6 +74,7 @@ class Sequences:
     idle: int  # padding tokens at the end of the batch
     device: torch.device
     length_step: int = 1  # lengths above SHORT are rounded up to a multiple of it
+    is_causal: bool = False  # whether a token attends only to those before it and to itself
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -96,13 +104,21 @@ class Sequences:
         tokens, count, longest = sum(lengths), len(lengths), self._padded(lengths[0])
         is_cut = self.length_step > 1 and longest > SHORT
         cuts = [1 << bit for bit in range(count.bit_length()) if count >> bit & 1] if is_cut else [count]
-        return Group(tokens, (count, longest), cuts, torch.tensor(lengths), self.device)
+        return Group(tokens, (count, longest), cuts, torch.tensor(lengths), self.device, self.is_causal)
 
     @cached_property
     def boundaries(self) -> Tensor:
         """Where each sequence begins and the last ends, [N + 1] of int32; idle tokens count as one more sequence."""
         ends = torch.tensor((0, *self.lengths, self.idle)).cumsum(0, dtype=torch.int32)
         return send(ends[: None if self.idle else -1], self.device)
+
+    @cached_property
+    def backwards(self) -> Tensor:
+        """The tokens with each sequence reversed, [T]; idle ones stay."""
+        lengths = torch.tensor(self.lengths)
+        ends, tokens = lengths.cumsum(0).repeat_interleave(lengths), torch.arange(int(lengths.sum()))
+        reversed_ = 2 * ends - lengths.repeat_interleave(lengths) - 1 - tokens
+        return send(torch.cat([reversed_, torch.arange(self.idle) + len(tokens)]), self.device)
 
     @property
     def longest(self) -> int:

@@ -62,7 +62,7 @@ class Instances:
         if self.rules.static_masking:
             masking, tokens, first_length = self.rules.masking, self.corpus.tokens, first[1] - first[0] + 2
             length, ids = first_length + (second[1] - second[0] + 1 if second[1] > second[0] else 0), [masking.cls_id]
-            for span in (first, second) if masking.whole_word_mask else ():
+            for span in (first, second) if masking.reads_words else ():
                 ids += [*tokens[slice(*span)].tolist(), masking.sep_id]
             places, replacements = draw_masks(length, first_length, ids, masking, draws)
             self.places.extend(places)

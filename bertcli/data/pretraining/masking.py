@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.data.packing.keyed import uniform
+from bertcli.data.packing.keyed import derive, uniform
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.text.tokenization import WordPiece
+from bertcli.errors import UserError
 
 Ints = NDArray[np.int64]
 KEPT = -1  # the replacement of a masked token that stays as it is
+SHARES = "80,10,10"  # of [MASK], the same token, a random token
+SPAN_END, LONGEST_SPAN = 0.2, 10  # the probability that a span ends with a word, and its words at most (SpanBERT)
+
+
+def parse_shares(text: str) -> tuple[int, int, int]:
+    """The percentages of chosen tokens that become [MASK], stay the same, become random. Raises UserError if they are not."""
+    try:
+        mask, same, other = (int(share) for share in text.split(","))
+    except ValueError:
+        mask = same = other = -1
+    if min(mask, same, other) < 0 or mask + same + other != 100:
+        what = f"--mask-shares {text} is not three percentages that sum to 100: [MASK], the same token, a random one."
+        raise UserError(what, f"Give them separated by commas: --mask-shares {SHARES}")
+    return mask, same, other
 
 
 @dataclass(frozen=True)
@@ -27,15 +43,31 @@ class MaskingRules:
     masked_lm_prob: float
     max_predictions_per_seq: int
     whole_word_mask: bool
+    shares: tuple[int, int, int]  # percentages of [MASK], the same token, a random token
+    span_mask: bool
 
     @classmethod
-    def of(cls, tokenizer: WordPiece, prob: float, max_predictions: int, whole_word: bool) -> MaskingRules:
-        """The rules of a tokenizer and the options."""
+    def of(
+        cls,
+        tokenizer: WordPiece,
+        prob: float,
+        max_predictions: int,
+        whole_word: bool,
+        shares: str = SHARES,
+        spans: bool = False,
+    ) -> MaskingRules:
+        """The rules of a tokenizer and the options. Raises UserError if the shares do not sum to 100."""
         is_continuation = [False] * tokenizer.size
         for token, index in tokenizer.vocab.items():
             is_continuation[index] = token.startswith("##")
         mask, first, sep = (tokenizer.special(name) for name in ("mask", "cls", "sep"))
-        return cls(list(tokenizer.vocab.values()), is_continuation, mask, first, sep, prob, max_predictions, whole_word)
+        of_vocabulary = (list(tokenizer.vocab.values()), is_continuation, mask, first, sep)
+        return cls(*of_vocabulary, prob, max_predictions, whole_word, parse_shares(shares), spans)
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether the choice of tokens depends on where words begin."""
+        return self.whole_word_mask or self.span_mask
 
     def num_to_predict(self, length: int) -> int:
         """Number of tokens to mask: the share of all tokens, [CLS] and [SEP] included, rounded half to even."""
@@ -49,24 +81,65 @@ def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRul
     """Choose the tokens of an instance to mask and their replacements.
 
     Equal to create_masked_lm_predictions of create_pretraining_data.py, draw for draw: 80 % [MASK], 10 % a random
-    token, 10 % unchanged, decided for each piece on its own even with whole-word masking. The instance has `length` tokens,
-    `first_length` of them in `[CLS] A [SEP]`; its `ids` are read only with whole-word masking.
+    token, 10 % unchanged, decided for each piece on its own even with whole-word masking. For spans it is decided once a
+    span, as in SpanBERT. The instance has `length` tokens, `first_length` of them in `[CLS] A [SEP]`; its `ids` are read
+    only with whole-word masking and for spans.
     Returns the positions in the order drawn, and the new token of each, or KEPT.
     """
     places = [*range(1, first_length - 1), *range(first_length, length - 1)]
     wanted = rules.num_to_predict(length)
+    if rules.span_mask:
+        segments = (places[: first_length - 2], places[first_length - 2 :])
+        spans = _choose_spans([_words(segment, ids, rules) for segment in segments], wanted, draws)
+        return [*chain.from_iterable(spans)], [
+            *chain.from_iterable(_replace(len(span), rules, draws) for span in spans)
+        ]
     if rules.whole_word_mask:
         chosen = _choose_words(places, ids, rules, wanted, draws)
     else:
         draws.shuffle(places)
         chosen = places[:wanted]
-    replacements, last = [], len(rules.vocab_ids) - 1
-    for _ in chosen:
-        if draws.random() < 0.8:
-            replacements.append(rules.mask_id)
+    return chosen, [_replace(1, rules, draws)[0] for _ in chosen]
+
+
+def _replace(count: int, rules: MaskingRules, draws: Draws) -> list[int]:
+    """The new tokens of `count` chosen ones, which are all [MASK], all random, or all KEPT."""
+    mask, same, other = rules.shares
+    if draws.random() < mask / 100:
+        return [rules.mask_id] * count
+    if draws.random() < same / ((same + other) or 1):
+        return [KEPT] * count
+    return [rules.vocab_ids[draws.randint(0, len(rules.vocab_ids) - 1)] for _ in range(count)]
+
+
+def _words(places: list[int], ids: list[int], rules: MaskingRules) -> list[list[int]]:
+    """The places of each word."""
+    words: list[list[int]] = []
+    for place in places:
+        if words and rules.is_continuation[ids[place]]:
+            words[-1].append(place)
         else:
-            replacements.append(KEPT if draws.random() < 0.5 else rules.vocab_ids[draws.randint(0, last)])
-    return chosen, replacements
+            words.append([place])
+    return words
+
+
+def _choose_spans(segments: list[list[list[int]]], wanted: int, draws: Draws) -> list[list[int]]:
+    """Take spans of words from random places, their lengths geometric, until enough tokens are masked; the last is cut.
+
+    `segments` has the words of A and of B, which no span crosses. A span ends before a word that is masked already.
+    """
+    words = [*chain(segments[0], [[]], segments[1])]  # an empty one between the segments, where a span ends
+    free = {number for number, word in enumerate(words) if word}
+    spans: list[list[int]] = []
+    while free and wanted > 0:
+        number, left = sorted(free)[draws.randint(0, len(free) - 1)], LONGEST_SPAN
+        spans.append([])
+        while number in free and left and wanted > 0:
+            free.remove(number)
+            spans[-1] += words[number][:wanted]
+            wanted -= len(words[number][:wanted])
+            number, left = number + 1, 0 if draws.random() < SPAN_END else left - 1
+    return spans
 
 
 def _choose_words(places: list[int], ids: list[int], rules: MaskingRules, wanted: int, draws: Draws) -> list[int]:
@@ -75,12 +148,7 @@ def _choose_words(places: list[int], ids: list[int], rules: MaskingRules, wanted
     As in the original, `##` pieces at the start of a second segment that was cut at its front join the last word of
     the first segment, across [SEP].
     """
-    words: list[list[int]] = []
-    for place in places:
-        if words and rules.is_continuation[ids[place]]:
-            words[-1].append(place)
-        else:
-            words.append([place])
+    words = _words(places, ids, rules)
     draws.shuffle(words)
     chosen: list[int] = []
     for word in words:
@@ -94,6 +162,8 @@ def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: i
     `ids`, [T], are changed in place; `rows`, [N], are the rows of the data and `lengths`, [N], their tokens.
     Returns the masked positions in the packed batch, ascending, [M], and their original ids, [M].
     """
+    if rules.span_mask:
+        return _mask_spans(ids, rows, lengths, rules, key)
     sequence = np.repeat(np.arange(len(lengths)), lengths)  # [T]
     place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # [T] within its sequence
     maskable = (ids != rules.cls_id) & (ids != rules.sep_id)
@@ -113,8 +183,25 @@ def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: i
     originals = ids[positions].copy()  # [M]
     draw = uniform(key + 1, row[positions], place[positions])
     other = (uniform(key + 2, row[positions], place[positions]) * len(rules.vocab_ids)).astype(np.int64)
-    replaced = np.where(draw < 0.9, np.asarray(rules.vocab_ids)[other], originals)
-    ids[positions] = np.where(draw < 0.8, rules.mask_id, replaced)
+    mask, same, _ = rules.shares
+    replaced = np.where(draw < (100 - same) / 100, np.asarray(rules.vocab_ids)[other], originals)
+    ids[positions] = np.where(draw < mask / 100, rules.mask_id, replaced)
+    return positions, originals
+
+
+def _mask_spans(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
+    """As `mask_batch`, with spans, which are drawn a sequence at a time."""
+    drawn: dict[int, int] = {}  # the replacement at each masked position
+    start = 0
+    for row, length in zip(rows.tolist(), lengths.tolist(), strict=True):
+        own = ids[start : start + length].tolist()
+        masks = draw_masks(length, own.index(rules.sep_id) + 1, own, rules, Draws(derive(key, row)))
+        drawn |= {start + place: replacement for place, replacement in zip(*masks, strict=True)}
+        start += length
+    positions = np.array(sorted(drawn), dtype=np.int64)
+    originals = ids[positions].copy()
+    replacements = np.array([drawn[position] for position in positions.tolist()], dtype=np.int64)
+    ids[positions] = np.where(replacements == KEPT, originals, replacements)
     return positions, originals
 
 

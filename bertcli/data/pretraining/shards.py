@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -19,14 +20,15 @@ from bertcli.data.json_files import check_values, read_json
 from bertcli.data.packing.keyed import WindowOrder, derive, rows_of_step
 from bertcli.data.packing.ragged import Ragged
 from bertcli.data.pretraining.destination import MANIFEST, copy_small_files, no_data
-from bertcli.data.pretraining.masking import MaskingRules
+from bertcli.data.pretraining.masking import SHARES, MaskingRules
 from bertcli.data.pretraining.shard_cache import MAKE_AGAIN, ShardCache
 from bertcli.data.remote import is_url, path_of, reaching
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
 
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
-OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int}
+OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int, "mask_shares": str, "span_mask": bool}
+MASKING_DEFAULTS = {"mask_shares": SHARES, "span_mask": False}  # of data made before there were these options
 LIST_COLUMNS, LABEL = ("input_ids", "token_type_ids", "masked_lm_positions", "masked_lm_ids"), "next_sentence_label"
 CACHE_GB = 20.0  # larger data are shuffled in windows of shards
 WINDOW_BYTES = 250e6  # of a window, which lies in memory, also on a small machine
@@ -68,6 +70,7 @@ class PretrainingExamples:
     cache: ShardCache
     shards_per_window: int = 0  # whose rows are shuffled together; 0: all
     first: int | None = None  # use only this many rows
+    masking: Mapping[str, Any] = field(default_factory=dict)  # options of dynamic masks, in the place of the data's
     opened: OpenShards = field(default_factory=lambda: OpenShards(), repr=False)
 
     @property
@@ -85,10 +88,27 @@ class PretrainingExamples:
         return replace(self, first=count)
 
     @cached_property
+    def options(self) -> dict[str, Any]:
+        """The options that the data were made with, and those of masking that are in their place."""
+        return {**MASKING_DEFAULTS, **self.manifest["options"], **self.masking}
+
+    @cached_property
     def rules(self) -> MaskingRules:
-        """The rules of masking that the data were made with."""
-        names = ("masked_lm_prob", "max_predictions_per_seq", "whole_word_mask")
-        return MaskingRules.of(self.tokenizer, *(self.manifest["options"][name] for name in names))
+        """The rules of masking."""
+        names = ("masked_lm_prob", "max_predictions_per_seq", "whole_word_mask", *MASKING_DEFAULTS)
+        return MaskingRules.of(self.tokenizer, *(self.options[name] for name in names))
+
+    def masked_by(self, masking: Mapping[str, Any]) -> PretrainingExamples:
+        """The same data with other options of masking. Raises UserError if their masks are static."""
+        if masking and self.options["masking"] == "static":
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in masking)
+            what = f"`{self.folder}` has static masks, which {flags} cannot change."
+            raise UserError(what, "Make the data again: bert make-pretraining-data TEXT --masking dynamic --overwrite")
+        given = dict(masking)
+        if share := given.get("masked_lm_prob"):  # the limit of the data is that of their own share
+            most = round(share * self.max_seq_length)
+            given["max_predictions_per_seq"] = max(most, self.options["max_predictions_per_seq"])
+        return replace(self, masking=given)
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -283,7 +303,7 @@ def _window(size: float, shards: int, cache_bytes: float) -> int:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     manifest = read_json(path, MAKE_AGAIN, options=dict, shards=list, instances=int, tokens=int, vocab_size=int)
-    check_values(path, MAKE_AGAIN, manifest["options"], OPTION_TYPES)
+    check_values(path, MAKE_AGAIN, {**MASKING_DEFAULTS, **manifest["options"]}, OPTION_TYPES)
     for shard in manifest["shards"]:
         check_values(path, MAKE_AGAIN, shard, {"file": str, "instances": int, "sha256": str | None})
     counts = [shard["instances"] for shard in manifest["shards"]]

@@ -36,6 +36,7 @@ from bertcli.lifecycle.task_model import load_task_model
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
 from bertcli.models.encoder import encode, longest_input
 from bertcli.models.formats.onnx import OnnxModel, quantize, write_graph
+from bertcli.models.heads import own_head
 from bertcli.models.loading import (
     check_vocabulary,
     has_finite_weights,
@@ -98,9 +99,10 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
     source, tokenizer = plan.model, load_tokenizer(plan.model)
     kind, model = _load(source)
     check_vocabulary(model, tokenizer, source)
-    if getattr(model, "reads_batches", False) and not hasattr(model, "forward_padded"):
-        what = f"`{source}` has a BiLSTM on frozen features, which is not exported."
-        raise UserError(what, "Export a run that was fine-tuned without --frozen.")
+    if what := own_head(model):
+        raise UserError(
+            f"`{source}` {what}, which is not exported.", "Export another run; this one: bert predict, bert serve"
+        )
     with replacing(Path(plan.out)) as part:
         part.mkdir(parents=True)
         found = WRITERS[plan.format](plan, part, Original(kind, model.eval(), tokenizer), data_dir)

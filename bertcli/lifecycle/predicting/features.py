@@ -18,8 +18,8 @@ from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.packing.text_features import TextFeatures, encode_texts
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.models.encoder import in_precision, longest_input
-from bertcli.models.frozen import combine, layer_states, say_if_fewer
 from bertcli.models.loading import load_with_tokenizer
+from bertcli.models.own.frozen import combine, layer_states, say_if_fewer
 from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 
 # L tokens of a text, D numbers of each

@@ -24,12 +24,12 @@ from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.own_tables import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
 from bertcli.lifecycle.workspace import (
     Misfit,
-    find_runs,
     misfit_of_form,
     resolve_model,
     run_that_fits,
     saved_config,
     takes_pairs,
+    task_runs,
 )
 from bertcli.training.run_folder import RunFolder
 
@@ -133,7 +133,7 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     begin = next(cells)
     spread = spread_choices(path, names, (), begin[1])[0]
     misfit = partial(_misfit, spread)
-    runs = [] if model else find_runs("finetune", finished=True)
+    runs = [] if model else task_runs()
     fitting = next((run.config for run in runs if not misfit(run)), {})
     learnt = saved_config(resolve_model(model)) if model else fitting
     if runs and not (learnt or _input_columns(spread, {})):

@@ -16,12 +16,13 @@ from bertcli.kinds.kind import Split
 
 if TYPE_CHECKING:
     from bertcli.kinds.types import Features
+    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning import Finetuning
 
 BARS, MOST_LABELS = 24, 50
 
 
-def summarize_data(setup: Finetuning) -> dict[str, dict[str, Any]]:
+def summarize_data(setup: Finetuning | Fitting) -> dict[str, dict[str, Any]]:
     """For each split its size, lengths in tokens, labels, and the counts of cut, skipped and repeated examples.
 
     A test split is only compared with the training data: an example that is in both makes its score too high.
@@ -34,16 +35,28 @@ def summarize_data(setup: Finetuning) -> dict[str, dict[str, Any]]:
     return summary
 
 
-def _of_split(setup: Finetuning, split: Split, trained: set[Any]) -> dict[str, Any]:
-    examples, features = split.examples, cast("Features", split.features)
+def _of_split(setup: Finetuning | Fitting, split: Split, trained: set[Any]) -> dict[str, Any]:
+    examples = split.examples
     distinct = trained if split is setup.train else set(examples.inputs())
-    lengths = np.asarray(features.lengths)
-    counts, edges = np.histogram(lengths, bins=min(BARS, max(1, len({*lengths.tolist()}))))
-    inputs, which = setup.kind.inputs_that_are_cut(split, setup.rules)
     found = {
         "examples": len(split),
         "unit": examples.unit,
         "origin": examples.origin,
+        **(_of_features(cast("Finetuning", setup), split) if split.features is not None else {}),
+        "skipped": examples.skipped,
+        "duplicates": len(split) - len(distinct) if distinct else 0,
+        "labels": dict(Counter(setup.kind.labels_of(setup.task, examples)).most_common(MOST_LABELS)),
+    }
+    return found if split is setup.train else {**found, "in_train": _shared(examples, trained)}
+
+
+def _of_features(setup: Finetuning, split: Split) -> dict[str, Any]:
+    """The lengths of the inputs of a split, and how many were cut."""
+    features = cast("Features", split.features)
+    lengths = np.asarray(features.lengths)
+    counts, edges = np.histogram(lengths, bins=min(BARS, max(1, len({*lengths.tolist()}))))
+    inputs, which = setup.kind.inputs_that_are_cut(split, setup.rules)
+    return {
         "inputs": len(lengths),
         "tokens": {
             "median": float(np.median(lengths)),
@@ -54,11 +67,7 @@ def _of_split(setup: Finetuning, split: Split, trained: set[Any]) -> dict[str, A
         "cut": features.truncated,
         "cut_share": round(100 * features.truncated / max(1, inputs), 2),
         "cut_what": which,
-        "skipped": examples.skipped,
-        "duplicates": len(split) - len(distinct) if distinct else 0,
-        "labels": dict(Counter(setup.kind.labels_of(setup.task, examples)).most_common(MOST_LABELS)),
     }
-    return found if split is setup.train else {**found, "in_train": _shared(examples, trained)}
 
 
 def _shared(examples: Examples, trained: set[Any]) -> int:
@@ -66,7 +75,7 @@ def _shared(examples: Examples, trained: set[Any]) -> int:
     return sum(each in trained for each in examples.inputs())
 
 
-def _test_examples(setup: Finetuning) -> Examples | None:
+def _test_examples(setup: Finetuning | Fitting) -> Examples | None:
     """The examples of the test split, where it is on this machine and can be read."""
     source = setup.source
     has_file = source.data_dir and "test" in source.task.files.splits

@@ -7,16 +7,20 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
+from bertcli.config.baselines import BaselineConfig
 from bertcli.config.distillation import DistillConfig
-from bertcli.config.options import default_of, flag
-from bertcli.config.training import FinetuneConfig, PretrainConfig, TrainingConfig
+from bertcli.config.options import Config, default_of, flag
+from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
+from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Split
+from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.after_finetuning import shortened
+from bertcli.lifecycle.baselining.description import BASELINE
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import origin_of
+from bertcli.objectives import OBJECTIVES
 from bertcli.reports.model_card import Provenance
 from bertcli.reports.record import COUNTED
 from bertcli.tasks import TASKS, is_task
@@ -25,10 +29,11 @@ from bertcli.training.result import PRETRAINING
 if TYPE_CHECKING:
     from bertcli.reports.record import RunRecord
 
-CONFIGS: dict[str, type[TrainingConfig]] = {
+CONFIGS: dict[str, type[Config]] = {
     "finetune": FinetuneConfig,
     "pretrain": PretrainConfig,
     "distill": DistillConfig,
+    "baseline": BaselineConfig,
 }
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
@@ -67,12 +72,13 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     result, start = record.result, PRETRAINED.get(origin)
     kind = KINDS.get(record.config.get("kind", ""), MASK)
     task = TASKS.get(result.task)
-    request = list(split.examples.request().values()) if split else [MASK.sample["text"]]
+    pipeline, row, more = _example(kind, record.config.get("objective", ""))
+    request = list(split.examples.request().values()) if split else [row["text"]]
     return Provenance(
-        pipeline=kind.pipeline,
+        pipeline=pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
         call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
-        sample=_as_options(kind.sample),
+        sample=_as_options(row) + more,
         base_model=start.hub if start else origin if _is_on_hub(origin) else "",
         licence=start.licence if start else "",
         language="en" if start or task else "",
@@ -80,6 +86,13 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
         data=_data(record, start),
         limits=_limits(record),
     )
+
+
+def _example(kind: Kind, objective: str) -> tuple[str, dict[str, Any], str]:
+    """The task of a model as the Hub calls it, an example of its input, and what else `bert predict` needs."""
+    if objective in OBJECTIVES and not OBJECTIVES[objective].fills_masks:
+        return "text-generation", {"text": "Paris is the capital of France."}, " --features states.jsonl"
+    return kind.pipeline, kind.sample if kind.is_task else MASK.sample, ""
 
 
 def _as_options(row: dict[str, Any]) -> str:
@@ -95,11 +108,19 @@ def _is_on_hub(name: str) -> bool:
 
 
 def _auto_class(config: Path, head: str) -> str:
-    """The class of transformers that opens a model with its head; of a class of ours only the encoder."""
+    """The class of transformers that opens a model with its head; of a head that works otherwise here, only the encoder."""
     saved = read_json(config, "Restore it.") if config.exists() else {}
+    if BASELINE in saved:
+        return ""
     import transformers
 
-    is_theirs = all(hasattr(transformers, name) for name in saved.get("architectures") or ())
+    name = (saved.get("architectures") or [""])[0]
+    if saved.get("model_type") == TWO_DIRECTIONS.model_types[0]:
+        return ""
+    if name.endswith("LMHeadModel"):
+        return "AutoModelForCausalLM"
+    reads_last = saved.get("is_decoder") and name.endswith(("SequenceClassification", "MultipleChoice"))
+    is_theirs = not name or (hasattr(transformers, name) and not reads_last and not saved.get("bilstm"))
     return f"AutoModelFor{head}" if is_theirs else "AutoModel"
 
 
@@ -117,6 +138,8 @@ def _limits(record: RunRecord) -> list[str]:
     found = [f"It reads at most {longest} tokens of a text; what is longer is cut."] if longest else []
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
-    if saved.exists() and _auto_class(saved, "") == "AutoModel":
-        found.append("transformers has no class for its head: AutoModel gives only its hidden states.")
+    if saved.exists() and not _auto_class(saved, ""):
+        found.append("transformers has no class for it: `bert evaluate`, `bert predict` and `bert finetune` open it.")
+    elif saved.exists() and _auto_class(saved, "") == "AutoModel":
+        found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
     return found

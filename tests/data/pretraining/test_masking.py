@@ -1,6 +1,7 @@
 """Dynamic masks follow the same rules as static ones, and depend on nothing but (seed, step, row)."""
 
 import json
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -9,8 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertcli.data.pretraining.draws import Draws
-from bertcli.data.pretraining.masking import KEPT, MaskingRules, draw_masks, mask_batch
+from bertcli.data.pretraining.masking import (
+    KEPT,
+    LONGEST_SPAN,
+    MaskingRules,
+    _choose_spans,
+    draw_masks,
+    mask_batch,
+    parse_shares,
+)
 from bertcli.data.text.tokenization import WordPiece
+from bertcli.errors import UserError
 
 
 def make_rows(tokenizer: WordPiece, count: int, length: int = 100) -> tuple[np.ndarray, np.ndarray]:
@@ -115,3 +125,66 @@ def test_whole_words_are_masked_together(google_tokenizer: WordPiece) -> None:
         for position in positions:
             if position + 1 < len(row) and rules.is_continuation[row[position + 1]]:
                 assert position + 1 in positions
+
+
+@pytest.mark.parametrize("text", ["80,10,10", "100,0,0", "80,0,20", "80,20,0", "0,20,80", "0,0,100"])
+@pytest.mark.parametrize("spans", [False, True])
+def test_the_shares_of_table_8_are_kept_by_static_and_dynamic_masks(
+    google_tokenizer: WordPiece, text: str, spans: bool
+) -> None:
+    rules = MaskingRules.of(google_tokenizer, 0.15, 20, False, text, spans)
+    ids, lengths = make_rows(google_tokenizer, 600)
+    before, wanted = ids.copy(), np.array(rules.shares) / 100
+    positions, originals = mask_batch(ids, np.arange(600), lengths, rules, key=5)
+    assert (before[positions] == originals).all()
+    statically = [
+        draw_masks(100, 100, row.tolist(), rules, Draws(7 + n))[1] for n, row in enumerate(before.reshape(-1, 100))
+    ]
+    drawn = np.concatenate(statically)
+    assert len(positions) == len(drawn) == 600 * 15
+    masked, kept = ids[positions] == rules.mask_id, ids[positions] == originals
+    shares = [masked.mean(), kept.mean(), (~masked & ~kept).mean()]
+    other = [
+        np.mean(drawn == rules.mask_id),
+        np.mean(drawn == KEPT),
+        np.mean((drawn != rules.mask_id) & (drawn != KEPT)),
+    ]
+    assert shares == pytest.approx(wanted, abs=0.04 if spans else 0.02)
+    assert other == pytest.approx(wanted, abs=0.04 if spans else 0.02)
+
+
+def test_shares_that_do_not_sum_to_100_are_an_error() -> None:
+    for text in ("80,10,20", "80,10", "110,-10,0", "most", "80,10,10,0"):
+        with pytest.raises(UserError, match=f"--mask-shares {text} is not three percentages"):
+            parse_shares(text)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=40), st.integers(0, 39), st.floats(0, 1), st.integers(0, 99))
+def test_spans_are_of_whole_words_within_a_text_and_fill_the_budget(
+    google_tokenizer: WordPiece, words: list[int], first: int, prob: float, key: int
+) -> None:
+    rules = MaskingRules.of(google_tokenizer, prob, 20, False, "100,0,0", True)
+    start, piece = (google_tokenizer.vocab[token] for token in ("the", "##s"))
+    spelled = [[start, *[piece] * (count - 1)] for count in words]
+    first = min(first, len(words) - 1)
+    row = np.array([rules.cls_id, *chain(*spelled[:first]), rules.sep_id, *chain(*spelled[first:]), rules.sep_id])
+    positions, originals = mask_batch(row.copy(), np.array([3]), np.array([len(row)]), rules, key)
+    assert len(positions) == min(rules.num_to_predict(len(row)), sum(words))
+    assert not np.isin(originals, [rules.cls_id, rules.sep_id]).any()
+    masked = set(positions.tolist())
+    cut = [place for place in masked if row[place + 1] == piece and place + 1 not in masked]
+    assert len(cut) <= 1  # where the budget ends
+    assert all(place - 1 in masked for place in masked if row[place] == piece)
+
+
+def test_spans_are_as_long_as_in_spanbert(google_tokenizer: WordPiece) -> None:
+    rules = MaskingRules.of(google_tokenizer, 0.15, 1000, False, "100,0,0", True)
+    length = 1000
+    row, lengths = [rules.cls_id, *[google_tokenizer.vocab["the"]] * (length - 2), rules.sep_id], []
+    for seed in range(30):
+        spans = _choose_spans([[[place] for place in range(1, length - 1)], []], 40, Draws(seed))
+        lengths += [len(span) for span in spans[:-1]]
+    assert max(lengths) == LONGEST_SPAN
+    assert np.mean(lengths) == pytest.approx(sum(0.8**n for n in range(10)), abs=0.5)
+    assert len(row) == length

@@ -9,7 +9,6 @@ import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli import say
@@ -17,6 +16,7 @@ from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.models.dropout import choose_rows, name_rows
 from bertcli.models.encoder import encode_layers, in_precision
+from bertcli.models.own.bilstm import BiLstm
 
 # T tokens of the batch, W words to tag, K chosen layers, H hidden, D features, U units, C labels
 
@@ -69,7 +69,7 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         self.layer_weights = nn.Parameter(torch.zeros(count)) if is_sum else None
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         features = config.hidden_size * (1 if is_sum else count)
-        self.lstm = nn.LSTM(features, config.lstm_units, num_layers=2, bidirectional=True)
+        self.lstm = BiLstm(features, config.lstm_units, num_layers=2, bidirectional=True)
         self.classifier = nn.Linear(2 * config.lstm_units, config.num_labels)
         self.post_init()
 
@@ -86,9 +86,8 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
         if self.training:
             name_rows(batch)
             choose_rows(self, batch.labels["word_positions"])
-        windows = self.dropout(features).split(_words_per_window(batch))  # of [words, D]
-        hidden, _ = self.lstm(pack_sequence(list(windows), enforce_sorted=False))
-        logits: Tensor = self.classifier(self.dropout(torch.cat(unpack_sequence(hidden))))  # of [W, 2U]
+        hidden = self.lstm(self.dropout(features), _words_per_window(batch))  # [W, 2U]
+        logits: Tensor = self.classifier(self.dropout(hidden))
         return logits
 
     def word_states(self, batch: PackedBatch) -> Tensor:

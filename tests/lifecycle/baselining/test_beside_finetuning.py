@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline, make_union
 
 from bertcli import evaluate, finetune
 from bertcli.cli.main import main
-from bertcli.lifecycle.baselines import predict_baselines, score_baselines
+from bertcli.lifecycle.baselining.beside_finetuning import predict_baselines, score_baselines
 from bertcli.lifecycle.own_files import own_task
 
 GOOD, BAD = ("fine", "great", "lovely"), ("poor", "awful", "grim")

@@ -5,28 +5,26 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import make_union
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Predictions
+from bertcli.lifecycle.baselining.methods.bag_of_words import bag_of_words
+from bertcli.lifecycle.baselining.methods.linear_texts import STRENGTH, texts_of
 from bertcli.lifecycle.cross_validation import cross_validate, fit_and_predict, targets_of
 from bertcli.lifecycle.scoring import measure, resampled
 from bertcli.metrics.metric import paired_difference
 from bertcli.tasks.task import Task
 from bertcli.training.result import BAG_OF_WORDS, GUESS
 
-STRENGTH = 10.0  # inverse strength of regularization
 MOST_CHARACTERS = 5_000_000  # of the training texts, so that it takes seconds; of more, examples are drawn
 
 
 def score_baselines(task: Task, train: Examples, dev: Examples | None, ours: Predictions) -> dict[str, dict[str, Any]]:
     """The scores of two baselines, by name, and the difference of our predictions on the same examples.
 
-    The guess is the most frequent label or the mean; the bag of words is TF-IDF of words and characters. They are scored on
-    dev, or cross-validated where there is none. Nothing for kinds without a linear head.
+    They are the methods `majority` and `bag-of-words` of `bert baseline`, scored on dev, or cross-validated where there is none. Nothing for kinds without a linear head.
     """
     kind = KINDS[task.kind]
     if not kind.has_linear_head:
@@ -47,25 +45,20 @@ def predict_baselines(task: Task, train: Examples, dev: Examples | None) -> dict
     """The predictions of the guess and of the bag of words, for dev, or cross-validated where there is none."""
     train, dev = cast(TextExamples, train), cast(TextExamples | None, dev)
     sample = _sample(task, train) if dev else train
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\w+|[^\w\s]")
-    vectorizer = make_union(words, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True))
-    bag, targets = vectorizer.fit_transform(_texts(sample)).tocsr(), targets_of(task, sample)
+    vectorizer = bag_of_words()
+    bag, targets = vectorizer.fit_transform(texts_of(sample)).tocsr(), targets_of(task, sample)
     nothing, of_scored = np.zeros((len(sample), 1)), np.zeros((len(dev or sample), 1))
     guess = fit_and_predict(task, nothing, targets, of_scored, STRENGTH)  # one for all: means of folds correlate
     if dev is None:
         return {GUESS: guess, BAG_OF_WORDS: cross_validate(task, sample, bag, STRENGTH)}
-    words_of_dev = vectorizer.transform(_texts(dev))
+    words_of_dev = vectorizer.transform(texts_of(dev))
     return {GUESS: guess, BAG_OF_WORDS: fit_and_predict(task, bag, targets, words_of_dev, STRENGTH)}
 
 
 def _sample(task: Task, train: TextExamples) -> TextExamples:
-    lengths = np.array(list(map(len, _texts(train))))
+    lengths = np.array(list(map(len, texts_of(train))))
     rows = np.random.default_rng(0).permutation(len(train))
     rows = rows[np.cumsum(lengths[rows]) - lengths[rows] < MOST_CHARACTERS]
     if len(rows) < len(train):
         say(f"{task.name}: the bag of words learns from {len(rows):,} of {len(train):,} examples, drawn at random")
     return train.take(sorted(rows.tolist()))
-
-
-def _texts(examples: TextExamples) -> list[str]:
-    return [f"{text} {pair}" for text, pair in zip(examples.texts, examples.pairs or [""] * len(examples), strict=True)]

@@ -12,8 +12,8 @@ from bertcli.errors import Interrupted, UserError
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
-from bertcli.models import frozen
-from bertcli.models.frozen import combine, layer_numbers
+from bertcli.models.own import frozen
+from bertcli.models.own.frozen import combine, layer_numbers
 from bertcli.reports.tables import result_tables
 from tests.kinds.conftest import write_conll
 from tests.training.test_loop import assert_same_bits, stop_after

@@ -1,0 +1,84 @@
+"""The architecture of a model with new weights: a named size, of which options replace parts."""
+
+import os
+from dataclasses import dataclass
+
+from bertcli.config.options import Config, option
+from bertcli.errors import UserError
+from bertcli.families.bert import BERT
+from bertcli.families.family import LARGEST, ModelSize
+
+BYTES_OF_WEIGHT = 4  # in float32
+PARTS = ("layers", "hidden_size", "heads", "intermediate_size")
+
+
+@dataclass(kw_only=True)
+class ArchitectureConfig(Config):
+    """Options of the commands that make a model with new weights."""
+
+    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
+    layers: int | None = option(
+        None,
+        "Number of layers of new weights; default: that of --size.",
+        minimum=1,
+        maximum=LARGEST["num_hidden_layers"],
+    )
+    hidden_size: int | None = option(
+        None, "Hidden size of new weights; default: that of --size.", minimum=1, maximum=LARGEST["hidden_size"]
+    )
+    heads: int | None = option(
+        None,
+        "Number of attention heads of new weights; default: that of --size.",
+        minimum=1,
+        maximum=LARGEST["num_attention_heads"],
+    )
+    intermediate_size: int | None = option(
+        None,
+        "Intermediate size of new weights; default: four times the hidden size.",
+        minimum=1,
+        maximum=LARGEST["intermediate_size"],
+    )
+
+    @property
+    def given_parts(self) -> dict[str, int]:
+        """The parts of the size that are replaced, by their options."""
+        return {name: value for name in PARTS if (value := getattr(self, name)) is not None}
+
+    @property
+    def model_size(self) -> ModelSize:
+        """The size, with the parts that are given in place of its own.
+
+        Raises UserError if the heads do not divide the hidden size, or this machine cannot hold the weights.
+        """
+        named = BERT.get_size(str(self.size))
+        hidden, heads = self.hidden_size or named.hidden, self.heads or named.heads
+        size = ModelSize(self.layers or named.layers, hidden, heads, given_intermediate=self.intermediate_size)
+        if hidden % heads:
+            nearest = min(_divisors(hidden), key=lambda each: abs(each - heads))
+            what = f"A hidden size of {hidden} cannot be divided among {heads} heads."
+            raise UserError(what, f"Give a number of heads that divides it, such as --heads {nearest}")
+        needed, memory = BYTES_OF_WEIGHT * size.parameters(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if needed > memory:
+            what = f"A model of {size} takes {needed / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory."
+            raise UserError(what, "Give fewer --layers or a smaller --hidden-size.")
+        return size
+
+    @property
+    def size_name(self) -> str:
+        """The name of the size, or where parts of it are replaced, its layers, hidden size and heads."""
+        size, own = self.model_size, self.given_parts
+        return f"{size.layers}-{size.hidden}-{size.heads}" if own else str(self.size)
+
+
+def _divisors(number: int) -> list[int]:
+    return [each for each in range(1, number + 1) if number % each == 0]
+
+
+def check_new_weights(config: ArchitectureConfig, start: str) -> None:
+    """Raise UserError if a part of the size does not fit the others, or is given for a model to start from."""
+    if start == "scratch":
+        _ = config.model_size
+    elif config.given_parts:
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in config.given_parts.items())
+        hint = f"Leave it out, or give both: --from scratch --size base {flags}"
+        raise UserError(f"{flags.split()[0]} is for new weights only.", hint)

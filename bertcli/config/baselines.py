@@ -1,0 +1,49 @@
+"""Options of `bert baseline`."""
+
+from dataclasses import dataclass
+
+from bertcli.config.options import option
+from bertcli.config.training import OwnDataConfig
+
+MAJORITY, BAG_OF_WORDS, STATIC_VECTORS = "majority", "bag-of-words", "static-vectors"
+LSTMS = (LSTM, BILSTM) = ("lstm", "bilstm")
+LEFT_TO_RIGHT = "left-to-right"
+METHODS = (MAJORITY, BAG_OF_WORDS, STATIC_VECTORS, *LSTMS, LEFT_TO_RIGHT)
+OPTIONS = {  # of some methods only
+    "from_": (LEFT_TO_RIGHT,),
+    "vectors": LSTMS,
+    "vectors_text": (STATIC_VECTORS, *LSTMS),
+    **dict.fromkeys(("epochs", "batch_size", "learning_rate"), (*LSTMS, LEFT_TO_RIGHT)),
+    "dropout": LSTMS,
+}
+METHOD = "What is fitted: {choices}."
+VECTORS = (RANDOM, STATIC) = ("random", "static")
+VECTORS_TEXT = "static-vectors, --vectors static: text files to train word vectors on; default: the training examples."
+
+
+@dataclass(kw_only=True)
+class BaselineConfig(OwnDataConfig):
+    """Options of `bert baseline`."""
+
+    method: str = option(BAG_OF_WORDS, METHOD, choices=METHODS)
+    data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
+    out: str | None = option(None, "Run folder; default: a new one under runs/.")
+    seed: int = option(0, "Random seed: of the dev set cut off own data, and of new weights.", minimum=0)
+    limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
+    from_: str | None = option(
+        None, "left-to-right: the run to fine-tune; default: the latest that was so pre-trained."
+    )
+    vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS)
+    vectors_text: list[str] = option([], VECTORS_TEXT, nargs="+")
+    epochs: int | None = option(
+        None, "LSTMs, left-to-right: number of epochs; default: by the number of examples.", minimum=1
+    )
+    batch_size: int = option(32, "LSTMs, left-to-right: examples per step.", minimum=1)
+    learning_rate: float = option(1e-3, "LSTMs, left-to-right: learning rate of Adam.", minimum=0)
+    dropout: float = option(0.5, "lstm, bilstm: dropout probability.", minimum=0, maximum=0.9)
+
+    @property
+    def unused(self) -> set[str]:
+        """The options that its method does not have."""
+        names = {name for name, methods in OPTIONS.items() if self.method not in methods}
+        return names | ({"vectors_text"} if self.method in LSTMS and self.vectors == RANDOM else set())

@@ -1,0 +1,131 @@
+"""Fit a simple method to a task, as a run to compare a BERT with."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bertcli import quietly, say
+from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
+from bertcli.data.labelled.own_splits import looks_like_file, run_name
+from bertcli.errors import UserError
+from bertcli.lifecycle.baselining.methods import METHODS
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
+from bertcli.lifecycle.left_to_right import finetune_left_to_right
+from bertcli.lifecycle.sources import check_options, find_source, size_of
+from bertcli.lifecycle.workspace import new_run
+from bertcli.tasks import get_task, is_task
+from bertcli.training.progress import doing
+from bertcli.training.result import TrainingResult
+from bertcli.training.run_folder import RunFolder
+
+
+def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
+    """Fit a method to a task or to the user's own files, score it on the dev set and write a run folder.
+
+    Raises UserError if something is missing, or the method has nothing for this kind of task.
+    """
+    config = BaselineConfig.build(task, options)
+    if not config.task:
+        raise UserError("Which task? None was given.", "Name one: bert baseline glue/sst2; `bert tasks` lists them.")
+    check_options(config)
+    if strange := sorted(config.given & config.unused):
+        what = f"--{strange[0].rstrip('_').replace('_', '-')} is not for --method {config.method}"
+        raise UserError(f"{what}{' on random vectors' if config.method in LSTMS else ''}.", "Leave it out.")
+    if is_task(config.task):
+        config.task = get_task(config.task).name
+    name = run_name(config.task) if looks_like_file(config.task) else config.task.replace("/", "-").lower()
+    folder = RunFolder(Path(config.out)) if config.out else new_run(f"{name}-{config.method}")
+    folder.check("baseline", resumes=False)
+    if config.method == LEFT_TO_RIGHT:
+        return finetune_left_to_right(config, folder.path)
+    columns = {"text": config.text, "text_pair": config.text_pair, "label": config.label}
+    source = find_source(config.task, config.data_dir, columns, config.kind, config.seed)
+    if source.task.learnt_as:
+        hint = f"Make one: bert baseline {source.task.learnt_as}; then: bert evaluate {source.task.name}"
+        raise UserError(f"{source.task.name} has no training data.", hint)
+    fitted = _fitted(METHODS[config.method], source.task.name, source.kind.name)
+    source = source.for_training(False)
+    train, *dev = [source.read("train", True, config.limit), *map(source.read, source.dev_splits)]
+    setup = Fitting(config, source, train, dev)
+    if source.own is None:
+        say("; ".join(map(size_of, (train, *dev))))
+    if config.dry_run:
+        say(f"would fit {config.method} to {len(train):,} {train.examples.unit}s of {source.task.name}")
+        return TrainingResult(task=source.task.name, seed=config.seed)
+    with doing(f"fitting {config.method}"):
+        found = fitted.fit(setup)
+    with folder:
+        return _write(setup, found, folder)
+
+
+def _fitted(method: Method, task: str, kind: str) -> type[Baseline]:
+    """What a method fits for a kind of task. Raises UserError if it has nothing for it, with the methods that have."""
+    if kind not in method.fits:
+        others = [name for name, each in METHODS.items() if kind in each.fits]
+        hint = f"Give another: --method {' or '.join(others)}" if others else f"Fine-tune: bert finetune {task}"
+        raise UserError(f"{method.name} has nothing for {task}, which is of the kind `{kind}`.", hint)
+    return method.fits[kind]
+
+
+def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult:
+    """Score what was fitted on the dev sets, and write the run."""
+    from bertcli.lifecycle.after_finetuning import next_commands
+    from bertcli.lifecycle.baselining.saving import save_baseline
+    from bertcli.lifecycle.report import write_reports
+    from bertcli.lifecycle.reporting.data_summary import summarize_data
+    from bertcli.lifecycle.scoring import is_collapsed, score
+
+    task, config, dev = setup.task, setup.config, setup.dev[0]
+    predicted = [found.predict(task, split.examples) for split in setup.dev]
+    metrics: dict[str, float] = {}
+    for split, predictions in zip(setup.dev, predicted, strict=True):
+        prefix = "" if split is dev else f"{split.name}_"
+        with quietly() if found.is_constant else nullcontext():
+            metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+    unused = {name.rstrip("_"): None for name in config.unused}
+    folder.create("baseline", {**config.values(), **unused, **_resolved(setup)})
+    save_baseline(found, config.method, task, folder.model)
+    for file, text in setup.kind.files(task, predicted[0]).items():
+        folder.write(file, text)
+    lines = setup.lines or [{"step": 0, "metrics": metrics}]
+    for line in lines:
+        folder.log(line)
+    result = TrainingResult(
+        run=str(folder.path),
+        model=str(folder.model),
+        task=task.name,
+        steps=lines[-1]["step"],
+        losses=setup.losses,
+        best_step=_best_step(setup),
+        metrics=metrics,
+        seed=config.seed,
+        split="dev",
+        notes=[METHODS[config.method].explained, *found.notes(task), *filter(None, [task.warning])],
+        data=summarize_data(setup),
+        collapsed=not found.is_constant and is_collapsed(task, predicted[0]),
+    )
+    result = replace(result, next=next_commands(setup, result))
+    write_reports(folder, result, dev, task)
+    return result
+
+
+def _best_step(setup: Fitting) -> int:
+    """The first step with the best score on dev, whose weights are kept."""
+    scores = {line["step"]: line["metrics"][setup.task.metrics[0]] for line in setup.lines if "metrics" in line}
+    return max(scores, key=scores.__getitem__, default=0)
+
+
+def _resolved(setup: Fitting) -> dict[str, Any]:
+    """What was filled in of task and data, for config.yaml."""
+    task, source = setup.task, setup.source
+    return {
+        "task": task.name,
+        "data_dir": source.data_dir,
+        **({key: str(value) for key, value in task.files.columns.items()} if source.own is not None else {}),
+        "kind": task.kind,
+        "best_by": task.metrics[0],
+        "data_digests": {split.name: split.examples.digest for split in (setup.train, *setup.dev)},
+    }

@@ -1,0 +1,1 @@
+"""How the baselines are kept and run, and those that are scored beside a fine-tuning."""

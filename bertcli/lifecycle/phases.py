@@ -1,0 +1,139 @@
+"""The phases of a pre-training: how many of its steps are made on inputs of which length, and the data of each, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+from bertcli import say
+from bertcli.config.distillation import DistillConfig
+from bertcli.config.training import PretrainConfig
+from bertcli.data.pretraining.phases import Phase
+from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
+from bertcli.errors import UserError
+from bertcli.lifecycle.workspace import MAKE_DATA, latest_pretraining_data
+from bertcli.objectives.objective import Objective
+from bertcli.training.run_folder import RunFolder
+
+FORM = "Give lengths, and shares of the steps that sum to 1: --phases 128:0.9,512:0.1"
+MASKED_SHARE = 0.15
+EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretraining.py's 100 batches of 8
+
+
+def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -> tuple[Phase, ...]:
+    """The phases that are asked for with their data: those named, or the latest of their lengths in this folder.
+
+    `shards_per_window` has the orders of a run that is resumed. Raises UserError if data are missing or do not fit.
+    """
+    steps_of = _parsed(config.phases, config.steps) if config.phases else [(None, range(config.steps))]
+    given = (config.data.split(",") if config.phases else [config.data]) if config.data else []
+    if given and len(given) != len(steps_of):
+        names = ",".join(f"DATA-{length}" for length, _ in steps_of)
+        what = f"--phases has {len(steps_of)} phases, and --data names {len(given)} folder{'s' * (len(given) != 1)}."
+        raise UserError(what, f"Name one for each, in the same order, separated by commas: --data {names}")
+    phases: list[Phase] = []
+    for number, (length, steps) in enumerate(steps_of):
+        begun = shards_per_window[number] if number < len(shards_per_window) else None
+        phases.append(Phase(steps, open_data(config, given[number] if given else None, length, begun)))
+        _check_beside(phases[0].examples, phases[-1].examples)
+    return tuple(phases)
+
+
+def open_data(
+    config: PretrainConfig | DistillConfig, given: str | None, length: int | None = None, begun: int | None = None
+) -> PretrainingExamples:
+    """The data that are given, or the latest. Raises UserError if there are none, or they are of another length.
+
+    `begun` is of how many shards at a time a run that is resumed mixes the rows.
+    """
+    folder = given or latest_pretraining_data(length, _how_to_make(length))
+    examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
+    say(f"data{f' of length {length}' if length else ''}: {folder}{'' if given else ' (latest in this folder)'}")
+    if length not in (None, examples.max_seq_length):
+        what = f"`{folder}` has instances of length {examples.max_seq_length}, not of {length} as --phases asks for."
+        raise UserError(what, _how_to_make(length))
+    return examples
+
+
+def held_out_of(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
+    """What to evaluate on. Raises UserError if it was made with another vocabulary than what is trained on."""
+    if not config.eval_data:
+        return examples.head(EVALUATION_ROWS)
+    held_out = load_pretraining_examples(config.eval_data, config.seed, config.data_cache_gb)
+    if held_out.tokenizer.digest != examples.tokenizer.digest:
+        what = f"`{config.eval_data}` was made with another vocabulary than `{examples.folder}`."
+        raise UserError(what, "Make both with one --tokenizer.")
+    return held_out
+
+
+def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder | None) -> None:
+    """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
+    examples, resolved = phases[0].examples, resolved_data(phases)
+    if objective.needs_pairs and not examples.has_pairs:
+        raise UserError(
+            f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
+            "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
+        )
+    if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
+        what = (
+            f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
+        )
+        raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
+
+
+def describe_phases(phases: Sequence[Phase], batch_size: int) -> list[str]:
+    """The steps, length and epochs of each phase in words; nothing of the only one."""
+    return [
+        f"steps {phase.steps.start + 1:,} to {phase.steps.stop:,} at length {phase.examples.max_seq_length}, "
+        f"{phase.epochs(batch_size):.3g} epochs of its data"
+        for phase in phases
+        if len(phases) > 1
+    ] or [""]
+
+
+def resolved_data(phases: Sequence[Phase]) -> dict[str, Any]:
+    """The data of the phases, for config.yaml."""
+    orders = [phase.examples.shards_per_window for phase in phases]
+    return {
+        "data": ",".join(str(phase.examples.folder) for phase in phases),
+        "data_digest": ",".join(phase.examples.digest for phase in phases),
+        "shards_per_window": orders if len(orders) > 1 else orders[0],
+    }
+
+
+def _parsed(given: str, steps: int) -> list[tuple[int | None, range]]:
+    """The lengths and the steps of `128:0.9,512:0.1`. Raises UserError if it has another form, or a phase no step."""
+    try:
+        pairs = [each.split(":") for each in given.split(",")]
+        lengths, shares = [int(length) for length, _ in pairs], [float(share) for _, share in pairs]
+    except ValueError:
+        raise UserError(f"--phases takes LENGTH:SHARE,LENGTH:SHARE, not `{given}`.", FORM) from None
+    if min(lengths) < 1 or not min(shares) > 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
+        raise UserError(f"--phases {given} has a length below 1, or shares that do not sum to 1.", FORM)
+    ends = [0, *(round(steps * share) for share in accumulate(shares))]
+    phases = [range(first, end) for first, end in pairwise(ends)]
+    if not all(phases):
+        raise UserError(f"--phases {given} has a phase without a step, of {steps:,} in all.", "Give more --steps.")
+    return list(zip(lengths, phases, strict=True))
+
+
+def _how_to_make(length: int | None) -> str:
+    if length is None:
+        return MAKE_DATA
+    masked = math.ceil(MASKED_SHARE * length)
+    options = f"--max-seq-length {length} --max-predictions-per-seq {masked} --out pretraining-data-{length}"
+    return f"{MAKE_DATA} {options}"
+
+
+def _check_beside(first: PretrainingExamples, other: PretrainingExamples) -> None:
+    """Raise UserError if the data of two phases are not of one vocabulary, and both pairs or neither."""
+    if other.tokenizer.digest != first.tokenizer.digest:
+        what = f"`{other.folder}` was made with another vocabulary than `{first.folder}`."
+        raise UserError(what, "Make both with one --tokenizer.")
+    if other.has_pairs != first.has_pairs:
+        raise UserError(
+            f"Of `{first.folder}` and `{other.folder}` only one holds pairs.",
+            "Make both with --next-sentence, or both with --no-next-sentence.",
+        )

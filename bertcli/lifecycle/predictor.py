@@ -1,0 +1,75 @@
+"""What answers the examples of a task, a fine-tuned model or a baseline, found by its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from bertcli.kinds import KINDS, kind_of_model
+from bertcli.kinds.kind import Kind, Split
+from bertcli.kinds.types import Prediction, Row
+from bertcli.lifecycle.baselining.description import description_of, method_of
+from bertcli.lifecycle.sources import Cut
+from bertcli.tasks.task import INPUT, Task
+
+
+class Predictor(Protocol):
+    """What `TaskModel` and `BaselineModel` have in common; they say what each does."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its task."""
+
+    def predict(self, split: Split) -> list[Prediction]:
+        """One prediction per example."""
+
+    def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
+        """The same for a part of a split, and how many of its inputs were cut."""
+
+    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], int]:
+        """What `bert predict` shows of each row, and how many inputs were cut."""
+
+    def check_input(self, row: Row, file: str | None) -> None:
+        """Raise UserError if it cannot take a row."""
+
+    def words_for_cut(self) -> str:
+        """What is said of inputs that were cut."""
+
+
+def kind_of(source: str) -> tuple[Kind | None, str]:
+    """The kind of a model or a baseline, if it is of one, and what it is called."""
+    if method := method_of(source):
+        return KINDS[description_of(Path(source)).kind], method
+    from bertcli.models.loading import open_config
+
+    saved = open_config(source)
+    return kind_of_model(saved), ", ".join(saved.architectures or [])
+
+
+def is_causal_model(source: str) -> bool:
+    """Whether a model that was pre-trained from left to right is named."""
+    from bertcli.models.loading import open_config
+
+    return not method_of(source) and bool(getattr(open_config(source), "is_decoder", False))
+
+
+def load_for_task(task: Task, source: str, precision: str) -> Predictor:
+    """Load a model or a baseline to answer the examples of a task. Raises UserError if it is of another kind or has other labels."""
+    if method_of(source):
+        from bertcli.lifecycle.baselining.baseline_model import BaselineModel
+
+        return BaselineModel.load(source, task)
+    from bertcli.lifecycle.task_model import load_task_model
+
+    return load_task_model(task, source, precision)
+
+
+def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False) -> Predictor:
+    """Load a model or a baseline of a kind to predict rows, as `bert predict` does."""
+    if method_of(source):
+        return load_for_task(replace(INPUT, kind=kind.name), source, precision)
+    from bertcli.lifecycle import task_model
+
+    return task_model.load_for_rows(source, kind, precision, top_k, has_gradients)

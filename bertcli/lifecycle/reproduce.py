@@ -1,0 +1,202 @@
+"""Run one of the paper's experiments, at any size, beside the paper's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+from bertcli import say
+from bertcli.config.options import default_of, flag
+from bertcli.config.reproduce import ReproduceConfig
+from bertcli.data.atomic import write_text
+from bertcli.data.hub import hub_answers
+from bertcli.data.labelled.official_files import data_folder, find_file
+from bertcli.errors import UserError, check_place
+from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM
+from bertcli.lifecycle.reproducing.parts import DEV_PER_LIMIT, Parts, Row, parts_of, rows_of
+from bertcli.lifecycle.reproducing.result import Reproduction, reproductions_in
+from bertcli.lifecycle.reproducing.running import check_parts, result_of, run_parts
+from bertcli.lifecycle.workspace import RUNS, resolve_model
+from bertcli.tasks import get_task
+from bertcli.tasks.experiments import EXPERIMENTS
+from bertcli.tasks.experiments.experiment import Experiment
+from bertcli.training.progress import duration
+
+NEEDED = ("train", "dev")  # splits of a task
+
+
+def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction:
+    """Plan the parts of an experiment, run those that its folder lacks, and write the paper's table with ours beside it.
+
+    The folder may be shared by several processes and machines: each part is run once. Raises UserError if there are no
+    data, or an option does not fit; Interrupted after Ctrl-C, after which the same call continues.
+    """
+    config = ReproduceConfig.build(experiment, options)
+    if not config.experiment:
+        known = ", ".join(EXPERIMENTS)
+        raise UserError("Which experiment? None was given.", f"Name one: bert reproduce table-5; there are {known}.")
+    folder = Path(config.out or RUNS / f"reproduce-{config.experiment}")
+    check_place(folder)
+    found, skipped, data_dir = _with_data(config)
+    rows = rows_of(found, _models(config) if found.systems[0].pretrain is None else ())
+    parts = parts_of(config, found, rows, data_dir)
+    check_parts(parts.all)
+    planned = _plan(folder, parts, data_dir, config.vocab_size)
+    result = Reproduction(
+        experiment=found.name,
+        title=found.table.title,
+        folder=str(folder),
+        command=_command(config, folder),
+        plan=planned,
+        paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
+        columns=[column.head for column in found.columns],
+        skipped=skipped,
+        notes=[*found.notes, *_notes(config, found, rows), *_alike(parts)],
+    )
+    if config.dry_run:
+        return result
+    folder.mkdir(parents=True, exist_ok=True)
+    run_parts(folder, parts.all, result.command)
+    return _finished(result, found, rows, parts, folder)
+
+
+def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | None]:
+    """The experiment with the columns whose data are there, which are not, and the folder of the data.
+
+    Raises UserError if none are.
+    """
+    found, data_dir = EXPERIMENTS[config.experiment], data_folder(config.data_dir)
+    if config.tasks:
+        found = found.with_tasks([get_task(name) for name in config.tasks])
+    if data_dir is None and not hub_answers():
+        hint = "Give the folder of the official files: --data-dir DIR, or set BERT_DATA."
+        raise UserError("There is no folder of task data, and the Hub does not answer.", hint)
+    if data_dir is None:
+        return found, [], None
+    lacking = {task: lacks for task in found.tasks if (lacks := _lacking(found, task, data_dir))}
+    missing = [
+        f"{task} is left out: {data_dir} has no {' and no '.join(lacks)} of it." for task, lacks in lacking.items()
+    ]
+    for line in missing:
+        say(line)
+    if lacking.keys() == set(found.tasks):
+        hint = "Get the official files, or name other tasks: --tasks glue/rte"
+        raise UserError(f"`{data_dir}` has no data for {config.experiment}.", hint)
+    columns = tuple(column for column in found.columns if column.task not in lacking)
+    return replace(found, columns=columns), missing, str(data_dir.resolve())
+
+
+def _lacking(experiment: Experiment, task: str, data_dir: Path) -> list[str]:
+    """The splits of a task whose files are not in a folder."""
+    needed = {*NEEDED, *(column.split for column in experiment.columns if column.task == task)}
+    return [split for split in sorted(needed) if not find_file(get_task(task), split, data_dir)]
+
+
+def _models(config: ReproduceConfig) -> list[str]:
+    """The models to fine-tune: those given, else the real BERT that is on this machine."""
+    if not config.from_:
+        best = next(each for each in (MINILM, BERT_BASE, BERT_BOOKS) if each.folder)
+        say(f"starting from {best.name} (--from names another, or several)")
+        return [best.name]
+    for model in config.from_:
+        resolve_model(model)
+    return config.from_
+
+
+def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> list[dict[str, Any]]:
+    """What will be run, and how long that takes, said as a range."""
+    from bertcli.lifecycle.reproducing.estimate import Estimator
+
+    planned = Estimator(folder, parts.all, data_dir, vocab_size).plan()
+    say(f"plan: {len(parts.all)} parts in {folder}")
+    for each in planned:
+        state = f", {each.done} done" if each.done else ""
+        low, high = each.seconds_left
+        time = f"{duration(low)} to {duration(high)}" if each.done < each.count else ""
+        say(f"  {each.count} × {each.title}{state}{f': {time}' if time else ''}")
+    low, high = (sum(each.seconds_left[end] for each in planned) for end in (0, 1))
+    how = "measured on parts that are done, and estimated" if any(each.is_measured for each in planned) else "estimated"
+    say(f"  in all {duration(low)} to {duration(high)} for one process on this machine, {how} by a short calibration")
+    return [{**asdict(each), "seconds_left": [round(end, 1) for end in each.seconds_left]} for each in planned]
+
+
+def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """What differs from the paper because of the options."""
+    notes = []
+    if experiment.systems[0].pretrain is not None:
+        text = "the text given" if config.text else "seven novels"
+        notes.append(
+            f"Pre-trained for {config.steps:,} steps on {text}, inputs of at most {config.max_seq_length} tokens, with masks"
+            f" drawn for each batch, at the size {config.size}; the paper's base: 1,000,000 steps of 256 on 3.3 billion words."
+        )
+        if config.text and not config.held_out:
+            notes.append(
+                "No held-out text was given: the pre-trained models are scored on a part of their training text."
+            )
+    if config.limit:
+        dev = DEV_PER_LIMIT * config.limit
+        notes.append(f"Fine-tuned on at most {config.limit:,} examples, scored on at most {dev:,}, the same for all.")
+    if rows[0].system.pretrain is None and any(row.model != "google-bert/bert-base-uncased" for row in rows):
+        notes.append(
+            "The paper's scores beside models of --from are those of its base, or of its large where it has no base."
+        )
+    return notes
+
+
+def _alike(parts: Parts) -> list[str]:
+    """The rows that have become the same model by being scaled down."""
+    rows: dict[str, list[list[str]]] = {}
+    for (row, _), paths in parts.cells.items():
+        rows.setdefault(row, []).append(paths)
+    alike: dict[str, list[str]] = {}
+    for row, own in rows.items():
+        alike.setdefault(str(own), []).append(row)
+    return [f"At this size {' and '.join(names)} are the same model." for names in alike.values() if names[1:]]
+
+
+def _command(config: ReproduceConfig, folder: Path) -> str:
+    """The command that continues it."""
+    words = ["bert", "reproduce", config.experiment]
+    for each in fields(ReproduceConfig):
+        value = getattr(config, each.name)
+        if each.name in ("experiment", "out", "dry_run") or value == default_of(each):
+            continue
+        values = value if isinstance(value, list) else [value]
+        words += [word for single in values for word in (flag(each), str(single))]
+    return join([*words, "--out", str(folder)])
+
+
+def _finished(
+    result: Reproduction, experiment: Experiment, rows: Sequence[Row], parts: Parts, folder: Path
+) -> Reproduction:
+    """Score the parts, and write the table and the page."""
+    from bertcli.lifecycle.reproducing.page import markdown_of, page_of
+    from bertcli.lifecycle.reproducing.scores import Comparisons, cells_of
+    from bertcli.reports.sections import render_page
+
+    cells = cells_of(experiment, rows, parts.cells, folder)
+    comparisons = Comparisons(experiment, folder, parts.all, parts.cells).all(rows, cells)
+    costs: dict[str, dict[str, Any]] = {}
+    for path, part in parts.all.items():
+        cost = costs.setdefault(part.title, {"title": part.title, "count": 0, "seconds": 0.0})
+        cost["count"] += 1
+        cost["seconds"] = round(cost["seconds"] + result_of(folder, path)["seconds"], 1)
+    page = folder / "report.html"
+    collapsed = sum(bool(result_of(folder, path).get("collapsed")) for path in parts.all)
+    learnt_nothing = f"{collapsed} of the fine-tuned models learnt nothing: they give one answer for every example."
+    done = replace(
+        result,
+        notes=[*result.notes, *([learnt_nothing] if collapsed else [])],
+        cells=[cell.to_json() for cell in cells],
+        comparisons=comparisons,
+        costs=[*costs.values()],
+        seconds=round(sum(cost["seconds"] for cost in costs.values()), 1),
+        report=str(page),
+    )
+    done.write()
+    write_text(folder / f"{done.experiment}.md", markdown_of(done) + "\n")
+    write_text(page, render_page(page_of(reproductions_in(folder))))
+    return done

@@ -1,0 +1,117 @@
+"""Running the parts of a reproduction: each once, by whichever process is free, and again from its checkpoint after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import bertcli
+from bertcli import say
+from bertcli.config.data import BuildVocabConfig, MakePretrainingDataConfig
+from bertcli.config.options import Config
+from bertcli.config.training import FinetuneConfig, PretrainConfig
+from bertcli.config.use import EvaluateConfig
+from bertcli.data.json_files import read_json, write_json
+from bertcli.errors import Interrupted, UserError
+from bertcli.lifecycle.reproducing.claims import Claims
+from bertcli.lifecycle.reproducing.parts import Part
+from bertcli.training.progress import duration, said_into
+from bertcli.training.run_folder import RunFolder
+
+DONE, LOG = "part.json", "log.txt"  # in the folder of a part
+SECONDS_BETWEEN_LOOKS = 1.0  # at parts that other processes run
+CONFIGS: dict[str, type[Config]] = {
+    "build_vocab": BuildVocabConfig,
+    "make_pretraining_data": MakePretrainingDataConfig,
+    "pretrain": PretrainConfig,
+    "finetune": FinetuneConfig,
+    "evaluate": EvaluateConfig,
+}
+KEPT = ("collapsed", "tokens_per_second", "steps", "tokens", "instances")  # of a result, beside its scores
+RESUMED = ("pretrain", "finetune")  # runs, which `resume` starts or continues
+
+
+def check_parts(parts: Mapping[str, Part]) -> None:
+    """Raise UserError if an option of a part is none of its command, or out of range."""
+    for part in parts.values():
+        CONFIGS[part.command].from_values({**part.options, **part.needs})
+
+
+def is_done(folder: Path, part: Part) -> bool:
+    """Whether a part is done."""
+    return (folder / part.path / DONE).exists()
+
+
+def result_of(folder: Path, part: str) -> dict[str, Any]:
+    """What is kept of a part that is done: its seconds, the scores, and the run."""
+    hint = f"Run the part again: rm -r {folder / part}, then the same command."
+    return read_json(folder / part / DONE, hint, seconds=float, metrics=dict)
+
+
+def run_parts(folder: Path, parts: Mapping[str, Part], again: str) -> None:
+    """Run the parts that are not done; those that other processes run are waited for. `again` is the command to continue.
+
+    Raises Interrupted after Ctrl-C, with the checkpoint saved, and UserError if a part fails.
+    """
+    claims, waited = Claims(folder), ""
+    while left := [part for part in parts.values() if not is_done(folder, part)]:
+        ready = [part for part in left if all(is_done(folder, parts[need]) for need in part.after)]
+        if any(_run(folder, part, claims, f"{_number(parts, part)} of {len(parts)}", again) for part in ready):
+            continue
+        if (holder := next(filter(None, (claims.holder(part.path) for part in ready)), "")) != waited:
+            waited = holder
+            say(f"waiting for {holder}" if holder else "waiting for another process")
+        time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def _number(parts: Mapping[str, Part], part: Part) -> int:
+    return [*parts].index(part.path) + 1
+
+
+def _run(folder: Path, part: Part, claims: Claims, place: str, again: str) -> bool:
+    """Run a part, if it is neither done nor held by another process; return whether it is done now."""
+    with claims.hold(part.path) as is_held:
+        if not is_held:
+            return False
+        if not is_done(folder, part):
+            earlier, started = claims.seconds(part.path), time.perf_counter()
+            result = _called(folder, part, place, again)
+            seconds = earlier + time.perf_counter() - started
+            facts = {"title": part.title, "command": part.command, "options": {**part.options, **part.needs}}
+            write_json(folder / part.path / DONE, {**facts, "seconds": round(seconds, 1), **result}, indent=2)
+            scores = "  ".join(f"{name} {value:.2f}" for name, value in [*result["metrics"].items()][:3])
+            say(f"{place}  {part.title}: {duration(seconds)}{f'  {scores}' if scores else ''}")
+    claims.forget(part.path)
+    return True
+
+
+def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
+    """Call the function of a part; what it says goes into a file."""
+    path = folder / part.path
+    options = {**part.options, **{option: str(folder / need) for option, need in part.needs.items()}}
+    if hasattr(CONFIGS[part.command], "out"):
+        options["out"] = str(path)
+    if part.command == "evaluate":
+        options["model"] = [options["model"]]
+    if part.command in RESUMED and RunFolder(path).is_finished:
+        return _kept(read_json(path / "result.json", f"Remove it: rm -r {path}", metrics=dict))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    more = {"resume": True} if part.command in RESUMED else {}
+    try:
+        with said_into(path.with_name(f"{path.name}.{LOG}"), f"{place}  {part.title}"):
+            result = getattr(bertcli, part.command)(**options, **more)
+    except (Interrupted, KeyboardInterrupt) as stop:
+        said = stop.message if isinstance(stop, Interrupted) else "Interrupted."
+        number = getattr(stop, "exit_code", 130) - 128
+        raise Interrupted(f"{part.title}: {said}", f"Continue: {again}", number) from None
+    except UserError as error:
+        raise type(error)(f"{part.title}: {error.message}", error.hint) from None
+    path.mkdir(exist_ok=True)
+    return _kept(vars(result))
+
+
+def _kept(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of a part, and how fast it trained."""
+    return {"metrics": result.get("metrics", {}), **{name: result[name] for name in KEPT if name in result}}

@@ -1,0 +1,198 @@
+"""An experiment is planned, run once however many share its folder, and shown beside the paper's numbers."""
+
+import json
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_corpus
+
+from bertcli.errors import Interrupted, UserError
+from bertcli.lifecycle.report import report
+from bertcli.lifecycle.reproduce import reproduce
+from bertcli.lifecycle.reproducing import running
+from bertcli.lifecycle.reproducing.result import Reproduction
+
+ROWS = [
+    (f"the cat sat {n}", f"the {word} cat sat", label)
+    for n in range(24)
+    for word, label in (("old", "entailment"), ("no", "not_entailment"))
+]
+TINY = {"size": "tiny", "steps": 10, "max_seq_length": 32, "vocab_size": 120, "epochs": 1, "tasks": ["glue/rte"]}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of official files with one small task, and a text."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "glue" / "RTE").mkdir(parents=True)
+    for split in ("train", "dev"):
+        lines = ["index\tsentence1\tsentence2\tlabel", *("\t".join((str(n), *row)) for n, row in enumerate(ROWS))]
+        (folder / "glue" / "RTE" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    write_corpus(folder / "corpus.txt")
+    (folder / "recipe.yaml").write_text("batch_size: 8\nlearning_rate: 1e-3\n")
+    return folder
+
+
+@pytest.fixture
+def finetuning(data: Path, home: Path) -> dict[str, Any]:
+    """The options of a table without pre-training."""
+    model = str(home / "runs" / "pretrain-tiny")
+    return {"from_": [model], "tasks": ["glue/rte"], "epochs": 1, "max_seq_length": 32, "data_dir": str(data)}
+
+
+@pytest.fixture(scope="module")
+def table_5(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Reproduction:
+    """Table 5 at the smallest size."""
+    out = tmp_path_factory.mktemp("reproduced") / "table-5"
+    return reproduce("table-5", out=str(out), seeds=2, **tiny(data))
+
+
+def tiny(data: Path) -> dict[str, Any]:
+    """The options of the smallest experiment."""
+    text, recipe = [str(data / "corpus.txt")], str(data / "recipe.yaml")
+    return {**TINY, "text": text, "pretrain_recipe": recipe, "data_dir": str(data)}
+
+
+def started(count: int, **options: Any) -> list[BaseProcess]:
+    """Processes that fine-tune for Table 1, of a server that has imported all: one that has trained cannot be forked."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["bertcli.lifecycle.finetuning", "bertcli.lifecycle.reproducing.estimate"])
+    processes = [context.Process(target=reproduce, args=("table-1",), kwargs=options) for _ in range(count)]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def done_in(out: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in out.glob("finetuned/*/part.json")}
+
+
+def wait_for(is_there: Callable[[], object]) -> None:
+    for _ in range(1200):
+        if is_there():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come")
+
+
+def test_the_table_has_the_papers_numbers_and_ours(table_5: Reproduction) -> None:
+    assert table_5.systems == ["BERT base", "No NSP", "LTR & No NSP", "LTR & No NSP + BiLSTM"]
+    assert table_5.paper["rows"]["BERT base"] == [84.4, 88.4, 86.7, 92.7, 88.5]
+    assert all(len(cell["scores"]) == 2 and cell["paper"] is None for cell in table_5.cells)
+    pairs = [(each["row"], each["beside"]) for each in table_5.comparisons]
+    assert pairs == [*zip(table_5.systems[1:], table_5.systems, strict=False)]
+    for each in table_5.comparisons:
+        low, high = each["confidence_interval"]
+        assert low <= each["difference"] <= high
+        assert each["significant"] == (low > 0 or high < 0)
+
+
+def test_each_distinct_model_is_pretrained_once(table_5: Reproduction) -> None:
+    trained = {cost["title"]: cost["count"] for cost in table_5.costs if "pre-train" in cost["title"]}
+    assert trained == {"pre-train BERT base": 1, "pre-train No NSP": 1, "pre-train LTR & No NSP": 1}
+    assert len([*Path(table_5.folder).glob("pretrained/*/part.json")]) == 3
+    assert [*Path(table_5.folder, "claims").iterdir()] == []
+
+
+def test_another_experiment_in_the_folder_takes_the_same_pretrained_models(
+    table_5: Reproduction, data: Path, monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
+) -> None:
+    options = {**tiny(data), "out": table_5.folder}
+    plan = reproduce("figure-5", dry_run=True, seeds=2, **options).plan
+    assert [(each["title"], each["done"]) for each in plan if "pre-train" in each["title"]] == [
+        ("pre-train masked LM", 1),
+        ("pre-train left-to-right", 1),
+    ]
+    again = reproduce("table-5", seeds=2, **options)
+    assert again.cells == table_5.cells
+    assert "1 of 18" not in said.text
+
+
+def test_a_page_shows_the_folder(table_5: Reproduction, capsys: pytest.CaptureFixture[str]) -> None:
+    found = report(table_5.folder)
+    page = Path(found.report).read_text()
+    for words in ("LTR &amp; No NSP + BiLSTM", "84.4", "not in the paper", "bert reproduce table-5", "took in all"):
+        assert words in page
+    assert "| LTR & No NSP" in found.markdown.replace("&amp;", "&")
+    assert json.loads(json.dumps(found.to_json()))["runs"][0]["experiment"] == "table-5"
+    with pytest.raises(UserError, match="not the folder of a run"):
+        report(str(Path(table_5.folder).parent))
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(
+    workspace: Path, data: Path, said: pytest.LogCaptureFixture
+) -> None:
+    found = reproduce("table-6", dry_run=True, **tiny(data))
+    assert "pre-train 24/1024/16" in said.text
+    assert "At this size 3/768/12 and 6/768/12 are the same model." in found.notes
+    assert "in all" in said.text
+    assert found.columns == ["perplexity", "rte accuracy"]
+    assert all(each["seconds"] >= 0 for each in found.plan)
+    assert [*workspace.iterdir()] == []
+
+
+def test_what_has_no_data_is_left_out_and_said(data: Path, said: pytest.LogCaptureFixture) -> None:
+    found = reproduce("table-1", data_dir=str(data), from_=["bert-books"], dry_run=True)
+    assert found.columns == ["rte accuracy", "average"]
+    assert "glue/mnli is left out" in said.text
+    with pytest.raises(UserError, match="has no data for table-4"):
+        reproduce("table-4", data_dir=str(data), from_=["bert-books"], dry_run=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"experiment": "table-9"}, "table-9"),
+        ({"experiment": ""}, "Which experiment"),
+        ({"experiment": "table-5", "tasks": ["glue/rt"]}, "Unknown task"),
+        ({"experiment": "table-5", "tasks": ["glue/rte"], "pretrain_recipe": "nothing"}, "Unknown recipe"),
+        ({"experiment": "table-1", "from_": ["runs/none"]}, "no model"),
+    ],
+)
+def test_a_wrong_request_is_refused(options: dict, what: str, data: Path, workspace: Path) -> None:
+    with pytest.raises(UserError, match=what):
+        reproduce(**{"data_dir": str(data), **options})
+    assert [*workspace.iterdir()] == []
+
+
+def test_two_processes_in_one_folder_run_each_part_once(tmp_path: Path, finetuning: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    processes = started(2, **finetuning, seeds=4, out=str(out))
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0]
+    logs = [path.read_text() for path in out.glob("finetuned/*.log.txt")]
+    assert len(logs) == len(done_in(out)) == 4
+    assert all(log.count("there is nothing to resume") == 1 for log in logs)
+
+
+def test_a_killed_process_is_continued_by_the_same_command(tmp_path: Path, finetuning: dict[str, Any]) -> None:
+    out = tmp_path / "out"
+    (process,) = started(1, **finetuning, seeds=3, out=str(out))
+    wait_for(lambda: done_in(out) and len([*out.glob("finetuned/*.log.txt")]) > len(done_in(out)))
+    process.kill()
+    process.join()
+    before = done_in(out)
+    found = reproduce("table-1", **finetuning, seeds=3, out=str(out))
+    after = done_in(out)
+    assert len(after) == 3 > len(before)
+    assert before.items() <= after.items()
+    assert [len(cell["scores"]) for cell in found.cells] == [3, 0]  # RTE, and the average of all tasks
+
+
+def test_an_interruption_names_the_command_that_continues(
+    tmp_path: Path, finetuning: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(**options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running.bertcli, "finetune", stop, raising=False)
+    with pytest.raises(Interrupted, match="glue/rte: Interrupted") as stopped:
+        reproduce("table-1", **finetuning, out=str(tmp_path / "my out"))
+    assert stopped.value.hint.startswith("Continue: bert reproduce table-1 ")
+    assert stopped.value.hint.endswith(f"--out '{tmp_path}/my out'")
