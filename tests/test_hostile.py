@@ -137,7 +137,7 @@ READERS: list[tuple[str, bytes, tuple[Reader, ...]]] = [
     ("a.jsonl", lines(ROWS), (train, score, predict_for)),
     ("a.json", lines(ROWS), (train, score, predict_for)),
     ("a.parquet", parquet(), (train, score, predict_for)),
-    ("a.csv.gz", gzip.compress(table(",")), (train, score, predict_for)),
+    ("a.csv.gz", gzip.compress(table(","), mtime=0), (train, score, predict_for)),
     ("tags.jsonl", lines(LISTS), (train, score)),
     ("choices.jsonl", lines(CHOICES), (train, score)),
     ("a.conll", b"the O\ncat O\n\nRome B-LOC\nis O\n" * 3, (train, score)),

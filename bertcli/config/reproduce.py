@@ -18,7 +18,9 @@ PRETRAIN_RECIPE = "Recipe of `bert pretrain` (batch size, learning rate, optimiz
 class ReproduceConfig(Config):
     """Options of `bert reproduce`."""
 
-    experiment: str = option("", "The table or figure: {choices}.", metavar="EXPERIMENT", choices=("", *EXPERIMENTS))
+    experiment: str = option(
+        "", "The experiment: table-1 to table-8, or figure-5.", metavar="EXPERIMENT", choices=("", *EXPERIMENTS)
+    )
     out: str | None = option(
         None, "Folder, continued if it is there, also by several machines; default: runs/reproduce-EXPERIMENT."
     )

@@ -14,6 +14,7 @@ RATES_OF_FITTED, RATES_OF_NEW = {128: 1e-3, 256: 3e-4, 512: 1e-4}, {128: 1e-3, 2
 # fitted to the frozen model more than one that is: fewest steps, steps per label, most epochs.
 STEPS_OF_FITTED, STEPS_OF_NEW = (100, 1, 20.0), (200, 5, 40.0)
 MOST_LABELS = 200
+FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0  # of a BiLSTM on frozen states, for which the paper names none
 
 
 @dataclass(frozen=True)

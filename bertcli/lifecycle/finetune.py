@@ -12,6 +12,7 @@ from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
+from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED, begin, check_batch_size
@@ -20,7 +21,6 @@ from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import TrainingResult
 
-FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0
 SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
 
 

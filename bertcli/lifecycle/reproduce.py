@@ -71,22 +71,19 @@ def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | No
     found, data_dir = EXPERIMENTS[config.experiment], data_folder(config.data_dir)
     if config.tasks:
         found = found.with_tasks([get_task(name) for name in config.tasks])
-    if data_dir is None and not hub_answers():
+    if data_dir is None:
+        if hub_answers():
+            return found, [], None
         hint = "Give the folder of the official files: --data-dir DIR, or set BERT_DATA."
         raise UserError("There is no folder of task data, and the Hub does not answer.", hint)
-    if data_dir is None:
-        return found, [], None
     lacking = {task: lacks for task in found.tasks if (lacks := _lacking(found, task, data_dir))}
-    missing = [
-        f"{task} is left out: {data_dir} has no {' and no '.join(lacks)} of it." for task, lacks in lacking.items()
-    ]
-    for line in missing:
-        say(line)
+    missing = [f"{task} is left out: {data_dir} has no {' and no '.join(of)} of it." for task, of in lacking.items()]
     if lacking.keys() == set(found.tasks):
         hint = "Get the official files, or name other tasks: --tasks glue/rte"
         raise UserError(f"`{data_dir}` has no data for {config.experiment}.", hint)
-    columns = tuple(column for column in found.columns if column.task not in lacking)
-    return replace(found, columns=columns), missing, str(data_dir.resolve())
+    for line in missing:
+        say(line)
+    return found.without_tasks(lacking), missing, str(data_dir.resolve())
 
 
 def _lacking(experiment: Experiment, task: str, data_dir: Path) -> list[str]:

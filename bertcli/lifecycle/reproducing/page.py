@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bertcli.lifecycle.reproducing.result import Reproduction
@@ -22,17 +22,19 @@ HOW_SURELY = (
 def score_table(found: Reproduction) -> Table:
     """The paper's table with ours beside it; one of many columns with a row for each of them."""
     named = {(cell["row"], cell["column"]): cell for cell in found.cells}
-    down, across = found.systems, [column for column in found.columns if any(key[1] == column for key in named)]
+    down, across = found.systems, found.scored_columns
     if len(across) > MOST_COLUMNS:
         down, across, named = across, down, {(column, row): cell for (row, column), cell in named.items()}
-    columns: list[tuple[str, list[object]]] = []
-    for name in across:
-        cells = [named.get((each, name), {}) for each in down]
-        columns.append((name, [_ours(cell) for cell in cells]))
-        if any(cell.get("paper") is not None for cell in cells):
-            columns.append(("paper", [cell.get("paper") for cell in cells]))
-    rows = [[name, *(values[number] for _, values in columns)] for number, name in enumerate(down)]
+    columns = [pair for name in across for pair in _columns(name, [named.get((each, name), {}) for each in down])]
+    rows = [[name, *cells] for name, *cells in zip(down, *(values for _, values in columns), strict=True)]
     return Table(f"{found.experiment}: {found.title}", ["", *(head for head, _ in columns)], rows)
+
+
+def _columns(name: str, cells: Sequence[dict[str, Any]]) -> Iterator[tuple[str, list[object]]]:
+    """Our scores, and the paper's, where it has any."""
+    yield name, [_ours(cell) for cell in cells]
+    if any(cell.get("paper") is not None for cell in cells):
+        yield "paper", [cell.get("paper") for cell in cells]
 
 
 def _ours(cell: dict[str, Any]) -> str | None:

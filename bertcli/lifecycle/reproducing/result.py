@@ -42,6 +42,12 @@ class Reproduction(Result):
         return list(dict.fromkeys(cell["row"] for cell in self.cells))
 
     @property
+    def scored_columns(self) -> list[str]:
+        """The names of the columns that have a score."""
+        scored = {cell["column"] for cell in self.cells}
+        return [column for column in self.columns if column in scored]
+
+    @property
     def sentence(self) -> str:
         """The result in a sentence."""
         printed = [each for each in self.comparisons if each["paper"]]

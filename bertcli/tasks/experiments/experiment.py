@@ -1,6 +1,6 @@
 """An experiment of the paper: the systems of a table, what each is scored by, and which of them are compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -69,6 +69,10 @@ class Experiment:
         columns = [each for each in self.columns if each.task in ("", *(task.name for task in tasks))]
         added = (column for task in tasks if task.name not in self.tasks for column in self._new_columns(task))
         return replace(self, columns=(*columns, *added))
+
+    def without_tasks(self, tasks: Collection[str]) -> Self:
+        """The same, not scored by some tasks."""
+        return replace(self, columns=tuple(column for column in self.columns if column.task not in tasks))
 
     def _new_columns(self, task: Task) -> list[Column]:
         """The columns of a task that the paper's table lacks; of a figure, one for each of its points."""
