@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.build_vocab import build_vocab as build_vocab
     from bertcli.lifecycle.convert import convert as convert
     from bertcli.lifecycle.demo import demo as demo
+    from bertcli.lifecycle.distill import distill as distill
     from bertcli.lifecycle.evaluate import evaluate as evaluate
     from bertcli.lifecycle.export import export as export
     from bertcli.lifecycle.finetune import finetune as finetune

@@ -54,7 +54,7 @@ def _columns_of(files: list[str]) -> list[str]:
 complete_recipes = _starting(lambda ctx: recipe_names())
 _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "task": lambda ctx: TASKS,
-    **dict.fromkeys(("from", "model", "runs"), _models),
+    **dict.fromkeys(("from", "model", "runs", "teacher"), _models),
     **dict.fromkeys(("text", "text_pair", "label"), _columns),
     "text_column": lambda ctx: _columns_of([ctx.params.get("file") or ""]),
 }

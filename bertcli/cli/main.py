@@ -13,6 +13,7 @@ from bertcli.cli.baseline import baseline
 from bertcli.cli.build_vocab import build_vocab
 from bertcli.cli.convert import convert
 from bertcli.cli.demo import demo
+from bertcli.cli.distill import distill
 from bertcli.cli.evaluate import evaluate
 from bertcli.cli.export import export
 from bertcli.cli.finetune import finetune
@@ -38,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, baseline, evaluate, predict, similar]
+COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, distill, baseline, evaluate, predict, similar]
 COMMANDS += [report, reproduce, export, serve, submit, convert]
 for each in COMMANDS:
     each.register(app)

@@ -136,7 +136,7 @@ def _parameter(declared: Field[Any], hint: Any) -> inspect.Parameter:
         spelled = f"{name}/--no-{name[2:]}" if default or name != "--dry-run" else name
         info = typer.Option(spelled, help=text, show_default="on" if default else False)
     else:
-        shown = False if default in (None, []) else f"{default}"
+        shown = False if default in (None, [], "") else f"{default}"
         info = typer.Option(flag(declared), help=text, show_default=shown, autocompletion=completes)
     return _keyword(declared.name, None, Annotated[shape | None, info])
 

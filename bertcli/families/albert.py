@@ -13,4 +13,6 @@ def _pool(base: "nn.Module", first: "Tensor") -> Any:
     return base.pooler_activation(base.pooler(first[:, 0]))  # type: ignore[operator]
 
 
-ALBERT = Family("ALBERT", ("albert",), is_packed=True, pool=_pool)
+ALBERT = Family(
+    "ALBERT", ("albert",), is_packed=True, pool=_pool, predict_tokens=lambda model, hidden: model.predictions(hidden)
+)

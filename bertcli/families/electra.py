@@ -2,4 +2,9 @@
 
 from bertcli.families.family import Family
 
-ELECTRA = Family("ELECTRA", ("electra",), is_packed=True)
+ELECTRA = Family(
+    "ELECTRA",
+    ("electra",),
+    is_packed=True,
+    predict_tokens=lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
+)

@@ -65,6 +65,11 @@ def has_bert_heads(model: PreTrainedModel) -> bool:
     return hasattr(getattr(model, "cls", None), "seq_relationship")
 
 
+def predict_as_bert(model: PreTrainedModel, hidden: Tensor) -> Any:
+    """The masked-LM head's logits, [T, V], of hidden states, [T, H]."""
+    return model.cls.predictions(hidden)
+
+
 @dataclass(frozen=True)
 class Family:
     """Models of one architecture. The tokenizer's files say how pairs are separated; config.json, whether there are token types."""
@@ -77,6 +82,7 @@ class Family:
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
+    predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
 

@@ -73,6 +73,7 @@ class Kind:
     evidence_unit: ClassVar[str] = ""  # of `evidence`; empty where predictions are not explained
     sample: ClassVar[t.Row] = {"text": "a gripping, beautiful film"}  # a row as `bert predict` takes it
     example: ClassVar[str] = ""  # Python that prints the answer to `sample`, by `logits`, in an exported folder
+    needs_teachers_tokens: ClassVar[bool] = False  # whether a teacher must have the same tokenizer
     tokens_at_once: ClassVar[int | None] = None  # in a pass of prediction, where fewer than the device takes
 
     # Reading
@@ -182,6 +183,28 @@ class Kind:
         from bertcli.models.heads import summed_cross_entropy
 
         return summed_cross_entropy(outputs, batch)
+
+    # A teacher
+
+    def numbers_of(self, features: Any, rows: t.Labels) -> t.Labels:
+        """Which of all outputs, in the order of the examples, a batch of some rows has."""
+        return rows
+
+    def stack(self, arrays: list[t.Floats], lengths: t.Labels) -> t.Floats:
+        """The outputs of a teacher for a batch whose sequences have these lengths, in one array."""
+        import numpy as np
+
+        return np.stack(arrays)
+
+    def distance(self, outputs: t.Outputs, taught: t.Outputs, temperature: float) -> t.Logits:
+        """How far outputs are from a teacher's, summed over the batch: the divergence of the softened logits."""
+        from bertcli.models.cross_entropy import soft_divergence
+
+        return soft_divergence(outputs["logits"], taught["logits"], temperature)
+
+    def add_unlabelled(self, task: Task, examples: Examples, more: Examples) -> Examples:
+        """Examples and then `more` without labels, which get any. Raises UserError if the kind learns from none."""
+        raise UserError(f"--unlabelled is not for the kind `{self.name}`.", "Leave it out.")
 
     def evidence(self, logits: t.Logits, output: int) -> t.Logits:
         """The evidence for an output, [N], by the logits, [N, C], which `bert predict --explain` attributes to words."""

@@ -87,6 +87,16 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         total = binary_cross_entropy_with_logits(logits, batch.labels["labels"], reduction="sum")
         return {"loss": total / logits.shape[1]}
 
+    def distance(self, outputs: t.Outputs, taught: t.Outputs, temperature: float) -> t.Logits:
+        """The divergence of each label's two shares, summed over the examples, the mean of the labels."""
+        import torch
+
+        from bertcli.models.cross_entropy import soft_divergence
+
+        own, theirs = (each["logits"].float().flatten() for each in (outputs, taught))
+        shares = [torch.stack([each, torch.zeros_like(each)], 1) for each in (own, theirs)]
+        return soft_divergence(shares[0], shares[1], temperature) / outputs["logits"].shape[1]
+
     def evidence(self, logits: t.Logits, output: int) -> t.Logits:
         return logits[:, output]
 

@@ -63,6 +63,11 @@ class Regression(TextKind):
 
         return {"loss": mse_loss(outputs["logits"].float()[:, 0], batch.labels["labels"], reduction="sum")}
 
+    def distance(self, outputs: t.Outputs, taught: t.Outputs, temperature: float) -> t.Logits:
+        from torch.nn.functional import mse_loss
+
+        return mse_loss(outputs["logits"].float(), taught["logits"], reduction="sum")
+
     def evidence(self, logits: t.Logits, output: int) -> t.Logits:
         return logits[:, output]
 

@@ -24,6 +24,7 @@ from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.tasks.task import Files, Task
 
+BEYOND = -1e4  # the logit of a place beyond the end of a sequence, where -inf would make the divergence no number
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
 
@@ -50,6 +51,7 @@ first, last = np.unravel_index(sums.argmax(), sums.shape)
 print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodings[0].offsets[last][1]]}))"""
     official_file = "predictions.json"
     can_collapse = False
+    needs_teachers_tokens = True
     has_windows = True
     scores_all = True
     max_seq_length = 384
@@ -98,6 +100,21 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         true = {side: batch.labels[f"{side}_positions"] for side in ("start", "end")}
         sides = (cross_entropy(outputs[side], places, reduction="sum") for side, places in true.items())
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
+
+    def stack(self, arrays: list[t.Floats], lengths: t.Labels) -> t.Floats:
+        import numpy as np
+
+        padded = np.full((len(arrays), max(lengths)), -np.inf, dtype=np.float32)
+        for row, (array, length) in enumerate(zip(arrays, lengths, strict=True)):
+            padded[row, :length] = array[:length]
+        return padded
+
+    def distance(self, outputs: t.Outputs, taught: t.Outputs, temperature: float) -> t.Logits:
+        from bertcli.models.cross_entropy import soft_divergence
+
+        sides = ((each[side].clamp(min=BEYOND) for each in (outputs, taught)) for side in ("start", "end"))
+        first, last = (soft_divergence(own, theirs, temperature) for own, theirs in sides)
+        return (first + last) / 2
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         from bertcli.data.packing.span_answers import AnswerRules, choose_answers

@@ -98,6 +98,18 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
 
         return super().keeps_head(saved, config) and saved_layers(saved) == config.get("frozen_layers")
 
+    def numbers_of(self, features: Any, rows: t.Labels) -> t.Labels:
+        import numpy as np
+
+        counts = features.places.lengths
+        last = np.cumsum(counts)
+        return np.concatenate([np.arange(last[row] - counts[row], last[row]) for row in rows])
+
+    def add_unlabelled(self, task: Task, examples: Examples, more: Examples) -> Examples:
+        own, others = cast(Sentences, examples), cast(Sentences, more)
+        tags = [[task.labels[0]] * len(words) for words in others.words]
+        return Sentences([*own.words, *others.words], [*(own.tags or ()), *tags], origin=own.origin)
+
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         from scipy.special import softmax
 

@@ -84,6 +84,15 @@ class TextKind(Kind):
         encode = encode_texts if texts.choices is None else encode_choices
         return encode(texts, encoder.tokenizer, encoder.rules.max_seq_length, self.targets(task, texts))
 
+    def add_unlabelled(self, task: Task, examples: Examples, more: Examples) -> Examples:
+        own, others = cast(TextExamples, examples), cast(TextExamples, more)
+        if own.choices is not None or (own.pairs is None) != (others.pairs is None):
+            what = "The unlabelled examples are not of the form of the labelled ones."
+            raise UserError(what, f"Give texts as {task.name} has them.")
+        pairs = None if own.pairs is None or others.pairs is None else [*own.pairs, *others.pairs]
+        labels = [*(own.labels or ()), *(own.labels or ("",))[:1] * len(others)]
+        return TextExamples([*own.texts, *others.texts], pairs, labels, origin=own.origin)
+
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         if not rules.in_windows:
             return super().inputs_that_are_cut(split, rules)

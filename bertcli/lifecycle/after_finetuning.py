@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from bertcli.config.architecture import PARTS
 from bertcli.kinds.text import LABELS_SHOWN
+from bertcli.lifecycle.before_finetuning import frozen_words
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
-from bertcli.models.heads import own_head
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
@@ -24,6 +24,8 @@ LONGEST_TEXT = 60  # characters of an example in a command or in a card
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     """What the model card says below the scores."""
+    from bertcli.models.heads import own_head
+
     notes = [f"Scores are of the best checkpoint on dev, step {result.best_step:,} of {result.steps:,}."]
     if not setup.dev:
         scored = "Scores are of the head on the frozen model, cross-validated."
@@ -31,9 +33,11 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     if result.runs:
         metric = setup.task.metrics[0]
         notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
+    if setup.teacher_words:
+        notes.append(f"Distilled; {setup.teacher_words}.")
     if setup.config.frozen:
         notes.append(
-            f"{setup.frozen_words}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
+            f"{frozen_words(setup)}. `AutoModel` opens the BERT, as it was; the BiLSTM stands in the same file"
             " (`lstm`, `classifier`), which `bert evaluate` and `bert predict` read."
         )
     elif own := own_head(setup.model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,12 @@ from bertcli.training.result import TrainingResult
 SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
 
 
+def _load_finetuning() -> Any:
+    from bertcli.lifecycle.finetuning import Finetuning
+
+    return Finetuning
+
+
 def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     """Fine-tune a model on a task or on the user's own files and write a run folder.
 
@@ -30,13 +37,19 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     the best run, each of which has a sub-folder. Raises UserError if something is missing or does not fit; Interrupted
     after Ctrl-C, with the checkpoint saved.
     """
-    asked = FinetuneConfig.build(task, options)
+    return train_on_task("finetune", FinetuneConfig.build(task, options))
+
+
+def train_on_task(
+    command: str, asked: FinetuneConfig, prefix: str = "", load: Callable[[], Any] = _load_finetuning
+) -> TrainingResult:
+    """What `finetune` does, for a command whose class of fine-tuning is loaded once the request is checked."""
     if not asked.resume:
         check_options(asked)
     if is_task(asked.task):
         asked.task = get_task(asked.task).name  # one name of a run, however the task was spelled
     name = run_name(asked.task) if looks_like_file(asked.task) else asked.task.replace("/", "-").lower()
-    config, folder = begin("finetune", asked, name)
+    config, folder = begin(command, asked, prefix + name)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert finetune glue/sst2; `bert tasks` lists them.")
     settings = settings_of(config)
@@ -53,10 +66,8 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
     splits = [source.read("train", training=True, limit=config.limit), *dev]
-
-    from bertcli.lifecycle.finetuning import Finetuning
-
-    return Finetuning.prepare(config, source, start, splits, resumed).run(settings, folder)
+    result: TrainingResult = load().prepare(config, source, start, splits, resumed).run(settings, folder)
+    return result
 
 
 def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:

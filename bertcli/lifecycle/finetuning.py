@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 from accelerate import Accelerator
 from transformers import PreTrainedModel
@@ -22,45 +23,34 @@ from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
+from bertcli.lifecycle.before_finetuning import advise_smaller, show
 from bertcli.lifecycle.defaults import Settings, choose_settings
-from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring import is_collapsed, score
-from bertcli.lifecycle.sources import (
-    Source,
-    advise_windows,
-    cut_in,
-    cut_of,
-    describe_split,
-    encode_split,
-    show_examples,
-)
+from bertcli.lifecycle.sources import Source, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
 from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.task_model import TaskModel
-from bertcli.lifecycle.workspace import remark_on, resolve_model
+from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
-from bertcli.models.heads import own_head
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.packed import is_packed
-from bertcli.tasks.conll2003 import CONLL2003
-from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
 from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
 from bertcli.training.processes.launching import launch, processes_to_launch
-from bertcli.training.progress import doing, duration
+from bertcli.training.progress import doing
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
-LONG_SECONDS = 1800
+StartModel = Callable[[str, Any, Source, WordPiece], PreTrainedModel]
 
 
 @dataclass(frozen=True)
@@ -75,6 +65,9 @@ class Finetuning:
     tokenizer: WordPiece
     model: PreTrainedModel
     rules: WindowRules
+    command: ClassVar[str] = "finetune"
+    start_model: ClassVar[StartModel] = staticmethod(model_of)
+    teacher_words: ClassVar[str] = ""  # the teacher and its scores, where there is one
 
     @classmethod
     def prepare(
@@ -90,9 +83,8 @@ class Finetuning:
         longest_query, in_windows = kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
         rules = WindowRules(longest, config.doc_stride, longest_query, in_windows)
         with doing("loading the model"):
-            model = (
-                resumed_model(resumed, kind, config.frozen) if resumed else model_of(start, config, source, tokenizer)
-            )
+            new = partial(cls.start_model, start, config, source, tokenizer)
+            model = resumed_model(resumed, kind, config.frozen) if resumed else new()
         check_length(model, rules.max_seq_length)
         train, *dev = splits
         with doing("encoding the examples"):
@@ -113,6 +105,15 @@ class Finetuning:
         return self.source.kind
 
     @property
+    def trained_on(self) -> int:
+        """The number of examples that are trained on."""
+        return len(self.train)
+
+    def to_train(self) -> tuple[ModelWithLoss, Any]:
+        """The model with the loss that it is trained by, and the encoded examples."""
+        return self.kind.with_loss(self.model), self.train.features
+
+    @property
     def data_digests(self) -> dict[str, str]:
         """The digest of each split, which shows whether data have changed."""
         return {split.name: split.examples.digest for split in (self.train, *self.dev)}
@@ -124,14 +125,6 @@ class Finetuning:
             return resolve_precision(self.config.precision)
         return device.training_precision(self.config.precision, self.model.config.hidden_size)
 
-    @property
-    def frozen_words(self) -> str:
-        """What a BiLSTM reads, and the paper's score of it."""
-        layers = str(self.config.frozen_layers)
-        paper = FROZEN_SCORES.get(layers) if self.task.name == CONLL2003.name else None
-        beside = f"; the paper's base model: dev F1 {paper}" if paper else ""
-        return f"frozen: a two-layer BiLSTM reads {layers}{beside}"
-
     def run(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
         """Train once, or once for each setting; in several processes where that is asked for."""
         config = self.config
@@ -139,7 +132,7 @@ class Finetuning:
             what = f"The data of the run in `{folder.path}` have changed since it was begun."
             raise UserError(what, "Put them back, or start a new run.")
         if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
-            return launch("finetune", config.values(), count, folder)
+            return launch(self.command, config.values(), count, folder)
         with folder:
             result = self._sweep(settings, folder) if settings else self._run_once(folder)
         device.disconnect()
@@ -150,7 +143,7 @@ class Finetuning:
         unused = not is_packed(self.model)  # weights of attention that is not ours may not all be read
         accelerator = make_accelerator(self.precision, config.track, folder.path, unused)
         plan = self._plan()
-        self._show(plan, accelerator)
+        show(self, plan, device.describe_device(accelerator, self.precision))
         if config.gradient_checkpointing:
             use_gradient_checkpointing(self.model)
         if config.dry_run:
@@ -162,8 +155,7 @@ class Finetuning:
         for line in show_examples(self.task, self.train, self.tokenizer, self.rules):
             say(line)
         setup = self._with_frozen_states(accelerator) if self.config.frozen else self
-        model, features = self.kind.with_loss(self.model), cast(Any, setup.train.features)
-        seconds = Training(model, features, plan, folder, accelerator, self.precision).try_step()
+        seconds = Training(*setup.to_train(), plan, folder, accelerator, self.precision).try_step()
         say(f"one step took {seconds:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written")
         return TrainingResult(task=self.task.name, seed=self.config.seed)
 
@@ -174,11 +166,11 @@ class Finetuning:
         if config.dry_run:
             return replace(self, config=replace(config, **settings[0]))._run_once(folder)
         accelerator = make_accelerator(self.precision, None, folder.path)
-        enter(folder, "finetune", config, self._resolved(), accelerator)
+        enter(folder, self.command, config, self._resolved(), accelerator)
 
         def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
             accelerator.free_memory()  # of the run before
-            model = model_of(self.start, own, self.source, self.tokenizer)
+            model = type(self).start_model(self.start, own, self.source, self.tokenizer)
             return replace(self, config=own, model=model)._run_once(part)
 
         result = run_sweep(config, folder, settings, metric, accelerator, train)
@@ -188,7 +180,7 @@ class Finetuning:
     def settings(self) -> Settings:
         """The batch size, epochs and learning rate, given or chosen."""
         width = self.model.config.hidden_size
-        return choose_settings(self.config, self.task, len(self.train), width, self.has_fitted_head)
+        return choose_settings(self.config, self.task, self.trained_on, width, self.has_fitted_head)
 
     @property
     def has_fitted_head(self) -> bool:
@@ -198,7 +190,7 @@ class Finetuning:
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""
         chosen, config = self.settings, self.config
-        steps = max(1, int(len(self.train) / chosen.batch_size * chosen.epochs))
+        steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
         return Plan.of(
             config,
             steps=steps,
@@ -207,29 +199,6 @@ class Finetuning:
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=(config.eval_steps or math.ceil(steps / max(1, round(chosen.epochs)))) if self.dev else steps,
         )
-
-    def _show(self, plan: Plan, accelerator: Accelerator) -> None:
-        splits = (self.train, *self.dev)
-        if self.source.own is None:
-            say("; ".join(describe_split(self.task, split, self.rules) for split in splits))
-        cut = [
-            cut_of(split.name, [cut_in(self.task, split, self.rules)])
-            for split in splits
-            if self.source.own is not None
-        ]
-        if self.source.own is not None and self.rules.in_windows:
-            cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
-        size, where = self.model.num_parameters() / 1e6, device.describe_device(accelerator, self.precision)
-        say("; ".join([f"{size:.1f} M parameters on {where}", *filter(None, cut)]))
-        if advice := advise_windows(self.kind, self.train, self.rules):
-            say(advice)
-        if self.config.frozen:
-            say(self.frozen_words)
-        elif own := own_head(self.model):
-            say(f"the model {own}")
-        if remark := remark_on(self.start, self.task.name):
-            say(remark)
-        say(plan.describe(len(self.train), self.settings.reasons))
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
         """The same with the hidden states that do not change."""
@@ -245,8 +214,7 @@ class Finetuning:
         config, task = self.config, self.task
         setup = self._with_frozen_states(accelerator) if config.frozen else self
         cross_validated = self._begin(folder, accelerator)
-        features = cast(Any, setup.train.features)
-        training = Training(self.kind.with_loss(self.model), features, plan, folder, accelerator, self.precision)
+        training = Training(*setup.to_train(), plan, folder, accelerator, self.precision)
         if config.resume:
             training.resume()
         model = self._task_model(training.model, accelerator)
@@ -262,20 +230,13 @@ class Finetuning:
             self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
             return metrics
 
-        training.run(evaluate, self._advise)
+        training.run(evaluate, partial(advise_smaller, self))
         result = training.finish(task.name, split="dev" if self.dev else CROSS_VALIDATED)
         if result.stopped_early:
             say(
                 f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
             )
         return self._finish(result, folder, accelerator)
-
-    def _advise(self, seconds: float) -> str:
-        """What a smaller model would take, for a run of more than half an hour on a CPU."""
-        ratio = self.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
-        if seconds < LONG_SECONDS or self.model.device.type != "cpu" or ratio < 2 or self.start == "scratch":
-            return ""
-        return f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})"
 
     def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
         """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""
@@ -284,7 +245,7 @@ class Finetuning:
         trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
         resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
         save_start = partial(save_architecture, self.model, self.tokenizer)
-        enter(folder, "finetune", self.config, resolved, accelerator, save_start)
+        enter(folder, self.command, self.config, resolved, accelerator, save_start)
         if probe and not self.dev:
             self._write_predictions(folder, probe.predictions)
         return fitted

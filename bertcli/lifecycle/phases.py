@@ -1,4 +1,4 @@
-"""The phases of a pre-training: how many of its steps are made on inputs of which length, and the data of each."""
+"""The phases of a pre-training: how many of its steps are made on inputs of which length, and the data of each, checked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from bertcli import say
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.training import PretrainConfig
 from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import MAKE_DATA, latest_pretraining_data
+from bertcli.objectives.objective import Objective
+from bertcli.training.run_folder import RunFolder
 
 FORM = "Give lengths, and shares of the steps that sum to 1: --phases 128:0.9,512:0.1"
 MASKED_SHARE = 0.15
+EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretraining.py's 100 batches of 8
 
 
 def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -> tuple[Phase, ...]:
@@ -32,13 +36,18 @@ def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -
     phases: list[Phase] = []
     for number, (length, steps) in enumerate(steps_of):
         begun = shards_per_window[number] if number < len(shards_per_window) else None
-        phases.append(Phase(steps, _open(config, given[number] if given else None, length, begun)))
+        phases.append(Phase(steps, open_data(config, given[number] if given else None, length, begun)))
         _check_beside(phases[0].examples, phases[-1].examples)
     return tuple(phases)
 
 
-def _open(config: PretrainConfig, given: str | None, length: int | None, begun: int | None) -> PretrainingExamples:
-    """The data that are given, or the latest. Raises UserError if there are none, or they are of another length."""
+def open_data(
+    config: PretrainConfig | DistillConfig, given: str | None, length: int | None = None, begun: int | None = None
+) -> PretrainingExamples:
+    """The data that are given, or the latest. Raises UserError if there are none, or they are of another length.
+
+    `begun` is of how many shards at a time a run that is resumed mixes the rows.
+    """
     folder = given or latest_pretraining_data(length, _how_to_make(length))
     examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data{f' of length {length}' if length else ''}: {folder}{'' if given else ' (latest in this folder)'}")
@@ -46,6 +55,32 @@ def _open(config: PretrainConfig, given: str | None, length: int | None, begun: 
         what = f"`{folder}` has instances of length {examples.max_seq_length}, not of {length} as --phases asks for."
         raise UserError(what, _how_to_make(length))
     return examples
+
+
+def held_out_of(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
+    """What to evaluate on. Raises UserError if it was made with another vocabulary than what is trained on."""
+    if not config.eval_data:
+        return examples.head(EVALUATION_ROWS)
+    held_out = load_pretraining_examples(config.eval_data, config.seed, config.data_cache_gb)
+    if held_out.tokenizer.digest != examples.tokenizer.digest:
+        what = f"`{config.eval_data}` was made with another vocabulary than `{examples.folder}`."
+        raise UserError(what, "Make both with one --tokenizer.")
+    return held_out
+
+
+def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder | None) -> None:
+    """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
+    examples, resolved = phases[0].examples, resolved_data(phases)
+    if objective.needs_pairs and not examples.has_pairs:
+        raise UserError(
+            f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
+            "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
+        )
+    if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
+        what = (
+            f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
+        )
+        raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 
 def describe_phases(phases: Sequence[Phase], batch_size: int) -> list[str]:

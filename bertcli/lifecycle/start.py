@@ -34,7 +34,7 @@ STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_
 CHANGEABLE = (
     LENGTHS
     | STEPS
-    | {"resume", "out", "dry_run", "processes", "track", "data", "eval_data", "data_dir", "data_cache_gb"}
+    | {"resume", "out", "dry_run", "processes", "teacher", "track", "data", "eval_data", "data_dir", "data_cache_gb"}
 )
 
 
@@ -79,9 +79,12 @@ def _latest_run(command: str, config: TrainingConfig, name: str) -> RunFolder:
     """
     if not config.resume:
         return new_run(name)
-    wanted = {each: getattr(config, each) for each in IDENTITY if each in config.given and getattr(config, each)}
+    wanted: dict[str, object] = {
+        each: getattr(config, each) for each in IDENTITY if each in config.given and getattr(config, each)
+    }
     if wanted.keys() & SHAPE:
         wanted |= {each: getattr(config, each) for each in SHAPE}
+    wanted["command"] = command  # not another whose runs are used alike
     if unfinished := find_runs(command, finished=False, **wanted):
         return unfinished[0]
     if finished := find_runs(command, finished=True, **wanted):
@@ -125,7 +128,7 @@ def _ended_by(folder: RunFolder, resumed: TrainingConfig) -> str:
     """The option that ended a finished run."""
     if TrainingResult.read(folder.path).stopped_early:
         return "patience"
-    return "steps" if hasattr(resumed, "steps") else "epochs"
+    return "steps" if getattr(resumed, "steps", None) else "epochs"
 
 
 def enter(

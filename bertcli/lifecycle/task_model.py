@@ -35,7 +35,7 @@ from bertcli.training.device import (
 )
 
 if TYPE_CHECKING:
-    from bertcli.kinds.types import Features
+    from bertcli.kinds.types import Features, ModelOutputs
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,12 @@ class TaskModel:
             split = encode_split(self.task, split, self.tokenizer, self.rules)
             say(describe_split(self.task, split, self.rules))
         assert split.features is not None
+        return self.kind.decode(self.task, split, self.outputs(split.features), self.tokenizer)
+
+    def outputs(self, features: Features) -> ModelOutputs:
+        """Each output of the head as arrays, in the order of the rows of the features."""
         tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
-        outputs = run_model(self.model, split.features, self.device, tokens, self.dtype)
-        return self.kind.decode(self.task, split, outputs, self.tokenizer)
+        return run_model(self.model, features, self.device, tokens, self.dtype)
 
     def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
         """The same for a part of a split, and how many of its inputs were cut; says nothing."""

@@ -46,10 +46,10 @@ def _is_readable(run: RunFolder) -> bool:
         return False
 
 
-def find_runs(command: str, finished: bool, **wanted: object) -> list[RunFolder]:
-    """The runs of a command with the given values in their configuration, latest first."""
-    wanted["command"] = command
+def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFolder]:
+    """The runs of a command, or used as its own are, with the given values in their configuration, latest first."""
     runs = [run for run in run_folders() if run.is_finished == finished]
+    runs = [run for run in runs if command in (run.config["command"], run.used_as)]
     fits = [run for run in runs if all(run.config.get(name) == value for name, value in wanted.items())]
     return sorted(fits, key=lambda run: (run.path / "config.yaml").stat().st_mtime, reverse=True)
 
@@ -97,7 +97,7 @@ def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
         why = listed((f"{run.path} {reason}" for run, reason in reasons.items()), most=3)
         hint = f"Make one: bert finetune {how_to_make}; or name a --model."
         raise UserError(f"There is no finished run {what} in this folder{why}.", hint)
-    alike = [run for run in runs if run.config["command"] == runs[0].config["command"]]
+    alike = [run for run in runs if run.used_as == runs[0].used_as]
     others = f"the latest of {len(alike)} runs that fit" if alike[1:] else "the only run that fits"
     if runs[len(alike) :]:
         others = f"{others}, but for {len(runs) - len(alike)} baselines"

@@ -1,14 +1,15 @@
-"""Cross entropy over a vocabulary without a copy of the logits in float32, of which torch's holds four."""
+"""Cross entropy over a vocabulary, and divergence from a teacher's logits, without copies of the logits in float32."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import log_softmax
 
 from bertcli.kernels import faster
 
-# M masked tokens, V vocabulary
+# M masked tokens, P positions, V vocabulary
 
 CPU_ELEMENTS = 1 << 19  # in float32 at a time: they stay in the cache
 GPU_ELEMENTS = 1 << 27
@@ -58,3 +59,30 @@ def _parts(logits: Tensor) -> Iterator[slice]:
     """Rows that are made float32 at once."""
     size = max(1, (CPU_ELEMENTS if logits.device.type == "cpu" else GPU_ELEMENTS) // logits.shape[1])
     return (slice(start, start + size) for start in range(0, len(logits), size))
+
+
+def soft_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """The sum over positions of KL(teacher || student) of softmax(logits / T), times T², for logits [P, V]."""
+    total: Tensor = _SoftDivergence.apply(student, teacher, temperature)  # type: ignore[no-untyped-call]
+    return total
+
+
+class _SoftDivergence(torch.autograd.Function):
+    """The gradient is made with the loss, so that no probabilities are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+        gradient, total = torch.empty_like(student), student.new_zeros((), dtype=torch.float32)
+        for rows in _parts(student):
+            own = log_softmax(student[rows].float() / temperature, -1)
+            theirs = log_softmax(teacher[rows].float() / temperature, -1)
+            shares = theirs.exp()
+            total += (shares * (theirs - own)).sum()
+            gradient[rows] = ((own.exp() - shares) * temperature).to(gradient.dtype)
+        ctx.save_for_backward(gradient)
+        return total * temperature**2
+
+    @staticmethod
+    def backward(ctx: Any, factor: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * factor.to(gradient.dtype), None, None

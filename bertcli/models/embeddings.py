@@ -1,13 +1,14 @@
-"""Token embeddings: initialized from co-occurrence counts of the data, and rows for new tokens."""
+"""Token embeddings: initialized from co-occurrence counts of the data, and rows for new tokens, or of those of a teacher."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.linalg import svds
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 WINDOW = 5  # tokens to each side; one at distance d counts 1 / d
@@ -74,3 +75,37 @@ def add_rows(model: PreTrainedModel, pieces: dict[int, list[int]], vocab_size: i
     for table in (model.get_input_embeddings().weight, *(decoder.parameters() if decoder is not None else ())):
         for row, ids in pieces.items():
             table[row] = table[ids].mean(0)
+
+
+@torch.no_grad()
+def start_embeddings(student: PreTrainedModel, teacher: PreTrainedModel, ids: Tensor) -> None:
+    """Start the token embeddings from those of the teacher's tokens `ids`, [V]: copied, or of another width projected.
+
+    To fewer dimensions they are projected onto their principal components.
+    """
+    own: Any = student.get_input_embeddings().weight
+    rows = teacher.get_input_embeddings().weight[ids].float()
+    if rows.shape[1] > own.shape[1]:
+        rows = rows - rows.mean(0)
+        _, _, components = torch.linalg.svd(rows, full_matrices=False)
+        rows = rows @ components[: own.shape[1]].T
+        rows *= own.std() / rows.std()
+    own[: len(ids), : rows.shape[1]] = rows
+
+
+@torch.no_grad()
+def cut_embeddings(model: PreTrainedModel, ids: Tensor) -> PreTrainedModel:
+    """Keep the rows of the tokens `ids`, [V], in the embeddings and the decoder of a model."""
+    rows = {name: value[ids] for name, value in _of_tokens(model).items()}
+    model.resize_token_embeddings(len(ids), mean_resizing=False)
+    for name, value in _of_tokens(model).items():
+        value.copy_(rows[name])
+    model.get_input_embeddings().padding_idx = None  # as any model here: models/loading.py
+    return model
+
+
+def _of_tokens(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The weights that have a row a token."""
+    decoder = model.get_output_embeddings()
+    found = {"embedding": model.get_input_embeddings().weight}
+    return found if decoder is None else {**found, "decoder": decoder.weight, "bias": decoder.bias}

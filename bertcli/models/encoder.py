@@ -117,6 +117,21 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
     return of_tokens if packs or rows is None else {name: value[rows] for name, value in of_tokens.items()}
 
 
+def encode_and_predict(model: PreTrainedModel, batch: PackedBatch) -> tuple[Tensor, Tensor]:
+    """The last hidden states, [T, H], and the vocabulary logits, [T, V], of any family with a masked-LM head."""
+    kept: list[Tensor] = []
+    hook = model.base_model.register_forward_hook(lambda _, __, output: kept.append(output.last_hidden_state))
+    try:
+        found = run_head(model, batch)
+    finally:
+        hook.remove()
+    logits: Tensor = found["prediction_logits" if "prediction_logits" in found else "logits"]
+    if is_packed(model):
+        return kept[0][0, : len(batch.input_ids)], logits
+    lengths = torch.tensor(batch.lengths, device=kept[0].device)
+    return kept[0][torch.arange(batch.lengths[0], device=lengths.device) < lengths[:, None]], logits
+
+
 @contextmanager
 def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, pooled: bool = False) -> Iterator[None]:
     """A context in which the encoder returns the hidden states in `rows` only, [1, R, H], or [N, 1, H] if `pooled`.

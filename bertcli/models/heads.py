@@ -1,5 +1,7 @@
 """What heads read of the encoder, and losses that several kinds of task share."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -47,8 +49,12 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
 
 
 def _means(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
-    hidden = encode(model, batch).float()  # [T, H]
-    lengths = torch.tensor(batch.lengths)
+    return means_of(encode(model, batch), batch.lengths)
+
+
+def means_of(hidden: Tensor, of_sequences: Sequence[int]) -> Tensor:
+    """The mean of the states of each sequence, [N, H], in float32, of states end to end, [T, H], and their lengths."""
+    hidden, lengths = hidden.float(), torch.tensor(of_sequences)
     rows = send(torch.repeat_interleave(lengths), hidden.device)  # [T] sequence of each token
     sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, rows, hidden)
     return sums / send(lengths, hidden.device)[:, None]

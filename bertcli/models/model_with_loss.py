@@ -1,6 +1,7 @@
 """A model with its loss, which training updates, and its outputs over all rows of its inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
@@ -12,6 +13,8 @@ from transformers import PreTrainedModel
 from bertcli.data.packing.batches import Packable, PackedBatch, evaluation_batches
 from bertcli.models.encoder import in_precision
 from bertcli.models.packed import prepare_layers
+
+PROJECTION_DEVIATION = 0.02  # standard deviation of new weights
 
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
@@ -34,6 +37,46 @@ class ModelWithLoss(nn.Module):
     def outputs(self, batch: PackedBatch) -> Outputs:
         """The outputs of the head, without a loss."""
         return self.head(self.model, batch)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a student is from its teacher: the summed parts of the loss, by name, of a student and a batch."""
+
+    parts: Callable[["Student", PackedBatch], Outputs]
+    projected: Sequence[str]  # the states that are compared, which a teacher of another width needs in its own
+    width: int  # of the teacher
+    seed: int  # of the projections
+
+    def __deepcopy__(self, memo: object) -> "Distance":
+        """The same: copies of a student share the teacher."""
+        return self
+
+
+class Student(ModelWithLoss):
+    """A model that is trained by its distance to a teacher; its head and losses are what it is evaluated by."""
+
+    def __init__(self, model: PreTrainedModel, head: Head, losses: Losses, distance: Distance) -> None:
+        super().__init__(model, head, losses)
+        self.distance, own = distance, int(model.config.hidden_size)
+        generator = torch.Generator().manual_seed(distance.seed)
+        self.projections = nn.ModuleDict()
+        for name in distance.projected if own != distance.width else ():
+            linear = nn.Linear(own, distance.width, bias=False)
+            nn.init.normal_(linear.weight, std=PROJECTION_DEVIATION, generator=generator)
+            self.projections[name] = linear
+
+    def forward(self, batch: PackedBatch) -> Outputs:
+        """The summed parts of the distance to the teacher, by name; `batch.counts` says what to divide each by."""
+        return self.distance.parts(self, batch)
+
+    def project(self, name: str, states: Tensor) -> Tensor:
+        """States in the width of the teacher, [P, H]."""
+        if name not in self.projections:
+            return states
+        linear = self.projections[name]
+        projected: Tensor = linear(states.to(next(linear.parameters()).dtype))
+        return projected
 
 
 def run_model(

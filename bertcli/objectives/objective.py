@@ -73,6 +73,10 @@ class Objective:
 
         return ModelWithLoss(model, self.outputs, self.losses)
 
+    def packable(self, examples: PretrainingExamples) -> ObjectiveExamples:
+        """The examples with the targets of training."""
+        return ObjectiveExamples(self, examples)
+
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
         """The logits of each part, [R, C], from one pass of the encoder."""
         import torch

@@ -9,6 +9,7 @@ from typing import Any
 from bertcli.data.json_files import read_json
 from bertcli.data.results import Result, Rows
 
+PRETRAINING = "pretraining"  # the task of a run that has none
 GUESS, BAG_OF_WORDS = "guess", "bag_of_words"  # what a fine-tuned model is compared with
 
 

@@ -84,10 +84,18 @@ class RunFolder:
         except (OSError, ValueError) as error:
             raise UserError(f"`{path}` cannot be read: {error}.", MEND) from None
         check_values(path, MEND, saved, CONFIG_TYPES)
-        if saved["command"] in ("finetune", "baseline"):
+        if saved["command"] in ("finetune", "baseline") or saved.get("kind"):
             check_values(path, MEND, saved, {"task": str, "kind": str})
             get_kind(saved["kind"])
         return dict(saved)
+
+    @property
+    def used_as(self) -> str:
+        """Its command; of a distillation the one whose runs are used alike, by whether it was trained on a task."""
+        saved = self.config
+        if saved["command"] != "distill":
+            return str(saved["command"])
+        return "finetune" if saved.get("kind") else "pretrain"
 
     @property
     def has_parts(self) -> bool:

@@ -1,5 +1,6 @@
 """Which run a command takes: the latest that fits, said; or none, with the reason of each."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from bertcli import evaluate, finetune, predict, report
 from bertcli.errors import UserError
+from bertcli.lifecycle.workspace import find_runs, run_that_fits, task_runs
 
 CONLL = "the O\ncat B-PER\nsat O\n\na O\ndog B-PER\n\n" * 9
 FILES = {
@@ -133,3 +135,29 @@ def test_a_run_in_the_place_of_the_data_is_said_to_be_one(take: Callable[..., No
         with pytest.raises(UserError, match=f"`{name}` is a run") as caught:
             evaluate(name)
         assert caught.value.hint.endswith("bert evaluate reviews.csv --model runs/reviews")
+
+
+def test_a_distilled_run_is_used_as_what_it_was_trained_on_and_a_baseline_is_not(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    task = "task: glue/rte\nkind: classify\n"
+    made = {"whole": "pretrain", "small": "distill", "tuned": "finetune", "student": "distill", "guess": "baseline"}
+    for seconds, (name, command) in enumerate(made.items()):
+        run = Path("runs", name)
+        run.mkdir(parents=True)
+        (run / "result.json").write_text("{}")
+        (run / "config.yaml").write_text(f"command: {command}\n{task if seconds > 1 else ''}")
+        os.utime(run / "config.yaml", (seconds, seconds))
+    found = {
+        command: [run.path.name for run in find_runs(command, finished=True)] for command in sorted({*made.values()})
+    }
+    assert found == {
+        "baseline": ["guess"],
+        "distill": ["student", "small"],
+        "finetune": ["student", "tuned"],
+        "pretrain": ["small", "whole"],
+    }
+    assert [run.path.name for run in task_runs()] == ["student", "tuned", "guess"]
+    assert find_runs("finetune", finished=True, command="finetune")[0].path.name == "tuned"
+    assert run_that_fits(lambda run: "", "", "").path.name == "student"
+    assert "the latest of 2 runs that fit, but for 1 baselines" in said.text

@@ -201,7 +201,7 @@ def _random_text(sample: Any, words: list[str], draw: random.Random) -> Any:
 def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Exported:
     """The scores of the model and of the graph on the dev set of the run, where it is there; says what is lost."""
     saved = saved_config(plan.model)
-    if saved.get("command") != "finetune":
+    if not saved.get("kind"):
         say(f"the effect of {plan.precision} is not measured: {plan.model} is not of a fine-tuned run")
         return plan
     try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from bertcli.config.baselines import BaselineConfig
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.options import Config, default_of, flag
 from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
@@ -23,11 +24,17 @@ from bertcli.objectives import OBJECTIVES
 from bertcli.reports.model_card import Provenance
 from bertcli.reports.record import COUNTED
 from bertcli.tasks import TASKS, is_task
+from bertcli.training.result import PRETRAINING
 
 if TYPE_CHECKING:
     from bertcli.reports.record import RunRecord
 
-CONFIGS: dict[str, type[Config]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig, "baseline": BaselineConfig}
+CONFIGS: dict[str, type[Config]] = {
+    "finetune": FinetuneConfig,
+    "pretrain": PretrainConfig,
+    "distill": DistillConfig,
+    "baseline": BaselineConfig,
+}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
 IN_CARD = {**COUNTED, "in_train": "also in train, which makes its score too high"}
@@ -46,13 +53,17 @@ def command_of(config: dict[str, Any]) -> str:
         value = config.get(name)
         if name in left_out or value is None or value == default_of(each):
             continue
-        if each.metadata["metavar"]:
-            words.append(str(value))
-        elif isinstance(value, bool):
-            words.append(flag(each) if value else f"--no-{flag(each)[2:]}")
-        else:
-            words += [flag(each), str(value)]
+        words += _typed(each, value)
     return join(words)
+
+
+def _typed(declared: Field[Any], value: Any) -> list[str]:
+    """An option and its value as they are typed."""
+    if declared.metadata["metavar"]:
+        return [str(value)] if value != PRETRAINING else []
+    if isinstance(value, bool):
+        return [flag(declared) if value else f"--no-{flag(declared)[2:]}"]
+    return [flag(declared), *(map(str, value) if isinstance(value, list) else [str(value)])]
 
 
 def provenance_of(record: RunRecord, split: Split | None) -> Provenance:

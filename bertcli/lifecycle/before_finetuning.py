@@ -1,0 +1,54 @@
+"""What is said before a fine-tuning: its data, its model and its plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from bertcli import say
+from bertcli.lifecycle.pretrained import MINILM
+from bertcli.lifecycle.sources import advise_windows, cut_in, cut_of, describe_split
+from bertcli.lifecycle.workspace import remark_on
+from bertcli.tasks.conll2003 import CONLL2003
+from bertcli.tasks.paper import FROZEN_SCORES
+from bertcli.training.progress import duration
+
+if TYPE_CHECKING:
+    from bertcli.lifecycle.finetuning import Finetuning
+    from bertcli.training.plan import Plan
+
+LONG_SECONDS = 1800
+
+
+def show(setup: Finetuning, plan: Plan, where: str) -> None:
+    """Say what is trained on what; `where` is the device in words."""
+    from bertcli.models.heads import own_head
+
+    task, rules, is_own, splits = setup.task, setup.rules, setup.source.own is not None, (setup.train, *setup.dev)
+    if not is_own:
+        say("; ".join(describe_split(task, split, rules) for split in splits))
+    cut = [cut_of(split.name, [cut_in(task, split, rules)]) for split in splits if is_own]
+    if is_own and rules.in_windows:
+        cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
+    say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, cut)]))
+    own = own_head(setup.model)
+    head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
+    advice, remark = advise_windows(setup.kind, setup.train, rules), remark_on(setup.start, task.name)
+    for words in filter(None, (advice, head, setup.teacher_words, remark)):
+        say(words)
+    say(plan.describe(setup.trained_on, setup.settings.reasons))
+
+
+def frozen_words(setup: Finetuning) -> str:
+    """What a BiLSTM reads, and the paper's score of it."""
+    layers = str(setup.config.frozen_layers)
+    paper = FROZEN_SCORES.get(layers) if setup.task.name == CONLL2003.name else None
+    beside = f"; the paper's base model: dev F1 {paper}" if paper else ""
+    return f"frozen: a two-layer BiLSTM reads {layers}{beside}"
+
+
+def advise_smaller(setup: Finetuning, seconds: float) -> str:
+    """What a smaller model would take, for a run of more than half an hour on a CPU."""
+    ratio = setup.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
+    if seconds < LONG_SECONDS or setup.model.device.type != "cpu" or ratio < 2 or setup.start == "scratch":
+        return ""
+    return f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})"

@@ -1,0 +1,227 @@
+"""Distillation at pre-training: the teacher, the student and the data put together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from bertcli import say
+from bertcli.config.distillation import (
+    DISTILBERT_SHAPE,
+    HIDDEN,
+    LOGITS,
+    MASKED,
+    TEACHER_SHAPE,
+    VECTORS,
+    WHOLE_TEXT,
+    DistillConfig,
+)
+from bertcli.config.training import PretrainConfig
+from bertcli.data.hub import POOLING
+from bertcli.data.json_files import write_json
+from bertcli.data.pretraining.phases import Phase
+from bertcli.data.pretraining.retokenized import TeacherTokens
+from bertcli.data.pretraining.shards import PretrainingExamples
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
+from bertcli.families import family_of
+from bertcli.families.bert import BERT
+from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.phases import check_data, held_out_of, open_data
+from bertcli.lifecycle.pretraining import Request, run_pretraining
+from bertcli.lifecycle.start import begin, check_batch_size
+from bertcli.lifecycle.students import keep_layers, layers_to_keep, make_distilbert
+from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
+from bertcli.lifecycle.workspace import resolve_model
+from bertcli.models.embeddings import cut_embeddings, start_embeddings
+from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
+from bertcli.models.packed import is_causal
+from bertcli.objectives.distillation import Distillation, Teacher, Weights
+from bertcli.objectives.masked_lm import MLM, runs_of_document
+from bertcli.training.device import inference_device, training_precision
+from bertcli.training.result import PRETRAINING, TrainingResult
+from bertcli.training.run_folder import RunFolder
+
+BATCH_SIZE, EPOCHS, LEARNING_RATE, WARMUP, SOFT_WEIGHT = 256, 3, 5e-4, 0.05, 5.0
+DATA_OPTIONS = {"next_sentence": False, "masking": "dynamic", "dupe_factor": 1}
+
+
+@dataclass(frozen=True)
+class _Vocabularies:
+    """The tokenizer of the student's data and that of the teacher; `ids`, [V], are the teacher's of the student's tokens."""
+
+    student: WordPiece
+    teacher: WordPiece
+    ids: torch.Tensor
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether both give the same ids."""
+        return self.student.digest == self.teacher.digest
+
+
+def distill_pretraining(asked: DistillConfig) -> TrainingResult:
+    """Train a student on pre-training data. Raises UserError if teacher, student and data do not fit together."""
+    config, folder = begin("distill", asked, f"distill-{Path(asked.teacher).name}")
+    source, digest = find_teacher(config, folder.config if config.resume else {})
+    if config.dry_run and config.vocab_from_text:
+        say(f"would cut the vocabulary of {config.teacher}, make data of the texts, and train a student on them")
+        return TrainingResult(task=PRETRAINING, seed=config.seed)
+    examples = _examples(config, source, folder)
+    vocabularies = _vocabularies(examples.tokenizer, source)
+    config = _resolved(config, len(examples))
+    check_batch_size(cast(int, config.batch_size), config.processes)
+    known = PretrainConfig().values()
+    shared = {name: value for name, value in config.values().items() if name in known and value is not None}
+    pretraining = PretrainConfig.from_values(
+        {**shared, "from": config.from_ or ("scratch" if config.size else config.teacher), "dry_run": config.dry_run}
+    )
+    objective = _objective(config, vocabularies, source)
+    check_length(objective.teacher.model, examples.max_seq_length)
+    phases = (Phase(range(pretraining.steps), examples),)
+    check_data(phases, objective, folder if config.resume else None)
+    model = _student(config, vocabularies, source, folder)
+    check_length(model, examples.max_seq_length)
+    objective.teacher.place(inference_device())
+    learns_vectors = VECTORS in targets_of(config, True)
+    request = Request(
+        config=pretraining,
+        objective=objective,
+        phases=phases,
+        held_out=held_out_of(pretraining, examples),
+        source=source,
+        resumed=folder.start if config.resume else None,
+        command="distill",
+        options=config,
+        resolved={"teacher_digest": digest, "from": pretraining.from_},
+        notes=(f"Distilled from `{config.teacher}`: {', '.join(sorted(targets_of(config, True)))}, and masked-LM.",),
+        add_files=_add_pooling if learns_vectors else lambda folder: None,
+    )
+    return run_pretraining(request, model, folder)
+
+
+def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> PretrainingExamples:
+    """The data: as named, or made of the texts of --vocab-from-text, or the latest in this folder."""
+    data = config.data
+    if config.vocab_from_text and not config.resume:
+        if data:
+            hint = "Leave --data out: the data are made of the texts; or make them with another --tokenizer."
+            raise UserError("--vocab-from-text makes the data itself.", hint)
+        name = Path(config.teacher).name
+        vocabulary, data = Path(f"{name}-vocab"), f"{name}-data"
+        cut_vocabulary(teacher, config.vocab_from_text, config.vocab_size, vocabulary)
+        longest = {"max_seq_length": config.max_seq_length} if config.max_seq_length else {}
+        options: dict[str, Any] = {**DATA_OPTIONS, **longest}
+        make_pretraining_data(config.vocab_from_text, tokenizer=str(vocabulary), out=data, **options)
+    for name in ("vocab_size", "max_seq_length"):
+        if getattr(config, name) and not config.vocab_from_text:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} belongs to --vocab-from-text.", "Give both, or leave it out.")
+    return open_data(config, data, begun=run.shards_per_window[0] if config.resume else None)
+
+
+def _vocabularies(student: WordPiece, source: str) -> _Vocabularies:
+    """Raises UserError if the tokens of the data are not all tokens of the teacher, split by the same rules."""
+    teacher = load_tokenizer(source)
+    if student.digest == teacher.digest:
+        return _Vocabularies(student, teacher, torch.arange(student.size))
+    rules = [(each.cased, each.strip_accents, each.tokenize_chinese_chars) for each in (student, teacher)]
+    both = student.is_wordpiece and teacher.is_wordpiece
+    if not both or rules[0] != rules[1] or not student.vocab.keys() <= teacher.vocab.keys():
+        what = "The pre-training data have tokens that the teacher does not have."
+        hint = f"Make them in its own: bert make-pretraining-data TEXT --tokenizer {source}; or cut them: --vocab-from-text TEXT"
+        raise UserError(what, hint)
+    return _Vocabularies(student, teacher, torch.tensor([teacher.vocab[token] for token in student.tokens]))
+
+
+def _resolved(config: DistillConfig, rows: int) -> DistillConfig:
+    """The options with those filled in that were not given."""
+    batch_size = config.batch_size or BATCH_SIZE
+    steps = config.steps or max(1, EPOCHS * rows // batch_size)
+    given = {
+        "batch_size": batch_size,
+        "steps": steps,
+        "learning_rate": LEARNING_RATE if config.learning_rate is None else config.learning_rate,
+        "warmup_steps": math.ceil(WARMUP * steps) if config.warmup_steps is None else config.warmup_steps,
+        "soft_weight": SOFT_WEIGHT if config.soft_weight is None else config.soft_weight,
+    }
+    return config.build(config, given)
+
+
+def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) -> Distillation:
+    """The losses and the teacher. Raises UserError if the teacher has no head for them."""
+    targets = targets_of(config, True)
+    has_logits, reads_whole = LOGITS in targets, (config.teacher_reads or "") == WHOLE_TEXT
+    if config.teacher_reads is None:
+        reads_whole = not has_logits
+    model = load_model(source, seed=config.seed)
+    if is_causal(model):
+        what = f"The teacher `{config.teacher}` reads from left to right, so it cannot teach masked-LM."
+        raise UserError(what, "Give a teacher that was pre-trained by masked-LM.")
+    if has_logits and model.get_output_embeddings() is None:
+        what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens."
+        raise UserError(what, "Learn its states instead: --targets hidden sentence-vectors")
+    weights = Weights(
+        soft_targets=cast(float, config.soft_weight) * has_logits,
+        masked_lm=config.masked_lm_weight,
+        hidden=config.hidden_weight * (HIDDEN in targets),
+        squared=config.mse_weight * has_logits,
+        vectors=config.vector_weight * (VECTORS in targets),
+    )
+    check_weights(vars(weights))
+    dtype = "bfloat16" if training_precision(config.precision) == "bfloat16" else "float32"
+    is_read_anew = reads_whole and not has_logits and not vocabularies.are_equal
+    columns = None if vocabularies.are_equal or is_read_anew else vocabularies.ids
+    return Distillation(
+        MLM.name,
+        MLM.parts,
+        runs_of_document,
+        trains_every_weight=False,
+        teacher=Teacher(model, dtype, has_logits, reads_whole, columns),
+        weights=weights,
+        temperature=config.temperature,
+        only_masked=config.soft_targets == MASKED,
+        tokens=TeacherTokens(vocabularies.student, vocabularies.teacher) if is_read_anew else None,
+        seed=config.seed,
+    )
+
+
+def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, folder: RunFolder) -> PreTrainedModel:
+    """The student: a model that is named, new weights of a size, or layers of the teacher."""
+    if config.resume:
+        return without_weights(folder.start, AutoModelForMaskedLM)
+    tokenizer, ids = vocabularies.student, vocabularies.ids
+    if config.from_ not in (None, "scratch", config.teacher):
+        model = load_model(resolve_model(config.from_), AutoModelForMaskedLM, seed=config.seed)
+        check_vocabulary(model, tokenizer, resolve_model(config.from_))
+        return model
+    teacher = load_model(source, AutoModelForMaskedLM, seed=config.seed)
+    if config.size:
+        model = build_model(AutoModelForMaskedLM, BERT, config.model_size, tokenizer, {}, config.seed)
+        start_embeddings(model, teacher, ids)
+        say(
+            f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"
+        )
+        return model
+    family, count = family_of(teacher.config.model_type), teacher.config.num_hidden_layers
+    shape = config.shape or (DISTILBERT_SHAPE if family is BERT else TEACHER_SHAPE)
+    if shape == DISTILBERT_SHAPE and family is not BERT:
+        what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {teacher.config.model_type}."
+        raise UserError(what, f"Give --shape {TEACHER_SHAPE}")
+    layers = layers_to_keep(count, config.layers or max(1, count // 2))
+    say(f"student: layers {', '.join(map(str, layers))} of the {count} of the teacher, counted from 0; shape: {shape}")
+    make = make_distilbert if shape == DISTILBERT_SHAPE else keep_layers
+    model = make(teacher, layers)
+    return model if vocabularies.are_equal else cut_embeddings(model, ids)
+
+
+def _add_pooling(folder: Path) -> None:
+    """Say, as sentence-transformers does, that the mean of the states stands for a text."""
+    (folder / POOLING).parent.mkdir()
+    write_json(folder / POOLING, {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, indent=2)

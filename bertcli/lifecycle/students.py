@@ -1,0 +1,82 @@
+"""Students made of the layers of a teacher, as extract_distilbert.py makes them."""
+
+import copy
+import re
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+from transformers import DistilBertConfig, DistilBertForMaskedLM, PreTrainedModel
+
+from bertcli.errors import UserError
+from bertcli.families.distilbert import distilbert_names
+from bertcli.models.loading import with_trained_padding
+from bertcli.models.own.bilstm import add_bilstm, has_bilstm
+from bertcli.models.packed import PACKED
+
+NUMBERED = re.compile(r"(?<=\.layer\.)\d+(?=\.)|(?<=\.layers\.)\d+(?=\.)")
+COUNTS = ("num_hidden_layers", "n_layers")  # as config.json spells it
+
+
+def layers_to_keep(of_teacher: int, of_student: int) -> list[int]:
+    """The layers of the teacher that the student gets, evenly spread from first to last: 0, 2, 4, 7, 9, 11 for 6 of 12.
+
+    Raises UserError if the teacher has fewer.
+    """
+    if of_student > of_teacher:
+        what = f"--layers {of_student} is more than the {of_teacher} layers of the teacher."
+        raise UserError(what, f"Give --layers {of_teacher} or less.")
+    return torch.linspace(0, of_teacher - 1, of_student, dtype=torch.float64).round().long().tolist()
+
+
+@torch.no_grad()
+def make_distilbert(teacher: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
+    """A DistilBERT with a masked-LM head, of some layers of a BERT that has one."""
+    of = teacher.config
+    config = DistilBertConfig(
+        vocab_size=of.vocab_size,
+        max_position_embeddings=of.max_position_embeddings,
+        n_layers=len(layers),
+        n_heads=of.num_attention_heads,
+        dim=of.hidden_size,
+        hidden_dim=of.intermediate_size,
+        dropout=of.hidden_dropout_prob,
+        attention_dropout=of.attention_probs_dropout_prob,
+        activation=of.hidden_act,
+        initializer_range=of.initializer_range,
+        pad_token_id=of.pad_token_id,
+        attn_implementation=PACKED,
+    )
+    student = DistilBertForMaskedLM(config)
+    weights, own = teacher.state_dict(), student.state_dict()
+    for name, theirs in distilbert_names(layers).items():
+        own[name].copy_(weights[theirs])
+    return with_trained_padding(student)
+
+
+def keep_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
+    """A model of the same class with some of the layers, embeddings and head as they are; shared layers run less often.
+
+    Raises UserError if its layers have names of another form.
+    """
+    config = copy.deepcopy(model.config)
+    for name in COUNTS:
+        if hasattr(config, name):
+            setattr(config, name, len(layers))
+    numbers = {str(layer): str(number) for number, layer in enumerate(layers)}
+    kept: dict[str, Tensor] = {}
+    for name, value in model.state_dict().items():
+        found = NUMBERED.search(name)
+        if found is None or found[0] in numbers:
+            kept[NUMBERED.sub(lambda match: numbers[match[0]], name, count=1)] = value
+    config._attn_implementation = model.config._attn_implementation
+    student = cast(PreTrainedModel, type(model)(config))
+    if has_bilstm(model):
+        add_bilstm(student)
+    try:
+        student.load_state_dict(kept)
+    except RuntimeError:  # other names than those of the student
+        what = f"The layers of a {config.model_type} cannot be taken apart."
+        raise UserError(what, "Give the student otherwise: --from MODEL, or --size tiny") from None
+    return with_trained_padding(student) if config._attn_implementation == PACKED else student
