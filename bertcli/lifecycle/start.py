@@ -97,7 +97,7 @@ def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) 
     changeable = CHANGEABLE - LENGTHS if folder.has_parts else CHANGEABLE
     for declared in fields(config):
         given, begun = getattr(config, declared.name), getattr(resumed, declared.name)
-        if declared.name not in config.given or given == begun:
+        if declared.name not in config.given or given == begun or _is_model_of(given, begun):
             continue
         if declared.name not in changeable:
             was = "without it" if begun is None else f"with {begun}"
@@ -105,6 +105,11 @@ def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) 
             raise UserError(what, f"Leave {flag(declared)} out, or start a new run.")
         resumed = resumed.build(resumed, {declared.name: given})
     return resumed
+
+
+def _is_model_of(given: object, begun: object) -> bool:
+    """Whether a run was begun with the model of the run that is given; --from may be removed by then."""
+    return isinstance(given, str) and isinstance(begun, str) and Path(begun) == RunFolder(Path(given)).model
 
 
 def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) -> None:

@@ -17,7 +17,8 @@ from bertcli.data.labelled.official_files import read_columns
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.regression import REGRESSION
-from bertcli.lifecycle import finetuning
+from bertcli.lifecycle import before_finetuning, finetuning
+from bertcli.lifecycle.before_finetuning import advise_smaller
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
@@ -140,8 +141,10 @@ def test_a_long_run_is_told_what_a_smaller_model_would_take(
     source = find_source(questions, None)
     start = str(home / "runs" / "pretrain-tiny" / "model")
     setup = finetuning.Finetuning.prepare(FinetuneConfig(task=questions), source, start, [source.read("train")])
-    assert setup._advise(7200) == ""  # it is smaller than minilm
+    assert advise_smaller(setup, 7200) == ""  # it is smaller than minilm
     tiny = replace(MINILM, parameters_of_layers=setup.model.num_parameters(exclude_embeddings=True) // 8)
-    monkeypatch.setattr(finetuning, "MINILM", tiny)
-    assert setup._advise(7200).startswith("`--from minilm` would take about 15 min (in points beside the paper's base:")
-    assert setup._advise(600) == ""
+    monkeypatch.setattr(before_finetuning, "MINILM", tiny)
+    assert advise_smaller(setup, 7200).startswith(
+        "`--from minilm` would take about 15 min (in points beside the paper's base:"
+    )
+    assert advise_smaller(setup, 600) == ""

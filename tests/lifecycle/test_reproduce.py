@@ -160,6 +160,7 @@ def test_a_wrong_request_is_refused(options: dict, what: str, data: Path, worksp
     assert [*workspace.iterdir()] == []
 
 
+@pytest.mark.torture
 def test_two_processes_in_one_folder_run_each_part_once(tmp_path: Path, finetuning: dict[str, Any]) -> None:
     out = tmp_path / "out"
     processes = started(2, **finetuning, seeds=4, out=str(out))

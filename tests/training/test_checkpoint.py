@@ -199,7 +199,7 @@ def test_a_fine_tuning_is_resumed_without_the_model_that_it_started_from(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start, rows = tmp_path / "start", tmp_path / "rows.csv"
-    shutil.copytree("runs/pretrain-tiny/model", start)
+    shutil.copytree("runs/pretrain-tiny/model", start / "model")
     rows.write_text("text,label\n" + "".join(f"good {n},yes\nbad {n},no\n" for n in range(40)))
     options = {"from_": str(start), "epochs": 2, "batch_size": 16, "save_steps": 1, "baseline": False}
     finetune(str(rows), **options, out=str(tmp_path / "whole"))
@@ -208,5 +208,5 @@ def test_a_fine_tuning_is_resumed_without_the_model_that_it_started_from(
         with pytest.raises(UserError, match="Stopped"):
             finetune(str(rows), **options, out=str(tmp_path / "cut"))
     shutil.rmtree(start)
-    finetune("", resume=True, out=str(tmp_path / "cut"))
+    finetune(str(rows), **options, resume=True, out=str(tmp_path / "cut"))  # the same command, and --resume
     assert_same_bits(tmp_path / "whole", tmp_path / "cut")

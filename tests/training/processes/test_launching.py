@@ -52,7 +52,7 @@ def bert(launcher: list[str], *arguments: str, **environment: str) -> subprocess
     return done
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_torchrun_shards_by_fsdp_and_trains_what_one_process_trains(at_home: Path, tmp_path: Path) -> None:
     options = {**LONG, "steps": 6}
     pretrain(**options, out=str(tmp_path / "one"))
