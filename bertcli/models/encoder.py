@@ -210,10 +210,11 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
 
 
 def _tokens_step(model: PreTrainedModel, count: int) -> int:
-    """What the number of tokens is rounded up to a multiple of; for predictions in float32 it grows by an eighth at most."""
-    if model.dtype == torch.bfloat16:
-        return TOKENS_STEP
-    return 1 if model.training else min(TOKENS_STEP, max(8, 2 ** count.bit_length() // 16))
+    """What the number of tokens is rounded up to a multiple of; for predictions it grows by an eighth at most, but by 8 or 16."""
+    least = 16 if model.dtype == torch.bfloat16 else 8
+    if model.training:
+        return TOKENS_STEP if model.dtype == torch.bfloat16 else 1
+    return min(TOKENS_STEP, max(least, 2 ** count.bit_length() // 16))
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:

@@ -83,7 +83,8 @@ def run_model(
     objective: ModelWithLoss, examples: Packable, device: torch.device, micro_batch_tokens: int, dtype: str
 ) -> dict[str, list[NDArray[np.float32]]]:
     """Run the head over every row; return each output by name, an array per row, in the order of the rows."""
-    objective.eval()
+    if objective.training:  # setting it on each module takes a tenth of the time of a short text
+        objective.eval()
     found: dict[str, list[tuple[int, NDArray[np.float32]]]] = {}
     with torch.inference_mode(), in_precision(objective, dtype):
         for batch in evaluation_batches(examples, micro_batch_tokens):

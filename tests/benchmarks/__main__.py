@@ -107,10 +107,13 @@ def put_into(text: str, raced: str, names: list[str], measured: str) -> str:
 
 def main() -> None:
     """Measure, print, and write the table."""
-    for name, benchmark in (("defaults", defaults), ("engines", engines)):
-        if sys.argv[1:2] == [name]:
-            benchmark.main(sys.argv[2:])
-            return
+    if sys.argv[1:2] == ["defaults"]:
+        defaults.main(sys.argv[2:])
+        return
+    if sys.argv[1:2] == ["engines"]:
+        text = f"# Engines\n\n{machine()}.\n\n{table(engines.COLUMNS, engines.main(sys.argv[2:]))}\n"
+        (Path(__file__).parent / f"results-engines-{kind_of_chip()}.md").write_text(text, encoding="utf-8")
+        return
     on_gpu = torch.cuda.is_available()
     all_cases = {case.name: case for case in (GPU_CASES if on_gpu else CPU_CASES)}
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -100,7 +100,12 @@ def run(arguments: list[str], on_gpu: bool = False) -> Measured:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT), **visible},
+        env={
+            **os.environ,
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            **visible,
+        },
     )
     seconds = time.perf_counter() - started
     if done.returncode:
