@@ -214,7 +214,7 @@ def _tokens_step(model: PreTrainedModel, count: int) -> int:
     least = 16 if model.dtype == torch.bfloat16 else 8
     if model.training:
         return TOKENS_STEP if model.dtype == torch.bfloat16 else 1
-    return min(TOKENS_STEP, max(least, 2 ** count.bit_length() // 16))
+    return min(TOKENS_STEP, max(least, (1 << count.bit_length()) // 16))
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:
