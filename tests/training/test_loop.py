@@ -205,7 +205,12 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
     ("objective", "processes"),
     [
         ("mlm+nsp", 2),
-        *(pytest.param(*each, marks=pytest.mark.torture) for each in (("mlm+nsp", 4), ("mlm", 2), ("mlm", 4))),
+        pytest.param("mlm+nsp", 4, marks=pytest.mark.torture),
+        *(
+            pytest.param(objective, processes, marks=pytest.mark.torture)
+            for objective in ("mlm", "left-to-right", "two-directions")
+            for processes in (2, 4)
+        ),
     ],
 )
 def test_processes_give_the_losses_and_weights_of_one_at_the_default_dropout(
