@@ -80,6 +80,7 @@ def differ(start: Path, place: Path) -> list[str]:
     ]
 
 
+@pytest.mark.torture
 def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
     folder: Path, disk: Path, bert: Bert
 ) -> None:

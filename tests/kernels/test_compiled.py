@@ -165,6 +165,7 @@ def test_compiled_kernels_are_kept_in_the_cache_folder_of_a_user_and_used_again(
     assert list(folder.glob("**/*.nbc"))
 
 
+@pytest.mark.torture
 def test_other_sources_or_another_cpu_have_another_folder(tmp_path: Path) -> None:
     sources = shutil.copytree(Path(compiled.__file__).parent, tmp_path / "kernels")
     known = digest(sources, "cpu +avx2")

@@ -80,7 +80,9 @@ def test_a_run_that_patience_ends_within_its_first_steps_is_timed(reviews: str, 
     assert run.tokens_per_second > 0
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(False, id="interrupted", marks=pytest.mark.torture), pytest.param(True, id="killed")]
+)
 def test_patience_counts_on_after_a_resume(
     reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool
 ) -> None:
@@ -184,7 +186,9 @@ def test_seeds_differ_in_weights_but_see_the_same_examples(three_seeds: Training
     assert lengths == {12}
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["interrupted", "killed"])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(False, id="interrupted", marks=pytest.mark.torture), pytest.param(True, id="killed")]
+)
 def test_a_sweep_resumes_within_the_run_that_was_stopped(
     three_seeds: TrainingResult, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: bool
 ) -> None:
@@ -390,7 +394,9 @@ OWN = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(
+    "name", [*(name for name in OWN if name != "frozen.conll"), pytest.param("frozen.conll", marks=pytest.mark.torture)]
+)
 def test_of_each_kind_accumulation_gives_what_one_pass_gives_at_the_default_dropout(
     name: str, at_home: Path, tmp_path: Path
 ) -> None:

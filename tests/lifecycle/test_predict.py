@@ -338,7 +338,9 @@ def test_a_terminal_gets_a_table_and_everything_else_json_lines(
     assert "{" not in table
 
 
-@pytest.mark.parametrize(("task", "version"), [("squad", "1"), ("squad_v2", "2")])
+@pytest.mark.parametrize(
+    ("task", "version"), [pytest.param("squad", "1", marks=pytest.mark.torture), ("squad_v2", "2")]
+)
 def test_a_split_of_squad_is_predicted_into_its_official_files(
     home: Path, workspace: Path, task: str, version: str, said: LogCapture
 ) -> None:

@@ -109,6 +109,7 @@ def test_heads_of_other_kinds_are_fitted_too() -> None:
     assert np.allclose((states @ weights.T + biases)[:, 0], values, atol=0.01)
 
 
+@pytest.mark.torture
 def test_kinds_without_a_linear_head_start_from_it_too(minilm: Path, workspace: Path) -> None:
     Path("people.conll").write_text("the O\ncat B-PER\n\na O\ndog B-PER\n\n" * 9)
     Path("ends.csv").write_text("text,ending0,ending1,label\n" + "the cat,sat,ran,0\nthe dog,sat,ran,1\n" * 9)

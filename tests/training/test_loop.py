@@ -125,6 +125,7 @@ def latest_state(run: Path) -> dict:
     return json.loads((latest_checkpoint(run) / "state.json").read_text())
 
 
+@pytest.mark.torture
 def test_the_first_steps_are_timed_only_for_want_of_later_ones(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,7 +178,7 @@ def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home
         torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.torture
 def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_one(
     at_home: Path, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_kept_states_and_a_bert_run_at_each_step_give_the_same_losses(
     assert run.losses == pytest.approx(kept.losses, abs=1e-3)
 
 
+@pytest.mark.torture
 def test_each_choice_of_layers_is_trained_and_stands_beside_the_papers(
     tagging: dict[str, object], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
