@@ -84,7 +84,7 @@ def the_race(cases: list[Case], folder: Path, rounds: int) -> str:
             new = [line.cells() for line in race(case, folder, rounds)]
         except UserError as error:
             what = "failed" if isinstance(error, RunError) else "left out"
-            new = [[case.what, f"{what}: {error.hint.splitlines()[-1]}", *[""] * (len(COLUMNS) - 2)]]
+            new = [[case.what, f"{what}: {error.hint.strip().splitlines()[-1]}", *[""] * (len(COLUMNS) - 2)]]
         print(*(" | ".join(cells) for cells in new), sep="\n", flush=True)
         lines += new
     return table(COLUMNS, lines)

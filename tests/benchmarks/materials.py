@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 from bertcli.config.recipes import SHIPPED, recipes_folder
+from bertcli.data.checksums import CHECKSUMS
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.text.documents import open_binary
 from bertcli.data.text.tokenization import load_tokenizer
@@ -203,6 +204,7 @@ def enlarge(folder: Path, size: str) -> None:
             wanted.copy_(weights[name].repeat(times) / (times[1] if is_product else 1))
         elif ".output.dense." in name:
             wanted.zero_()
+    (folder / CHECKSUMS).unlink()  # of what was replaced
     save_model(large, tokenizer, folder)
 
 
