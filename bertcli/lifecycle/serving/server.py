@@ -41,6 +41,7 @@ HEADERS = {
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 }
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)
+WARM_UP_ROWS = 64
 
 
 class Metrics:
@@ -242,6 +243,9 @@ def load_served(name: str, source: str, config: ServeConfig) -> ServedModel:
 def run_server(config: ServeConfig, models: dict[str, str], listener: socket.socket, address: str) -> int:
     """Serve until SIGINT or SIGTERM; return the number of requests that were answered."""
     served = {name: load_served(name, source, config) for name, source in models.items()}
+    with quietly():  # so that no request waits for kernels to be loaded
+        for each in served.values():
+            each.task_model.predict_rows([each.task_model.kind.sample] * WARM_UP_ROWS)
     service = Service(config, served, address)
     BoundedProtocol.timeout_seconds = config.timeout_seconds
     settings = uvicorn.Config(
