@@ -17,10 +17,6 @@ def baseline(config: BaselineConfig, output: Output) -> object:
         bert evaluate glue/sst2 --model runs/glue-sst2 --model runs/glue-sst2-bag-of-words
         bert report runs/glue-sst2 runs/glue-sst2-bag-of-words
     """
-    from bertcli.reports.tables import result_tables, summary_lines
-
     result = bertcli.baseline(config)
-    if result.metrics:
-        (scores,) = result_tables(result)
-        output.table(scores.columns, scores.rows, scores.title, summary_lines(result))
+    output.scores(result)
     return result

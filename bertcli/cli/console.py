@@ -68,6 +68,16 @@ class Output:
         whole = Panel(Group(table, *below), expand=False) if below else table
         Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(whole)
 
+    def scores(self, result: Any) -> None:
+        """Print the scores of a run at a task, after its other tables, with its summary; nothing of a run without scores."""
+        from bertcli.reports.tables import result_tables, summary_lines
+
+        if result.metrics:
+            scores, *others = result_tables(result)
+            for table in others:
+                self.table(table.columns, table.rows, table.title)
+            self.table(scores.columns, scores.rows, scores.title, summary_lines(result))
+
     def shaded(self, pieces: Iterable[tuple[str, float | None]]) -> None:
         """Print a text whose pieces are shaded by their shares, -1 to 1: green for above 0, red for below; nothing with --json."""
         if self.json:

@@ -17,14 +17,9 @@ def distill(config: DistillConfig, output: Output) -> object:
         bert distill glue/sst2 --teacher runs/glue-sst2 --from bert-books
         bert distill --teacher minilm --targets hidden sentence-vectors --size mini --vocab-from-text books/*.txt
     """
-    from bertcli.reports.tables import result_tables, summary_lines
-
     result = bertcli.distill(config)
     if result.metrics and not result.split:
         output.table(["metric", "value"], result.metrics.items(), result.run)
-    elif result.metrics:
-        scores, *others = result_tables(result)
-        for table in others:
-            output.table(table.columns, table.rows, table.title)
-        output.table(scores.columns, scores.rows, scores.title, summary_lines(result))
+    else:
+        output.scores(result)
     return result

@@ -17,12 +17,6 @@ def finetune(config: FinetuneConfig, output: Output) -> object:
         bert finetune train.csv dev.csv
         bert finetune glue/rte --from runs/glue-mnli --seeds 5
     """
-    from bertcli.reports.tables import result_tables, summary_lines
-
     result = bertcli.finetune(config)
-    if result.metrics:
-        scores, *others = result_tables(result)
-        for table in others:
-            output.table(table.columns, table.rows, table.title)
-        output.table(scores.columns, scores.rows, scores.title, summary_lines(result))
+    output.scores(result)
     return result
