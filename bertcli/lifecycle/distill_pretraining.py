@@ -36,7 +36,7 @@ from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.phases import check_data, held_out_of, open_data
 from bertcli.lifecycle.pretraining import Request, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
-from bertcli.lifecycle.students import keep_layers, layers_to_keep, make_distilbert
+from bertcli.lifecycle.students import chosen_layers, keep_layers, make_distilbert
 from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.embeddings import cut_embeddings, start_embeddings
@@ -214,8 +214,7 @@ def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, fo
     if shape == DISTILBERT_SHAPE and family is not BERT:
         what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {teacher.config.model_type}."
         raise UserError(what, f"Give --shape {TEACHER_SHAPE}")
-    layers = layers_to_keep(count, config.layers or max(1, count // 2))
-    say(f"student: layers {', '.join(map(str, layers))} of the {count} of the teacher, counted from 0; shape: {shape}")
+    layers = chosen_layers(count, config.layers, shape)
     make = make_distilbert if shape == DISTILBERT_SHAPE else keep_layers
     model = make(teacher, layers)
     return model if vocabularies.are_equal else cut_embeddings(model, ids)

@@ -29,7 +29,7 @@ from bertcli.lifecycle.predicting.inputs import read_inputs
 from bertcli.lifecycle.scoring import score
 from bertcli.lifecycle.sources import Source, encode_split
 from bertcli.lifecycle.start_model import model_of
-from bertcli.lifecycle.students import keep_layers, layers_to_keep
+from bertcli.lifecycle.students import chosen_layers, keep_layers
 from bertcli.lifecycle.task_model import TaskModel, load_task_model
 from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.models.encoder import encode
@@ -86,7 +86,7 @@ class _TaughtFeatures:
 
 
 @dataclass(frozen=True)
-class _Lesson:
+class _TaskLoss:
     """The parts of the loss of a student at a task, with their weights."""
 
     kind: Kind
@@ -127,10 +127,7 @@ def _student_of(start: str, config: Any, source: Source, tokenizer: WordPiece) -
     model = model_of(start, config, source, tokenizer)
     if config.from_ != config.teacher:
         return model
-    count = model.config.num_hidden_layers
-    layers = layers_to_keep(count, config.layers or max(1, count // 2))
-    say(f"student: layers {', '.join(map(str, layers))} of the {count} of the teacher, counted from 0")
-    return keep_layers(model, layers)
+    return keep_layers(model, chosen_layers(model.config.num_hidden_layers, config.layers))
 
 
 @dataclass(frozen=True)
@@ -251,10 +248,10 @@ class Distilling(Finetuning):
         reads = Teacher(load_model(self.teacher_folder), self.teacher.dtype, False) if weights["hidden"] else None
         if reads:
             reads.place(self.teacher.device)
-        lesson = _Lesson(self.kind, {k: v for k, v in weights.items() if v}, options.temperature, reads)
+        loss = _TaskLoss(self.kind, {k: v for k, v in weights.items() if v}, options.temperature, reads)
         projected = [name for name in ("hidden", "vectors") if weights[name]]
         width = int(self.teacher.model.model.config.hidden_size)
-        distance = Distance(lesson.parts, projected, width, self.config.seed)
+        distance = Distance(loss.parts, projected, width, self.config.seed)
         return Student(self.model, self.kind.outputs, self.kind.losses, distance)
 
     @cached_property

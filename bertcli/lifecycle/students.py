@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from transformers import DistilBertConfig, DistilBertForMaskedLM, PreTrainedModel
 
+from bertcli import say
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
 from bertcli.models.loading import with_trained_padding
@@ -28,6 +29,14 @@ def layers_to_keep(of_teacher: int, of_student: int) -> list[int]:
         what = f"--layers {of_student} is more than the {of_teacher} layers of the teacher."
         raise UserError(what, f"Give --layers {of_teacher} or less.")
     return torch.linspace(0, of_teacher - 1, of_student, dtype=torch.float64).round().long().tolist()
+
+
+def chosen_layers(of_teacher: int, of_student: int | None, shape: str = "") -> list[int]:
+    """The layers of the teacher that the student gets, half of them if no number is given; says which."""
+    layers = layers_to_keep(of_teacher, of_student or max(1, of_teacher // 2))
+    said = f"student: layers {', '.join(map(str, layers))} of the {of_teacher} of the teacher, counted from 0"
+    say(f"{said}; shape: {shape}" if shape else said)
+    return layers
 
 
 @torch.no_grad()
