@@ -215,7 +215,8 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
         with quietly():
             found = worst_mistakes(task, part, predictions, mistakes)
         for _, mistake in found:
-            mistake |= {"example": mistake["example"] + rows[0]} if "example" in mistake else {}
+            if "example" in mistake:
+                mistake["example"] += rows[0]
         worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
         kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
         answers += (once.setdefault(str(each), each) for each in kept)

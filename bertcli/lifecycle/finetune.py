@@ -118,9 +118,6 @@ def _check_kind(config: FinetuneConfig, source: Source) -> None:
                 flag = f"--{option.replace('_', '-')}"
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")
-    if config.frozen and config.gradient_checkpointing:
-        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
-        raise UserError(what, "Leave one of them out.")
     if config.long_texts == WINDOWS and not source.kind.has_linear_head:
         what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
         raise UserError(what, "Leave --long-texts out.")

@@ -28,7 +28,7 @@ def next_tokens(read: UnpackedRows) -> Targets:
 
 
 def all_but_one(batch: PackedBatch, place: int) -> Tensor:
-    """The tokens but the first of each sequence, or for `place` -1 the last, [T - N]; a GPU is asked nothing."""
+    """The tokens but the first of each sequence, or for `place` -1 the last, [T - N], found on the CPU."""
     import torch
 
     from bertcli.data.packing.batches import send
