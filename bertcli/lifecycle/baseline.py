@@ -86,7 +86,9 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
         with quietly() if found.is_constant else nullcontext():
             metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
     unused = {name.rstrip("_"): None for name in config.unused}
-    folder.create("baseline", {**config.values(), **unused, **_resolved(setup)})
+    digests = {split.name: split.examples.digest for split in (setup.train, *setup.dev)}
+    resolved = {**setup.source.resolved, "data_digests": digests}
+    folder.create("baseline", {**config.values(), **unused, **resolved})
     save_baseline(found, config.method, task, folder.model)
     for file, text in setup.kind.files(task, predicted[0]).items():
         folder.write(file, text)
@@ -116,16 +118,3 @@ def _best_step(setup: Fitting) -> int:
     """The first step with the best score on dev, whose weights are kept."""
     scores = {line["step"]: line["metrics"][setup.task.metrics[0]] for line in setup.lines if "metrics" in line}
     return max(scores, key=scores.__getitem__, default=0)
-
-
-def _resolved(setup: Fitting) -> dict[str, Any]:
-    """What was filled in of task and data, for config.yaml."""
-    task, source = setup.task, setup.source
-    return {
-        "task": task.name,
-        "data_dir": source.data_dir,
-        **({key: str(value) for key, value in task.files.columns.items()} if source.own is not None else {}),
-        "kind": task.kind,
-        "best_by": task.metrics[0],
-        "data_digests": {split.name: split.examples.digest for split in (setup.train, *setup.dev)},
-    }

@@ -306,16 +306,11 @@ class Finetuning:
 
     def _resolved(self) -> dict[str, Any]:
         """What was filled in of task, data and start, for config.yaml."""
-        task, is_own = self.task, self.source.own is not None
         return {
-            "task": task.name,
+            **self.source.resolved,
             "from": self.start,
             "tokenizer": self.tokenizer.source,
-            "data_dir": self.source.data_dir,
-            **({key: str(value) for key, value in task.files.columns.items()} if is_own else {}),
-            "kind": task.kind,
-            **({"with_impossible": task.with_impossible} if self.kind.max_query_length else {}),
+            **({"with_impossible": self.task.with_impossible} if self.kind.max_query_length else {}),
             "max_seq_length": self.rules.max_seq_length,
-            "best_by": task.metrics[0],
             "data_digests": self.data_digests,
         }

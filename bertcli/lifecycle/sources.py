@@ -54,6 +54,13 @@ class Source:
         return KINDS[self.task.kind]
 
     @property
+    def resolved(self) -> dict[str, Any]:
+        """What was filled in of the task and its data, for config.yaml."""
+        columns = {name: str(value) for name, value in self.task.files.columns.items()} if self.own is not None else {}
+        known = {"task": self.task.name, "data_dir": self.data_dir, **columns}
+        return {**known, "kind": self.task.kind, "best_by": self.task.metrics[0]}
+
+    @property
     def dev_splits(self) -> list[str]:
         """The dev splits that are there: a second one, such as MNLI's mismatched, may be missing."""
         if self.own is not None:
