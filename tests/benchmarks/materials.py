@@ -204,7 +204,7 @@ def enlarge(folder: Path, size: str) -> None:
             wanted.copy_(weights[name].repeat(times) / (times[1] if is_product else 1))
         elif ".output.dense." in name:
             wanted.zero_()
-    (folder / CHECKSUMS).unlink()  # of what was replaced
+    (folder / CHECKSUMS).unlink(missing_ok=True)  # of what is replaced
     save_model(large, tokenizer, folder)
 
 
