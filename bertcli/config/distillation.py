@@ -19,6 +19,7 @@ WEIGHT = "Weight of the soft targets; default: 5 at pre-training, 0.5 at a task.
 SHAPE = (
     "Shape of a student made of the teacher's layers: distilbert, or as the teacher; default: distilbert for a BERT."
 )
+TEACHER_LAYERS = "The layers of the teacher by their numbers, from 0, in place of --layers: 0,1,4,5."
 VOCAB = "Train on these texts, with a vocabulary cut to the teacher's tokens that occur in them; makes the data."
 
 
@@ -28,6 +29,7 @@ class DistillConfig(FinetuneConfig):
 
     teacher: str = option("", "Run, folder or Hub name of the teacher.")
     layers: int | None = option(None, "Layers of the teacher that the student starts from; default: half.", minimum=1)
+    teacher_layers: str | None = option(None, TEACHER_LAYERS)
     shape: str | None = option(None, SHAPE, choices=SHAPES)
     targets: list[str] = option([], f"{TARGETS_HELP} Default: logits; at pre-training also hidden.", nargs="+")
     temperature: float = option(2.0, "Temperature of the logits.", minimum=0.01)

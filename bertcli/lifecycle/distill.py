@@ -67,8 +67,9 @@ def _check_options(config: DistillConfig, is_pretraining: bool) -> None:
         raise UserError("--from scratch needs a size.", "Give one: --size tiny")
     if config.frozen:
         raise UserError("--frozen does not go with a teacher.", "Leave it out.")
-    if sum(map(bool, (config.layers, config.size, config.from_ not in (None, "scratch", config.teacher)))) > 1:
-        what = "--layers, --size and --from each say what the student starts from."
+    is_named = config.from_ not in (None, "scratch", config.teacher)
+    if sum(map(bool, (config.layers, config.teacher_layers, config.size, is_named))) > 1:
+        what = "--layers, --teacher-layers, --size and --from each say what the student starts from."
         raise UserError(what, "Give one of them.")
     if not config.resume:
         check_new_weights(config, "scratch" if config.size else config.teacher)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
@@ -24,6 +25,7 @@ from bertcli.config.distillation import (
 from bertcli.config.training import PretrainConfig
 from bertcli.data.hub import POOLING
 from bertcli.data.json_files import write_json
+from bertcli.data.packing.ragged import Ints
 from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.pretraining.shards import PretrainingExamples
@@ -39,7 +41,7 @@ from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.students import chosen_layers, keep_layers, make_distilbert
 from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.workspace import resolve_model
-from bertcli.models.embeddings import cut_embeddings, start_embeddings
+from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
 from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
@@ -49,6 +51,7 @@ from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 BATCH_SIZE, EPOCHS, LEARNING_RATE, WARMUP, SOFT_WEIGHT = 256, 3, 5e-4, 0.05, 5.0
+COUNTED_ROWS = 20_000  # enough for the frequencies of tokens
 DATA_OPTIONS = {"next_sentence": False, "masking": "dynamic", "dupe_factor": 1}
 
 
@@ -87,6 +90,8 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     phases = (Phase(range(pretraining.steps), examples),)
     check_data(phases, objective, folder if config.resume else None)
     model = _student(config, vocabularies, source, folder)
+    if not config.resume:
+        start_bias(model, _token_counts(examples, config.seed))
     check_length(model, examples.max_seq_length)
     objective.teacher.place(inference_device())
     learns_vectors = VECTORS in targets_of(config, True)
@@ -124,6 +129,12 @@ def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> Pretrainin
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{flag} belongs to --vocab-from-text.", "Give both, or leave it out.")
     return open_data(config, data, begun=run.shards_per_window[0] if config.resume else None)
+
+
+def _token_counts(examples: PretrainingExamples, seed: int) -> Ints:
+    """How often each token occurs in some rows of the data, [V]."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(examples))[:COUNTED_ROWS])
+    return np.bincount(examples.take(rows).unmasked_ids(), minlength=examples.tokenizer.size)
 
 
 def _vocabularies(student: WordPiece, source: str) -> _Vocabularies:
@@ -214,7 +225,7 @@ def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, fo
     if shape == DISTILBERT_SHAPE and family is not BERT:
         what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {teacher.config.model_type}."
         raise UserError(what, f"Give --shape {TEACHER_SHAPE}")
-    layers = chosen_layers(count, config.layers, shape)
+    layers = chosen_layers(count, config, shape)
     make = make_distilbert if shape == DISTILBERT_SHAPE else keep_layers
     model = make(teacher, layers)
     return model if vocabularies.are_equal else cut_embeddings(model, ids)

@@ -127,7 +127,7 @@ def _student_of(start: str, config: Any, source: Source, tokenizer: WordPiece) -
     model = model_of(start, config, source, tokenizer)
     if config.from_ != config.teacher:
         return model
-    return keep_layers(model, chosen_layers(model.config.num_hidden_layers, config.layers))
+    return keep_layers(model, chosen_layers(model.config.num_hidden_layers, config))
 
 
 @dataclass(frozen=True)

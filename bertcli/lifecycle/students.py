@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import DistilBertConfig, DistilBertForMaskedLM, PreTrainedModel
 
 from bertcli import say
+from bertcli.config.distillation import DistillConfig
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
 from bertcli.models.loading import with_trained_padding
@@ -31,12 +32,28 @@ def layers_to_keep(of_teacher: int, of_student: int) -> list[int]:
     return torch.linspace(0, of_teacher - 1, of_student, dtype=torch.float64).round().long().tolist()
 
 
-def chosen_layers(of_teacher: int, of_student: int | None, shape: str = "") -> list[int]:
-    """The layers of the teacher that the student gets, half of them if no number is given; says which."""
-    layers = layers_to_keep(of_teacher, of_student or max(1, of_teacher // 2))
+def chosen_layers(of_teacher: int, config: DistillConfig, shape: str = "") -> list[int]:
+    """The layers of the teacher that the student gets, half of them if nothing is asked for; says which.
+
+    Raises UserError if the teacher does not have them.
+    """
+    if config.teacher_layers:
+        layers = _named_layers(config.teacher_layers, of_teacher)
+    else:
+        layers = layers_to_keep(of_teacher, config.layers or max(1, of_teacher // 2))
     said = f"student: layers {', '.join(map(str, layers))} of the {of_teacher} of the teacher, counted from 0"
     say(f"{said}; shape: {shape}" if shape else said)
     return layers
+
+
+def _named_layers(numbers: str, of_teacher: int) -> list[int]:
+    """The layers that are named, such as 0,1,4,5."""
+    known = {str(number): number for number in range(of_teacher)}
+    for each in numbers.split(","):
+        if each.strip() not in known:
+            what = f"--teacher-layers: the teacher has no layer `{each.strip()}`."
+            raise UserError(what, f"Give numbers from 0 to {of_teacher - 1} with commas between them.")
+    return [known[each.strip()] for each in numbers.split(",")]
 
 
 @torch.no_grad()

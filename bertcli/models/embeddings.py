@@ -94,6 +94,14 @@ def start_embeddings(student: PreTrainedModel, teacher: PreTrainedModel, ids: Te
 
 
 @torch.no_grad()
+def start_bias(model: PreTrainedModel, counts: NDArray[np.int64]) -> None:
+    """Start the bias of a new masked-LM head, one of zeros, at the logarithms of the frequencies of `counts`, [V]."""
+    bias: Any = getattr(model.get_output_embeddings(), "bias", None)
+    if bias is not None and not bias.any():
+        bias[: len(counts)] = torch.from_numpy(np.log((counts + 1) / (counts.sum() + len(counts)))).to(bias.dtype)
+
+
+@torch.no_grad()
 def cut_embeddings(model: PreTrainedModel, ids: Tensor) -> PreTrainedModel:
     """Keep the rows of the tokens `ids`, [V], in the embeddings and the decoder of a model."""
     rows = {name: value[ids] for name, value in _of_tokens(model).items()}

@@ -2,15 +2,17 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from conftest import GOLDENS
 
+from bertcli.config.distillation import DistillConfig
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
-from bertcli.lifecycle.students import keep_layers, layers_to_keep, make_distilbert
-from bertcli.models.embeddings import cut_embeddings, start_embeddings
+from bertcli.lifecycle.students import chosen_layers, keep_layers, layers_to_keep, make_distilbert
+from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 SIZES |= {"num_hidden_layers": 12, "max_position_embeddings": 32, "pad_token_id": 0}
@@ -95,6 +97,24 @@ def test_a_cut_vocabulary_keeps_the_rows_of_its_tokens() -> None:
     assert torch.equal(cut.get_output_embeddings().weight, decoder[ids])
     assert torch.equal(cut.get_output_embeddings().bias, bias[ids])
     assert cut.config.vocab_size == 5
+
+
+def test_layers_are_named_by_their_numbers() -> None:
+    named = lambda numbers: chosen_layers(6, DistillConfig(teacher="a", teacher_layers=numbers))  # noqa: E731
+    assert named("0,1, 4,5") == [0, 1, 4, 5]
+    for wrong in ("0,6", "0,,1", "last"):
+        with pytest.raises(UserError, match="the teacher has no layer"):
+            named(wrong)
+
+
+def test_a_new_masked_lm_head_starts_at_the_frequencies_of_tokens() -> None:
+    model, counts = make("Bert", num_hidden_layers=1), np.arange(40)
+    start_bias(model, counts)
+    assert model.get_output_embeddings().bias[5].item() != pytest.approx(np.log(6 / (counts.sum() + 40)))  # it was trained
+    torch.nn.init.zeros_(model.get_output_embeddings().bias)
+    start_bias(model, counts)
+    assert model.get_output_embeddings().bias[5].item() == pytest.approx(np.log(6 / (counts.sum() + 40)))
+    assert model.cls.predictions.bias is model.get_output_embeddings().bias
 
 
 @pytest.mark.parametrize("width", [16, 8])
