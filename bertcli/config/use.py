@@ -11,7 +11,7 @@ LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
 FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
 EXPLAIN = "Show how far each word moves the decision, or where each attention head attends: {choices}."
-EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16")}  # with their precisions
+EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16", "float8")}
 EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
@@ -105,7 +105,7 @@ class ExportConfig(Config):
     run: str = option("", "Run, folder or Hub name; default: the latest run.", metavar="RUN")
     format: str = option("onnx", "Form of the weights: {choices}.", choices=EXPORTS)
     precision: str = option(
-        "float32", "onnx: float32, int8; safetensors: float32, bfloat16, float16.", choices=EXPORT_PRECISIONS
+        "float32", "onnx: float32, int8; safetensors: float32, bfloat16, float16, float8.", choices=EXPORT_PRECISIONS
     )
     data_dir: str | None = option(None, f"With int8, to measure its effect on dev: {DATA_DIR[0].lower()}{DATA_DIR[1:]}")
     out: str | None = option(None, "Output folder; default: FORMAT-PRECISION in the run's folder.")

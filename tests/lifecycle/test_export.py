@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
 from bertcli import errors
 from bertcli.data.checksums import check_files
+from bertcli.data.hub import POOLING
+from bertcli.data.json_files import write_json
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.build_vocab import build_vocab
@@ -117,14 +119,32 @@ def test_weights_are_written_in_half_the_bits(
     assert answer_of(out, capsys)["scores"] == pytest.approx(wanted["scores"], abs=1e-5)
 
 
-def test_weights_that_float16_cannot_hold_are_refused_and_nothing_is_left(reviews_run: str, tmp_path: Path) -> None:
+def test_matrices_in_float8_open_in_plain_transformers_as_float32(reviews_run: str, tmp_path: Path) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    shutil.copytree(f"{reviews_run}/model", source)
+    write_json(source / POOLING, {"pooling_mode_mean_tokens": True})
+    found = export(str(source), format="safetensors", precision="float8", out=str(out))
+    weights = load_file(out / "model.safetensors")
+    assert {each.dtype for each in weights.values() if each.dim() > 1} == {torch.float8_e4m3fn}
+    assert {each.dtype for each in weights.values() if each.dim() == 1} == {torch.float16}
+    assert 0 < (found.largest_difference or 0) < 1
+    model, info = AutoModel.from_pretrained(out, output_loading_info=True)
+    assert {each.dtype for each in model.parameters()} == {torch.float32}
+    assert not info["missing_keys"]
+    assert (out / POOLING).exists()
+
+
+@pytest.mark.parametrize("precision", ["float16", "float8"])
+def test_weights_that_a_precision_cannot_hold_are_refused_and_nothing_is_left(
+    reviews_run: str, tmp_path: Path, precision: str
+) -> None:
     shutil.copytree(f"{reviews_run}/model", tmp_path / "large")
     weights = load_file(tmp_path / "large" / "model.safetensors")
     weights["classifier.bias"] += 1e5
     (tmp_path / "large" / "checksums.sha256").unlink(missing_ok=True)
     save_file(weights, tmp_path / "large" / "model.safetensors", {"format": "pt"})
-    with pytest.raises(UserError, match="too large for float16"):
-        export(str(tmp_path / "large"), format="safetensors", precision="float16", out=str(tmp_path / "out"))
+    with pytest.raises(UserError, match=f"too large for {precision}"):
+        export(str(tmp_path / "large"), format="safetensors", precision=precision, out=str(tmp_path / "out"))
     assert not list(tmp_path.glob("*out*"))
 
 

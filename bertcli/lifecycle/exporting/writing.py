@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -17,6 +19,7 @@ from bertcli import quietly, say
 from bertcli.config.training import WINDOWS
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.hub import POOLING
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.windows import WindowRules
@@ -40,6 +43,7 @@ from bertcli.models.heads import own_head
 from bertcli.models.loading import (
     check_vocabulary,
     has_finite_weights,
+    is_finite,
     load_model,
     open_config,
     save_architecture,
@@ -49,6 +53,7 @@ from bertcli.models.model_with_loss import Outputs
 from bertcli.models.packed import prepare_layers
 from bertcli.tasks.task import INPUT, Task
 
+FLOAT8 = "float8"
 LARGEST_DIFFERENCE = 1e-4
 TEXTS, WORDS = 9, 6  # random texts that are compared, and words of each at most
 TOKENS = 40  # a batch of them
@@ -160,11 +165,33 @@ def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str |
 
 def _write_weights(plan: Exported, part: Path, original: Original, data_dir: str | None) -> Exported:
     """Write the weights in a precision. Raises UserError if they are too large for it."""
-    model = _load(plan.model)[1].to(getattr(torch, plan.precision))
-    if not has_finite_weights(model):
-        raise UserError(f"Some weights are too large for {plan.precision}.", "Give --precision bfloat16.")
+    model = _load(plan.model)[1]
+    if plan.precision != FLOAT8:
+        model = model.to(getattr(torch, plan.precision))
     save_model(model, original.tokenizer, part)
+    fits = _store_in_float8(part) if plan.precision == FLOAT8 else has_finite_weights(model)
+    if not fits:
+        raise UserError(f"Some weights are too large for {plan.precision}.", "Give --precision bfloat16.")
+    if (Path(plan.model) / POOLING).exists():  # what says that the mean of the states stands for a text
+        (part / POOLING).parent.mkdir()
+        shutil.copy(Path(plan.model) / POOLING, part / POOLING)
     return replace(plan, largest_difference=_largest_difference(original, _load(str(part))[1]))
+
+
+def _store_in_float8(folder: Path) -> bool:
+    """Store matrices in 8 bits (4 of exponent, 3 of fraction), all else in float16; return whether all are finite.
+
+    transformers reads them in the precision of config.json, float32.
+    """
+    fit = True
+    for path in folder.glob("*.safetensors"):
+        weights = {
+            name: each.to(torch.float8_e4m3fn if each.dim() > 1 else torch.float16)
+            for name, each in load_file(path).items()
+        }
+        save_file(weights, path, {"format": "pt"})
+        fit &= all(is_finite(each.float()) for each in weights.values())
+    return fit
 
 
 @torch.inference_mode()
