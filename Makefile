@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test torture lint format types house check bench audit build clean
+.PHONY: help demo test torture lint format types house check bench audit bert-books build clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,10 @@ bench: .venv/installed-dev  ## race what people use today, and measure start-up 
 audit: .venv/bin/python  ## look for known vulnerabilities of the pinned packages (asks PyPI; no part of check)
 	@$(BIN)/python -m venv build/audit && build/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
 	@build/audit/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip
+
+bert-books: .venv/installed  ## make the small model of the package from minilm and the texts BOOKS, as ./bert-books
+	@$(BIN)/bert distill --recipe distill/bert-books --vocab-from-text $(BOOKS)
+	@$(BIN)/bert export runs/bert-books --format safetensors --precision float8 --out bert-books
 
 build: .venv/installed-dev  ## make a wheel in dist/
 	@$(BIN)/python -m build --wheel

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.recipes import recipe_names, recipes_folder
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.config.training import FinetuneConfig, PretrainConfig
@@ -39,7 +40,8 @@ def test_every_recipe_is_valid_and_says_what_it_is(name: str) -> None:
     text = (recipes_folder() / f"{name}.yaml").read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert f"--recipe {name}" in text
-    config = {"pretrain": PretrainConfig, "reproduce": ReproduceConfig}.get(name.partition("/")[0], FinetuneConfig)
+    configs = {"pretrain": PretrainConfig, "reproduce": ReproduceConfig, "distill": DistillConfig}
+    config = configs.get(name.partition("/")[0], FinetuneConfig)
     config.from_values(yaml.safe_load(text), "recipe key")
 
 

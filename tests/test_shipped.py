@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForPreTraining
+from transformers import AutoModelForMaskedLM
 
 from bertcli.config.recipes import SHIPPED, shipped_model
 from bertcli.data.text.tokenization import load_tokenizer
@@ -46,9 +46,10 @@ def test_new_weights_take_its_vocabulary_where_there_is_none(workspace: Path, sa
 def test_it_has_a_name_and_opens_in_plain_transformers() -> None:
     folder = resolve_model(SHIPPED)
     weights = load_file(Path(folder) / "model.safetensors")
-    assert {tensor.dtype for tensor in weights.values()} == {torch.float16}
-    assert (Path(folder) / "model.safetensors").stat().st_size <= 12_000_000
-    _, info = AutoModelForPreTraining.from_pretrained(folder, output_loading_info=True)
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float8_e4m3fn, torch.float16}
+    assert sum(path.stat().st_size for path in Path(folder).rglob("*.*")) <= 12_000_000
+    model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
     assert (Path(folder) / "README.md").read_text().startswith("---\nlicense: ")

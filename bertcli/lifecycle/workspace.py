@@ -196,7 +196,7 @@ def _best_to_be_had() -> tuple[str, str]:
         return BERT_BASE.name, "no run in this folder is pre-trained"
     if MINILM.folder:
         return MINILM.name, f"offline: the Hub, which has {BERT_BASE.name}, does not answer"
-    return BERT_BOOKS.name, f"offline, and no other is here; too small for good scores: {MINILM.how_to_get}"
+    return BERT_BOOKS.name, f"offline, and no other is here; for better scores: {MINILM.how_to_get}"
 
 
 def resolve_model(source: str) -> str:
