@@ -5,7 +5,7 @@ from typing import Any
 from bertcli.families.family import Family, ModelSize
 
 MINIATURES = "Turc et al. 2019"
-LINES = ("full-sentences", "doc-sentences", "sentence-pairs")  # objectives of RoBERTa's paper that any family has
+LINES = ("full-sentences", "doc-sentences", "sentence-pairs", "lines")  # of RoBERTa's and DistilBERT's papers
 PAPER = "Devlin et al. 2019, section 3"
 
 

@@ -46,6 +46,7 @@ class MaskingRules:
     shares: tuple[int, int, int]  # percentages of [MASK], the same token, a random token
     span_mask: bool
     special_ids: list[int]
+    unk_id: int = 1
 
     @classmethod
     def of(
@@ -61,7 +62,7 @@ class MaskingRules:
         mask, first, sep, pad, unk = (tokenizer.special(name) for name in ("mask", "cls", "sep", "pad", "unk"))
         of_vocabulary = (list(tokenizer.vocab.values()), tokenizer.continues_word, mask, first, sep)
         of_options = (prob, max_predictions, whole_word, parse_shares(shares), spans)
-        return cls(*of_vocabulary, *of_options, [first, pad, sep, unk, mask])
+        return cls(*of_vocabulary, *of_options, [first, pad, sep, unk, mask], unk)
 
     @property
     def reads_words(self) -> bool:
