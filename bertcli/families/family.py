@@ -80,6 +80,7 @@ class Family:
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
+    glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert

@@ -266,7 +266,7 @@ class Training:
     def _global_counts(self, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
         saves = self.plan.is_save_due(time.perf_counter() - self.saved_at, not self.has_saved)
         saves = saves and self.accelerator.is_main_process
-        counts = {**work_of(self.model.model, micro_batches), "stop": int(asked > 0), "saves": int(saves)}
+        counts = {**work_of(self.model.models.values(), micro_batches), "stop": int(asked > 0), "saves": int(saves)}
         values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.accelerator.device)
         return dict(zip(counts, self._summed(values).tolist(), strict=True))
 

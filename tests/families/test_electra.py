@@ -1,10 +1,21 @@
-"""ELECTRA runs packed as it runs padded in transformers."""
+"""ELECTRA runs packed as it runs padded in transformers, and is trained with its generator."""
 
 from pathlib import Path
 
 import pytest
+import torch
+import transformers
+from conftest import write_reviews
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
+from bertcli.errors import Interrupted
+from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.pretrain import pretrain
+from bertcli.training.run_folder import RunFolder
 from tests.families.checks import KINDS, SIZES, check_finetuning, check_gradients, check_outputs
+from tests.training.test_loop import stop_after
 
 CONFIGS = {"Electra": {**SIZES, "embedding_size": 16}}
 
@@ -22,3 +33,74 @@ def test_gradients_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 
 def test_it_is_finetuned_and_predicts(workspace: Path) -> None:
     check_finetuning("Electra", CONFIGS["Electra"])
+
+
+TINY = {"size": "tiny", "batch_size": 8, "objective": "replaced-tokens", "learning_rate": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def run(home: Path) -> Path:
+    """A model with its generator, pre-trained in one piece."""
+    out = home / "runs-of-families" / "electra"
+    options = {**TINY, "data": str(home / "pretraining-data"), "steps": 4, "log_steps": 2}
+    return Path(pretrain(**options, out=str(out)).run)
+
+
+def test_both_models_open_in_transformers(run: Path) -> None:
+    for folder, name in ((run / "model", "ElectraForPreTraining"), (run / "model" / "generator", "ElectraForMaskedLM")):
+        model, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+        assert not info["missing_keys"]
+        assert not info["unexpected_keys"]
+        assert model.config.architectures == [name]
+        assert AutoTokenizer.from_pretrained(folder).mask_token == "[MASK]"
+    model, generator = (
+        load_file(folder / "model.safetensors") for folder in (run / "model", run / "model" / "generator")
+    )
+    shared = [name for name in generator if name.startswith("electra.embeddings.")]
+    assert len(shared) == 5
+    assert all(torch.equal(model[name], generator[name]) for name in shared)
+
+
+def test_a_resumed_run_ends_with_the_same_bits(
+    run: Path, at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**TINY, "data": "pretraining-data", "steps": 4, "log_steps": 2, "out": str(tmp_path / "again")}
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(Interrupted):
+            pretrain(**options)
+    pretrain(resume=True, out=str(tmp_path / "again"))
+    for folder in ("model", "model/generator"):
+        one, other = (load_file(each / folder / "model.safetensors") for each in (run, tmp_path / "again"))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one), folder
+
+
+def test_micro_batches_give_the_gradients_of_one_large_batch(home: Path, run: Path, tmp_path: Path) -> None:
+    options = {**TINY, "data": str(home / "pretraining-data"), "steps": 2, "precision": "float32", "log_steps": 1}
+    logged = []
+    for tokens in (64, 100_000):
+        out = tmp_path / str(tokens)
+        pretrain(**options, micro_batch_tokens=tokens, out=str(out))
+        logged.append([line for line in RunFolder(out).metrics() if "loss" in line])
+    for one, other in zip(*logged, strict=True):
+        assert one["masked_lm_loss"] == pytest.approx(other["masked_lm_loss"], rel=1e-5)
+        assert one["replaced_tokens_loss"] == pytest.approx(other["replaced_tokens_loss"], rel=1e-4)
+        assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
+
+
+def test_pretraining_goes_on_from_a_run_with_its_generator(home: Path, run: Path, tmp_path: Path) -> None:
+    options = {**TINY, "data": str(home / "pretraining-data"), "steps": 1, "learning_rate": 0.0}
+    del options["size"]
+    again = Path(pretrain(**options, from_=str(run), out=str(tmp_path / "run")).run)
+    for folder in ("model", "model/generator"):
+        one, other = (load_file(each / folder / "model.safetensors") for each in (run, again))
+        assert all(torch.equal(one[name], other[name]) for name in one), folder
+
+
+def test_the_generator_fills_masks_and_the_model_is_finetuned(run: Path, workspace: Path) -> None:
+    (record,) = predict("the [MASK] sat", model=str(run)).records
+    (alone,) = predict("the [MASK] sat", model=str(run / "model" / "generator")).records
+    assert record["fills"] == alone["fills"]
+    write_reviews(workspace / "reviews.csv", 40)
+    assert finetune("reviews.csv", from_=str(run), epochs=1, baseline=False).metrics

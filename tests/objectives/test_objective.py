@@ -37,11 +37,12 @@ def test_outputs_targets_counts_and_metrics_fit_each_other(at_home: Path, name: 
     model = copy.deepcopy(objective.with_loss(model)).eval()
     outputs, losses = model.outputs(batch), model(batch)
     metrics = objective.evaluate(model, examples.head(5), torch.device("cpu"))
-    assert outputs.keys() == losses.keys() == batch.counts.keys() == {part.name for part in objective.parts}
+    labels, weights = {**batch.labels, **outputs}, {"replaced_tokens": getattr(objective, "weight", 1.0)}
+    assert losses.keys() == batch.counts.keys() == {part.name for part in objective.parts}
     for part in objective.parts:
-        assert len(outputs[part.name]) == len(batch.labels[part.labels]) == batch.counts[part.name]
-        loss = torch.nn.functional.cross_entropy(outputs[part.name], batch.labels[part.labels], reduction="sum")
-        assert torch.isclose(losses[part.name], loss, rtol=1e-4)
+        assert len(outputs[part.name]) == len(labels[part.labels]) == batch.counts[part.name]
+        loss = torch.nn.functional.cross_entropy(outputs[part.name], labels[part.labels], reduction="sum")
+        assert torch.isclose(losses[part.name], weights.get(part.name, 1.0) * loss, rtol=1e-4)
         assert metrics[f"{part.name}_loss"] > 0
         assert 0 <= metrics[f"{part.name}_accuracy"] <= 100
 
