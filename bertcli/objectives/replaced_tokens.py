@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,26 +36,39 @@ SHORTEST = 5  # tokens of an instance that is made short
 # T tokens of the batch, M draws of masked tokens, H hidden, V vocabulary
 
 
-def lines_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:
-    """Cut a document into instances of whole lines, draw for draw as build_pretraining_dataset.py does.
+def whole_lines(instances: Instances, draws: Draws) -> list[int]:
+    """Cut documents into instances of whole lines, draw for draw as build_pretraining_dataset.py does; return their order.
 
     Lines are gathered until they have as many tokens as wanted, [CLS] and [SEP] not counted; what is too long is lost.
-    How many are wanted is drawn after each instance, for the next one, be it of another document.
+    How many are wanted is drawn after each instance for the next one, be it of another document.
     """
-    bounds, rules, (first, last) = instances.corpus.bounds, instances.rules, documents[index]
-    for line in range(first, last):
-        if bounds[line + 1] - bounds[first] < instances.wanted and line + 1 < last:
-            continue
-        lines = [(bounds[number], bounds[number + 1]) for number in range(first, line + 1)]
-        texts = _two_texts(lines, instances.wanted, draws)
-        start, end = instances.join(texts[0])
-        one = start, min(end, start + rules.max_seq_length - 2)
-        start, end = instances.join(texts[1]) if texts[1] else (one[1], one[1])
-        other = start, min(end, start + max(0, rules.max_seq_length - (one[1] - one[0]) - 3))
-        is_short = draws.random() < rules.short_seq_prob
-        instances.wanted = draws.randint(SHORTEST, rules.max_seq_length) if is_short else rules.max_seq_length
-        instances.add(one, other, False, draws)
-        first = line + 1
+    bounds, rules = instances.corpus.bounds, instances.rules
+    wanted = longest = rules.max_seq_length
+    for start, last in instances.corpus.documents * rules.dupe_factor:
+        first = start
+        for line in range(first, last):
+            if bounds[line + 1] - bounds[first] < wanted and line + 1 < last:
+                continue
+            lines = [(bounds[number], bounds[number + 1]) for number in range(first, line + 1)]
+            one, other = (_joined(text, instances) for text in _two_texts(lines, wanted, draws))
+            one = one[0], min(one[1], one[0] + longest - 2)
+            other = other[0], min(other[1], other[0] + max(0, longest - (one[1] - one[0]) - 3))
+            wanted = draws.randint(SHORTEST, longest) if draws.random() < rules.short_seq_prob else longest
+            instances.add(one, other, False, draws)
+            first = line + 1
+    return list(range(len(instances.next_sentence_labels)))
+
+
+def _joined(lines: list[Span], instances: Instances) -> Span:
+    """One span with the tokens of some lines, which are copied to the end where they do not follow each other."""
+    import numpy as np
+
+    if all(one[1] == other[0] for one, other in pairwise(lines)):
+        return (lines[0][0], lines[-1][1]) if lines else (0, 0)
+    tokens = instances.corpus.tokens
+    joined = np.concatenate([tokens, *(tokens[slice(*line)] for line in lines)])
+    instances.corpus = replace(instances.corpus, tokens=joined)
+    return len(tokens), len(joined)
 
 
 def _two_texts(lines: list[Span], wanted: int, draws: Draws) -> tuple[list[Span], list[Span]]:
@@ -212,7 +226,7 @@ class Detection(Objective):
 DETECTION = Detection(
     "replaced-tokens",
     (replace(MASKED_LM, targets=_targets), REPLACED_TOKENS),
-    lines_of_document,
+    whole_lines,  # type: ignore[arg-type]
     family=ELECTRA,
     fits=lambda model: hasattr(model, "discriminator_predictions"),
 )

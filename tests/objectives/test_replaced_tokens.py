@@ -27,10 +27,10 @@ from bertcli.objectives.masked_lm import MLM
 from bertcli.objectives.replaced_tokens import (
     DETECTION,
     Detection,
-    lines_of_document,
     mask_with_repeats,
     put_masks,
     share_embeddings,
+    whole_lines,
 )
 
 FOLDER = GOLDENS / "electra"
@@ -44,7 +44,7 @@ DATA = sorted(path.stem for path in (FOLDER / "dataset").glob("*.json"))
 
 def rules_of(tokenizer: WordPiece, probability: float = 0.15, length: int = 128) -> InstanceRules:
     masking = MaskingRules.of(tokenizer, probability, int((probability + 0.005) * length), False, "85,15,0")
-    return InstanceRules(lines_of_document, masking, False, length, short_seq_prob=0.05, dupe_factor=1)
+    return InstanceRules(whole_lines, masking, False, length, short_seq_prob=0.05, dupe_factor=1)
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -60,11 +60,9 @@ def test_instances_are_those_of_the_original(name: str, google_tokenizer: WordPi
             for file in given["files_in_order"]
         ]
     corpus, draws = tokenize(documents, tokenizer), Draws(given["seed"])
-    instances = Instances(corpus, rules_of(tokenizer, length=given["max_seq_length"]))
-    for _ in range(given["passes"]):
-        for index in range(len(corpus.documents)):
-            lines_of_document(corpus.documents, index, instances, draws)
-    columns = instances.columns(np.arange(len(instances.next_sentence_labels)))
+    rules = rules_of(tokenizer, length=given["max_seq_length"])
+    instances = Instances(corpus, replace(rules, dupe_factor=given["passes"]))
+    columns = instances.columns(np.array(whole_lines(instances, draws)))
     bounds = list(zip(columns.offsets, columns.offsets[1:], strict=False))
     made = [
         {"ids": columns.input_ids[start:end].tolist(), "n_a": int((columns.token_type_ids[start:end] == 0).sum())}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,33 +54,16 @@ class Instances:
         self.corpus, self.rules = corpus, rules
         self.spans, self.next_sentence_labels = array("I"), array("B")  # starts and ends of A and B; is B random?
         self.places, self.replacements, self.mask_counts = array("H"), array("i"), array("H")
-        self.copied = array("I")  # tokens that follow those of the corpus
-        self.wanted = rules.max_seq_length  # tokens of the next instance, where a cut draws them for another document
-
-    def join(self, spans: list[Span]) -> Span:
-        """One span with the tokens of several, which are copied where they do not follow each other."""
-        if all(one[1] == other[0] for one, other in pairwise(spans)):
-            return spans[0][0], spans[-1][1]
-        start = len(self.corpus.tokens) + len(self.copied)
-        for first, last in spans:
-            self.copied.extend(self.corpus.tokens[first:last].tolist())
-        return start, len(self.corpus.tokens) + len(self.copied)
-
-    @property
-    def tokens(self) -> NDArray[np.uint32]:
-        """The tokens of the corpus, and those that are copied."""
-        copied = np.asarray(self.copied, np.uint32)
-        return np.concatenate([self.corpus.tokens, copied]) if self.copied else self.corpus.tokens
 
     def add(self, first: Span, second: Span, is_random_next: bool, draws: Draws) -> None:
         """Append `[CLS] A [SEP] B [SEP]`, or `[CLS] A [SEP]` where the second span is empty, and draw its masks."""
         self.spans.extend((*first, *second))
         self.next_sentence_labels.append(is_random_next)
         if self.rules.static_masking:
-            masking, first_length = self.rules.masking, first[1] - first[0] + 2
+            masking, tokens, first_length = self.rules.masking, self.corpus.tokens, first[1] - first[0] + 2
             length, ids = first_length + (second[1] - second[0] + 1 if second[1] > second[0] else 0), [masking.cls_id]
             for span in (first, second) if masking.reads_words else ():
-                ids += [*self.tokens[slice(*span)].tolist(), masking.sep_id]
+                ids += [*tokens[slice(*span)].tolist(), masking.sep_id]
             places, replacements = draw_masks(length, first_length, ids, masking, draws)
             self.places.extend(places)
             self.replacements.extend(replacements)
@@ -113,7 +95,7 @@ class Instances:
         types = np.repeat(np.tile(np.array([0, 1], np.uint8), len(order)), both)
         # The place of each token in the corpus; wrong for [CLS] and [SEP], which are overwritten.
         source = ramps(_interleave(first - 1, second), _offsets(both))
-        ids = self.tokens.take(source, mode="clip")
+        ids = self.corpus.tokens.take(source, mode="clip")
         ids[offsets[:-1]] = self.rules.masking.cls_id
         ids[offsets[:-1] + first_lengths - 1] = ids[offsets[1:] - 1] = self.rules.masking.sep_id
         return ids, types, offsets
