@@ -53,11 +53,10 @@ def build_model(
     attention = {"attn_implementation": PACKED} if family.is_packed else {}
     config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
-    model = _new_model(model_class, config, attention)
-    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
+    model = _with_new_weights(_new_model(model_class, config, attention))
     if getattr(config, BILSTM, False):
         add_bilstm(model)
-    return with_trained_padding(model)
+    return model
 
 
 def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, str]) -> PreTrainedModel:
@@ -73,22 +72,31 @@ def build_generator(model: PreTrainedModel) -> PreTrainedModel:
     settings = model.config.to_dict()
     config = type(model.config)(**{**settings, **settings.pop(GENERATOR, {})})
     attention = {"attn_implementation": model.config._attn_implementation}
-    generator = _new_model(transformers.AutoModelForMaskedLM, config, attention)
-    initialize(generator, {name for name, _ in generator.named_parameters()}, config.initializer_range)
-    return with_trained_padding(generator)
+    return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
+
+
+def _with_new_weights(model: PreTrainedModel) -> PreTrainedModel:
+    config, family = model.config, family_of(model.config.model_type)
+    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range, family.cuts_new_weights)
+    family.initialize(model)
+    return with_trained_padding(model)
 
 
 @torch.no_grad()
-def initialize(model: PreTrainedModel, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
+def initialize(
+    model: PreTrainedModel, names: set[str], deviation: float = INITIALIZER_RANGE, is_cut: bool = True
+) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
     glorot = {*family_of(model.config.model_type).glorot}
     for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
-        if "LayerNorm" in name and name.endswith("weight"):
+        if ("LayerNorm" in name or "layer_norm" in name) and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
             nn.init.zeros_(parameter)
         elif glorot.intersection(name.split(".")):
             nn.init.xavier_uniform_(parameter)
+        elif not is_cut:
+            nn.init.normal_(parameter, std=deviation)
         else:
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertcli.families.electra import ELECTRA
 from bertcli.objectives.masked_lm import MASKED_LM
 from bertcli.objectives.objective import Objective, Part
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
     from bertcli.data.packing.batches import PackedBatch
     from bertcli.data.pretraining.draws import Draws
-    from bertcli.data.pretraining.instances import Instances, Span
+    from bertcli.data.pretraining.instances import Instances
     from bertcli.data.pretraining.masking import MaskingRules
     from bertcli.data.pretraining.shards import UnpackedRows
     from bertcli.models.model_with_loss import Detector
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
 
 SINGLE = 0.1  # the share of instances whose lines are all of the first text
 WEIGHT = 50.0  # of the loss of the discriminator, beside that of the generator
+ENDLESS = 100_000  # tokens of a first text that takes all lines
 SHORTEST = 5  # tokens of an instance that is made short
 
 # T tokens of the batch, M draws of masked tokens, H hidden, V vocabulary
@@ -39,52 +38,47 @@ SHORTEST = 5  # tokens of an instance that is made short
 def whole_lines(instances: Instances, draws: Draws) -> list[int]:
     """Cut documents into instances of whole lines, draw for draw as build_pretraining_dataset.py does; return their order.
 
-    Lines are gathered until they have as many tokens as wanted, [CLS] and [SEP] not counted; what is too long is lost.
-    How many are wanted is drawn after each instance for the next one, be it of another document.
+    Lines are gathered until they have as many tokens as wanted, special ones not counted; what is too long is lost. How many
+    are wanted is drawn after each instance for the next one, be it of another document.
     """
-    bounds, rules = instances.corpus.bounds, instances.rules
+    corpus, rules = instances.corpus, instances.rules
     wanted = longest = rules.max_seq_length
-    for start, last in instances.corpus.documents * rules.dupe_factor:
-        first = start
-        for line in range(first, last):
-            if bounds[line + 1] - bounds[first] < wanted and line + 1 < last:
-                continue
-            lines = [(bounds[number], bounds[number + 1]) for number in range(first, line + 1)]
-            one, other = (_joined(text, instances) for text in _two_texts(lines, wanted, draws))
-            one = one[0], min(one[1], one[0] + longest - 2)
-            other = other[0], min(other[1], other[0] + max(0, longest - (one[1] - one[0]) - 3))
-            wanted = draws.randint(SHORTEST, longest) if draws.random() < rules.short_seq_prob else longest
-            instances.add(one, other, False, draws)
-            first = line + 1
+    for start, last in corpus.documents * rules.dupe_factor:
+        lines: list[list[int]] = []
+        for line in range(start, last):
+            lines.append(corpus.tokens[corpus.bounds[line] : corpus.bounds[line + 1]].tolist())
+            if sum(map(len, lines)) >= wanted or line + 1 == last:
+                texts = _two_texts(lines, wanted, draws)
+                lines, is_short = [], draws.random() < rules.short_seq_prob
+                wanted = draws.randint(SHORTEST, longest) if is_short else longest
+                _add(*texts, instances, draws)
     return list(range(len(instances.next_sentence_labels)))
 
 
-def _joined(lines: list[Span], instances: Instances) -> Span:
-    """One span with the tokens of some lines, which are copied to the end where they do not follow each other."""
-    import numpy as np
-
-    if all(one[1] == other[0] for one, other in pairwise(lines)):
-        return (lines[0][0], lines[-1][1]) if lines else (0, 0)
-    tokens = instances.corpus.tokens
-    joined = np.concatenate([tokens, *(tokens[slice(*line)] for line in lines)])
-    instances.corpus = replace(instances.corpus, tokens=joined)
-    return len(tokens), len(joined)
-
-
-def _two_texts(lines: list[Span], wanted: int, draws: Draws) -> tuple[list[Span], list[Span]]:
+def _two_texts(lines: list[list[int]], wanted: int, draws: Draws) -> tuple[list[int], list[int]]:
     """Deal lines to two texts: to the first until it has half of the tokens, and sometimes one line more."""
-    half = 100_000 if draws.random() < SINGLE else (wanted - 3) // 2
-    texts: tuple[list[Span], list[Span]] = ([], [])
-    one = other = 0  # tokens of each
-    for start, end in lines:
-        size = end - start
-        if not one or one + size < half or (not other and one < half and draws.random() < 0.5):
-            texts[0].append((start, end))
-            one += size
-        else:
-            texts[1].append((start, end))
-            other += size
-    return texts
+    half = ENDLESS if draws.random() < SINGLE else (wanted - 3) // 2
+    first: list[int] = []
+    second: list[int] = []
+    for line in lines:
+        fits = not first or len(first) + len(line) < half
+        is_first = fits or (not second and len(first) < half and draws.random() < 0.5)
+        (first if is_first else second).extend(line)
+    return first, second
+
+
+def _add(first: list[int], second: list[int], instances: Instances, draws: Draws) -> None:
+    """Add an instance of two texts, or of one, each cut at its end to what fits."""
+    rules, (before, between, after) = instances.rules, instances.rules.layout.tokens
+    room = rules.max_seq_length - len(before) - len(after)
+    first = first[:room]
+    second = second[: max(0, room - len(first) - len(between))]
+    one = [*before, *first, *(between if second else after)]
+    other = [*second, *after] if second else []
+    ids, types = [*one, *other], [0] * len(one) + [rules.layout.second_type] * len(other)
+    is_static, masking = rules.static_masking, rules.masking
+    masks = rules.draw_masks(len(ids), len(one), ids, masking, draws) if is_static else ([], [])
+    instances.add_tokens(ids, types, 0, masks)
 
 
 def _targets(read: UnpackedRows) -> Targets:
@@ -226,7 +220,6 @@ class Detection(Objective):
 DETECTION = Detection(
     "replaced-tokens",
     (replace(MASKED_LM, targets=_targets), REPLACED_TOKENS),
-    whole_lines,  # type: ignore[arg-type]
-    family=ELECTRA,
+    whole_lines,
     fits=lambda model: hasattr(model, "discriminator_predictions"),
 )

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from bertcli.errors import Interrupted
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.training.run_folder import RunFolder
@@ -35,15 +36,22 @@ def test_it_is_finetuned_and_predicts(workspace: Path) -> None:
     check_finetuning("Electra", CONFIGS["Electra"])
 
 
-TINY = {"size": "tiny", "batch_size": 8, "objective": "replaced-tokens", "learning_rate": 1e-3}
+TINY = {"size": "tiny", "batch_size": 8, "learning_rate": 1e-3}
 
 
 @pytest.fixture(scope="module")
-def run(home: Path) -> Path:
+def data(home: Path) -> str:
+    out, text = home / "data-of-families" / "electra", str(home / "corpus.txt")
+    return make_pretraining_data(
+        text, family="electra", tokenizer=str(home / "vocab"), max_seq_length=48, out=str(out), workers=1
+    ).out
+
+
+@pytest.fixture(scope="module")
+def run(home: Path, data: str) -> Path:
     """A model with its generator, pre-trained in one piece."""
     out = home / "runs-of-families" / "electra"
-    options = {**TINY, "data": str(home / "pretraining-data"), "steps": 4, "log_steps": 2}
-    return Path(pretrain(**options, out=str(out)).run)
+    return Path(pretrain(**TINY, data=data, steps=4, log_steps=2, out=str(out)).run)
 
 
 def test_both_models_open_in_transformers(run: Path) -> None:
@@ -62,9 +70,9 @@ def test_both_models_open_in_transformers(run: Path) -> None:
 
 
 def test_a_resumed_run_ends_with_the_same_bits(
-    run: Path, at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {**TINY, "data": "pretraining-data", "steps": 4, "log_steps": 2, "out": str(tmp_path / "again")}
+    options = {**TINY, "data": data, "steps": 4, "log_steps": 2, "out": str(tmp_path / "again")}
     with monkeypatch.context() as patch:
         stop_after(patch, 2)
         with pytest.raises(Interrupted):
@@ -76,8 +84,8 @@ def test_a_resumed_run_ends_with_the_same_bits(
         assert all(torch.equal(one[name], other[name]) for name in one), folder
 
 
-def test_micro_batches_give_the_gradients_of_one_large_batch(home: Path, run: Path, tmp_path: Path) -> None:
-    options = {**TINY, "data": str(home / "pretraining-data"), "steps": 2, "precision": "float32", "log_steps": 1}
+def test_micro_batches_give_the_gradients_of_one_large_batch(data: str, tmp_path: Path) -> None:
+    options = {**TINY, "data": data, "steps": 2, "precision": "float32", "log_steps": 1}
     logged = []
     for tokens in (64, 100_000):
         out = tmp_path / str(tokens)
@@ -89,8 +97,8 @@ def test_micro_batches_give_the_gradients_of_one_large_batch(home: Path, run: Pa
         assert one["gradient_norm"] == pytest.approx(other["gradient_norm"], rel=1e-3)
 
 
-def test_pretraining_goes_on_from_a_run_with_its_generator(home: Path, run: Path, tmp_path: Path) -> None:
-    options = {**TINY, "data": str(home / "pretraining-data"), "steps": 1, "learning_rate": 0.0}
+def test_pretraining_goes_on_from_a_run_with_its_generator(data: str, run: Path, tmp_path: Path) -> None:
+    options = {**TINY, "data": data, "steps": 1, "learning_rate": 0.0}
     del options["size"]
     again = Path(pretrain(**options, from_=str(run), out=str(tmp_path / "run")).run)
     for folder in ("model", "model/generator"):

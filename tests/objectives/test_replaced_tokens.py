@@ -43,8 +43,10 @@ DATA = sorted(path.stem for path in (FOLDER / "dataset").glob("*.json"))
 
 
 def rules_of(tokenizer: WordPiece, probability: float = 0.15, length: int = 128) -> InstanceRules:
-    masking = MaskingRules.of(tokenizer, probability, int((probability + 0.005) * length), False, "85,15,0")
-    return InstanceRules(whole_lines, masking, False, length, short_seq_prob=0.05, dupe_factor=1)
+    options = SimpleNamespace(masked_lm_prob=probability, max_seq_length=length)
+    most = ELECTRA.data_defaults["max_predictions_per_seq"](options)
+    masking = MaskingRules.of(tokenizer, probability, most, False, ELECTRA.data_defaults["mask_shares"])
+    return InstanceRules(whole_lines, tokenizer.layout, masking, False, length, short_seq_prob=0.05, dupe_factor=1)
 
 
 @pytest.mark.parametrize("name", DATA)
