@@ -23,7 +23,9 @@ MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # o
 OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); default: the family's."
-LAYER_DECAY = "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
+LAYER_DECAY = (
+    "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
+)
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (

@@ -66,7 +66,9 @@ class OptimizerRules:
     final_rate: float = 0.0  # that the learning rate decays to, as a share of the peak
     power: float = 1.0  # of its decay
     layer_decay: float = 1.0  # factor of the learning rate from each layer to the one below it
-    sums_losses: bool = False  # whether a loss is the sum over a batch, not its mean, so that most gradients are clipped
+    sums_losses: bool = (
+        False  # whether a loss is the sum over a batch, not its mean, so that most gradients are clipped
+    )
     not_decayed: str = r"LayerNorm|layer_norm|bias"  # the names of weights without decay; "": all weights decay
     corrects_epsilon: bool = (
         True  # torch's AdamW adds epsilon to the corrected root, TensorFlow's and fairseq's Adam do not

@@ -235,9 +235,7 @@ class Training:
         self._update(step, micro_batches, losses, totals.get("loss", 1.0))
         return totals
 
-    def _update(
-        self, step: int, micro_batches: list[PackedBatch], losses: dict[str, Tensor], examples: float
-    ) -> None:
+    def _update(self, step: int, micro_batches: list[PackedBatch], losses: dict[str, Tensor], examples: float) -> None:
         """Update the weights, unless the loss or its gradient is not finite. Raises RunError where that is so ten times in a row."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)

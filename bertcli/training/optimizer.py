@@ -166,16 +166,21 @@ def layer_shares(names: Collection[str], decay: float) -> dict[str, float]:
     return {name: decay ** (depth - lowest.get(name, depth)) for name in names}
 
 
+def _groups(model: nn.Module, rules: OptimizerRules) -> list[dict[str, Any]]:
+    """The weights by the share of the learning rate that they have, and whether they decay."""
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    shares = layer_shares(weights, rules.layer_decay)
+    parts: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, weight in weights.items():
+        is_kept = bool(rules.not_decayed and re.search(rules.not_decayed, name))
+        parts.setdefault((shares[name], not is_kept), []).append(weight)
+    return [
+        {"params": parts[share, decays], "weight_decay": decays * rules.weight_decay, "decays": decays, "rate": share}
+        for share, decays in sorted(parts, reverse=True)
+    ]
+
+
 def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy, rules: OptimizerRules = BERT_RULES) -> Adam:
     """Make `bert` (the original's), `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021) or `lamb`."""
-    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    kept = {n for n, _ in named if rules.not_decayed and re.search(rules.not_decayed, n)}
-    shares = layer_shares([n for n, _ in named], rules.layer_decay)
-    groups: list[dict[str, Any]] = [
-        {"params": params, "weight_decay": decays * rules.weight_decay, "decays": decays, "rate": share}
-        for share in sorted({*shares.values()}, reverse=True)
-        for decays in (True, False)
-        if (params := [p for n, p in named if shares[n] == share and (n in kept) != decays])
-    ]
     kind, is_corrected = (Lamb, rules.corrects_lamb) if name == "lamb" else (Adam, name != "bert")
-    return kind(groups, 0.0 if is_corrected else UNCORRECTED_STEP, working_copy, rules)
+    return kind(_groups(model, rules), 0.0 if is_corrected else UNCORRECTED_STEP, working_copy, rules)
