@@ -89,6 +89,7 @@ class Finetuning:
             model = resumed_model(resumed, kind, config.frozen) if resumed else new()
         source = replace(source, task=_family(model).for_task(task, model.config.hidden_size))
         check_length(model, rules.max_seq_length)
+        config = config.with_defaults(family_of(model.config.model_type).finetuning_defaults)
         train, *dev = splits
         with doing("encoding the examples"):
             train = encode_split(task, train, tokenizer, rules, training=True)
