@@ -65,6 +65,11 @@ def has_bert_heads(model: PreTrainedModel) -> bool:
     return hasattr(getattr(model, "cls", None), "seq_relationship")
 
 
+def predict_pair_as_bert(model: PreTrainedModel, first: Tensor) -> Any:
+    """The logits of the next-sentence head, [N, 2], of the hidden states of the first tokens, [N, 1, H]."""
+    return model.cls.seq_relationship(pool_as_bert(model.base_model, first))
+
+
 def predict_as_bert(model: PreTrainedModel, hidden: Tensor) -> Any:
     """The masked-LM head's logits, [T, V], of hidden states, [T, H]."""
     return model.cls.predictions(hidden)
@@ -83,6 +88,7 @@ class Family:
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
+    predict_pair: Callable[[PreTrainedModel, Tensor], Any] = predict_pair_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
 

@@ -70,7 +70,7 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
 def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
     for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
-        if "LayerNorm" in name and name.endswith("weight"):
+        if "norm" in name.lower() and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
             nn.init.zeros_(parameter)

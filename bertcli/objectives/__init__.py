@@ -5,9 +5,10 @@ from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
 from bertcli.objectives.masked_lm import MLM
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
+from bertcli.objectives.sentence_order import MLM_AND_SOP
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
-OBJECTIVES = {objective.name: objective for objective in (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS)}
+OBJECTIVES = {objective.name: objective for objective in (MLM_AND_NSP, MLM_AND_SOP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS)}
 
 
 def get_objective(name: str) -> Objective:
