@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from bertcli.families.family import Family, ModelSize
+from bertcli.families.family import Family, ModelSize, OptimizerRules
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -21,6 +21,8 @@ SIZES = {
     "xxlarge": ModelSize(12, 4096, 64, PAPER),
 }
 EMBEDDING_SIZE = 128  # of the paper's models
+# run_pretraining.py has 0.00176 for 4,096 instances a step; this is for 256, by the square root of the batch (You et al. 2020).
+RATE = 4.4e-4
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:
@@ -55,4 +57,12 @@ ALBERT = Family(
     predict_tokens=lambda model, hidden: model.predictions(hidden),
     predict_pair=_predict_pair,
     can_pretrain=lambda model: hasattr(model, "sop_classifier"),
+    objectives=("mlm+sop", "mlm+nsp", "mlm"),
+    vocabularies=("sentencepiece", "wordpiece"),
+    tokenizer_class="AlbertTokenizer",
+    special_tokens=("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
+    # create_pretraining_data.py
+    data_defaults={"max_seq_length": 512, "dupe_factor": 40, "whole_word_mask": True, "ngram_mask": 3},
+    training_defaults={"optimizer": "lamb", "learning_rate": RATE},
+    optimizer=OptimizerRules(corrects_lamb=False, adapts_undecayed=False),  # lamb_optimizer.py
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from bertcli.data.pretraining.instances import each_document
 from bertcli.objectives.masked_lm import MASKED_LM, has_heads
 from bertcli.objectives.next_sentence import NEXT_SENTENCE, pairs_of_document
 from bertcli.objectives.objective import Objective
@@ -36,6 +38,5 @@ SENTENCE_ORDER = replace(
     in_words=_in_words,
     baselines=lambda share, manifest: {"majority_sentence_order_accuracy": 100 * max(share, 1 - share)},
 )
-MLM_AND_SOP = Objective(
-    "mlm+sop", (MASKED_LM, SENTENCE_ORDER), ordered_pairs_of_document, needs_pairs=True, fits=has_heads
-)
+ORDERED_PAIRS = partial(each_document, ordered_pairs_of_document)
+MLM_AND_SOP = Objective("mlm+sop", (MASKED_LM, SENTENCE_ORDER), ORDERED_PAIRS, needs_pairs=True, fits=has_heads)

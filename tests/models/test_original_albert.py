@@ -11,15 +11,17 @@ from torch import Tensor, nn
 from transformers import AlbertConfig, AlbertForPreTraining
 
 from bertcli.data.packing.batches import PackedBatch, pack
+from bertcli.families.albert import ALBERT as FAMILY
 from bertcli.models.encoder import encode
 from bertcli.models.loading import with_trained_padding
 from bertcli.models.packed import PACKED
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.objectives import MLM_AND_SOP
-from bertcli.training.optimizer import learning_rate_at, make_optimizer
+from bertcli.training.optimizer import make_optimizer
+from bertcli.training.plan import learning_rate_at
 
 ALBERT = GOLDENS / "albert"
-RUNS = {"pretraining_lamb": "albert-lamb", "pretraining_adamw_groups2_inner2": "bert"}
+RUNS = {"pretraining_lamb": "lamb", "pretraining_adamw_groups2_inner2": "bert"}
 NAMES = [
     (
         r"^bert/encoder/transformer/group_(\d+)/inner_group_(\d+)",
@@ -108,14 +110,14 @@ def test_every_weight_after_steps_equals_tensorflows(name: str) -> None:
     values = dict(np.load(ALBERT / f"{name}.npz"))
     model, batch = model_of(name, values), batch_of(values)
     with_loss = MLM_AND_SOP.with_loss(model).eval()
-    optimizer = make_optimizer(with_loss, RUNS[name], WorkingCopy(with_loss, torch.float32))
+    optimizer = make_optimizer(with_loss, RUNS[name], WorkingCopy(with_loss, torch.float32), FAMILY.optimizer)
     for step, wanted in enumerate(values["out/step_losses"]):
         optimizer.zero_grad()
         loss = loss_of(with_loss, batch)
         assert loss.item() == pytest.approx(float(wanted), abs=2e-5)
         loss.backward()
         optimizer.clip_by_global_norm()
-        rate = learning_rate_at(step, 0.02, 10, 4)
+        rate = learning_rate_at(step, 0.02, 10, 4, FAMILY.optimizer)
         assert rate == pytest.approx(float(values["out/step_lrs"][step]), abs=1e-8)
         for group in optimizer.param_groups:
             group["lr"] = rate

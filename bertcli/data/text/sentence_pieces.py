@@ -1,10 +1,13 @@
 """Sentence pieces as ALBERT's code reads them (its tokenization.py and create_pretraining_data.py)."""
 
+import json
 import string
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from tokenizers import Tokenizer
 
 from bertcli.data.text.tokenization import Subwords
 
@@ -28,7 +31,7 @@ def begins_word(piece: str) -> bool:
 
 
 @dataclass(frozen=True)
-class SentencePieces(Subwords):
+class AlbertPieces(Subwords):
     """ALBERT's tokenizer; of pre-training text it gives the original's ids, also where that of transformers does not."""
 
     @property
@@ -37,14 +40,27 @@ class SentencePieces(Subwords):
         return [not begins_word(token) for token in self.tokens]
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize plain texts into ids only: normalized as by the original, and a comma after a digit is a piece of its own."""
-        found = self._plain_ids([normalize(text, self.cased) for text in texts])
-        if self._with_commas:
-            found = [[part for each in ids for part in self._with_commas.get(each, [each])] for ids in found]
+        """Tokenize plain texts into ids only."""
+        if self.fast.keep_accents:
+            return super().encode_ids(texts)
+        return self.ids_of_normalized([normalize(text, self.cased) for text in texts])
+
+    def ids_of_normalized(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of texts that are normalized; a comma after a digit is a piece of its own."""
+        found = self._ids_of_pieces(texts)
+        if commas := self._with_commas:
+            found = [[part for each in ids for part in commas.get(each, [each])] for ids in found]
         return found
 
-    def _plain_ids(self, texts: list[str]) -> list[list[int]]:
-        return [found.ids for found in self.backend.encode_batch_fast(texts, add_special_tokens=False)]
+    @cached_property
+    def _plain(self) -> Tokenizer:
+        """The pieces alone, without the normalization of transformers but for that of the vocabulary's own."""
+        steps = (self.state["normalizer"] or {}).get("normalizers", ())
+        own = {"type": "Sequence", "normalizers": [step for step in steps if step["type"] == "Precompiled"]}
+        return Tokenizer.from_str(json.dumps(self.state | {"normalizer": own, "added_tokens": []}))
+
+    def _ids_of_pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        return [found.ids for found in self._plain.encode_batch_fast([*texts], add_special_tokens=False)]
 
     @cached_property
     def _with_commas(self) -> dict[int, list[int]]:
@@ -53,5 +69,8 @@ class SentencePieces(Subwords):
         Those in the middle of a word begin with a space that the text lacks, as the original's do under Python 3.
         """
         pieces = {piece: number for piece, number in self.vocab.items() if piece[-1:] == "," and piece[-2:-1].isdigit()}
-        digits = self._plain_ids([piece[:-1].replace(SPACE, "") for piece in pieces])
+        digits = self._ids_of_pieces([piece[:-1].replace(SPACE, "") for piece in pieces])
         return {number: [*ids, self.vocab[","]] for number, ids in zip(pieces.values(), digits, strict=True)}
+
+
+OWN = {"AlbertTokenizer": AlbertPieces}  # a class of transformers -> the one that is taken for it

@@ -15,6 +15,7 @@ from bertcli.data.pretraining.masking import MaskingRules, mask_batch
 from bertcli.data.text.corpus import Corpus, tokenize
 from bertcli.data.text.documents import read_documents
 from bertcli.data.text.tokenization import WordPiece
+from bertcli.families.albert import ALBERT as ALBERT_FAMILY
 from bertcli.objectives import MLM_AND_NSP, MLM_AND_SOP
 from tests.data.pretraining.test_masking import mask_tokens
 
@@ -29,8 +30,9 @@ def draws_of(seed: int, numpy_seed: int) -> Draws:
 
 
 def rules_of(tokenizer: WordPiece, options: dict[str, Any], prob: float, most: int) -> MaskingRules:
-    rules = MaskingRules.of(tokenizer, prob, most, options["do_whole_word_mask"], ngrams=options["ngram"])
-    return replace(rules, favors_longer=not options["favor_shorter_ngram"], permutes=options["do_permutation"])
+    rules = MaskingRules.of(tokenizer, prob, most, options["do_whole_word_mask"])
+    rules = replace(rules, ngram_mask=options["ngram"], permutes=options["do_permutation"])
+    return replace(rules, favors_longer=not options["favor_shorter_ngram"])
 
 
 def test_masks_equal_the_originals_on_single_instances(google_tokenizer: WordPiece) -> None:
@@ -46,13 +48,15 @@ def test_masks_equal_the_originals_on_single_instances(google_tokenizer: WordPie
 
 
 def check_instances(name: str, corpus: Corpus, tokenizer: WordPiece) -> None:
-    golden = json.loads(gzip.open(ALBERT / f"{name}.json.gz").read())
+    golden = json.loads(gzip.decompress((ALBERT / f"{name}.json.gz").read_bytes()))
     asked = golden["params"]
     rules = rules_of(tokenizer, asked, asked["masked_lm_prob"], asked["max_predictions_per_seq"])
     cut = (MLM_AND_NSP if asked["random_next_sentence"] else MLM_AND_SOP).cut
     sizes = asked["max_seq_length"], asked["short_seq_prob"], asked["dupe_factor"]
     draws = draws_of(asked["random_seed"], asked["np_seed"])
-    columns = (made := make_instances(corpus, InstanceRules(cut, rules, True, *sizes), draws))[0].columns(made[1])
+    columns = (made := make_instances(corpus, InstanceRules(cut, tokenizer.layout, rules, True, *sizes), draws))[
+        0
+    ].columns(made[1])
     assert len(columns.offsets) == golden["n_instances"] + 1
     for row, wanted in enumerate(golden["instances"]):
         tokens = slice(*columns.offsets[row : row + 2])
@@ -72,14 +76,21 @@ def test_instances_equal_the_originals_row_for_row(name: str, google_tokenizer: 
     check_instances(name, tokenize(documents, google_tokenizer), google_tokenizer)
 
 
+def test_instances_of_sentence_pieces_equal_the_originals_row_for_row() -> None:
+    vocab = [tuple(piece) for piece in json.loads((ALBERT / "pieces.json").read_text())]
+    tokenizer = ALBERT_FAMILY.new_tokenizer("pieces", vocab=vocab)
+    documents = read_documents([GOLDENS / "pretraining" / "sample_text.txt"])
+    check_instances("sp_sop_96_s6", tokenize(documents, tokenizer), tokenizer)
+
+
 @pytest.mark.parametrize("longest", [1, 2, 3, 5])
 def test_the_lengths_of_ngrams_have_the_papers_probabilities(longest: int, google_tokenizer: WordPiece) -> None:
-    rules = MaskingRules.of(google_tokenizer, 0.15, 20, True, ngrams=longest)
+    rules = replace(MaskingRules.of(google_tokenizer, 0.15, 20, True), ngram_mask=longest)
     assert np.diff([0, *rules.ngram_shares]).tolist() == pytest.approx(UNITS["ngram_probabilities"][str(longest)])
 
 
 def test_dynamic_masks_of_a_row_are_ngrams_alike_in_any_company(google_tokenizer: WordPiece) -> None:
-    rules = MaskingRules.of(google_tokenizer, 0.15, 20, True, ngrams=3)
+    rules = replace(MaskingRules.of(google_tokenizer, 0.15, 20, True), ngram_mask=3)
     row = [
         rules.cls_id,
         *google_tokenizer.encode_ids(["the cat sat on the mat near the old house " * 5])[0],
