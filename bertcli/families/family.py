@@ -135,6 +135,8 @@ class Family:
     last_tokens: tuple[str, ...] = ()  # its last ids
     data_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert make-pretraining-data`
     training_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert pretrain`
+    finetuning_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert finetune`
+    head_settings: Mapping[str, Any] = field(default_factory=dict)  # in config.json, of heads that label texts
     optimizer: OptimizerRules = BERT_RULES  # in pre-training
     finetuning: OptimizerRules = BERT_RULES
 

@@ -87,6 +87,7 @@ class Finetuning:
             new = partial(cls.start_model, start, config, source, tokenizer)
             model = resumed_model(resumed, kind, config.frozen) if resumed else new()
         check_length(model, rules.max_seq_length)
+        config = config.with_defaults(family_of(model.config.model_type).finetuning_defaults)
         train, *dev = splits
         with doing("encoding the examples"):
             train = encode_split(task, train, tokenizer, rules, training=True)

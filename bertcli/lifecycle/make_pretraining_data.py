@@ -70,11 +70,11 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
     out = Destination(config.out)
     part, manifest = out.part, out.manifest()
-    request = _request(config, files, tokenizer, objective)
+    request = _request(config, files, tokenizer)
     if _same(manifest, request, config):
         remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out.name} is complete already: the same text, vocabulary and options")
-        return _result(config.out, manifest, started)
+        return _result(config.out, manifest, objective, started)
     size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
@@ -87,7 +87,8 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     if not _holds(part, request):
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
         counts = list(_make_shards(part, min(shards, documents), tokenizer, config, objective))
-        manifest = writing.make_manifest(request, counts, documents, tokenizer)
+        made_for = {"family": family.key, "objective": objective.name}
+        manifest = writing.make_manifest({**made_for, **request}, counts, documents, tokenizer)
         with replacing(part / TOKENIZER) as tokenizer_folder:
             tokenizer.save(tokenizer_folder, config.max_seq_length)
         write_json(part / MANIFEST, manifest, indent=2)
@@ -98,7 +99,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     out.put(part)
     folder.unlock()
     remove(part)
-    return _result(config.out, made, started)
+    return _result(config.out, made, objective, started)
 
 
 def _resolved(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataConfig, Family, Objective]:
@@ -135,23 +136,14 @@ def _read(path: Path) -> dict[str, Any]:
     return read_json(path, f"Remove it and start again: rm -r {path.parent}")
 
 
-def _request(
-    config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece, objective: Objective
-) -> dict[str, Any]:
+def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
     before = {**MASKING_DEFAULTS, "family": BERT.key}  # there were these options
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
-    made_for = {"family": config.family, "objective": objective.name}
-    return {
-        **made_for,
-        "options": options,
-        "text": texts,
-        "tokenizer": tokenizer.source,
-        "tokenizer_digest": tokenizer.digest,
-    }
+    return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
 
 
 def _modified(status: os.stat_result) -> int:
@@ -247,12 +239,12 @@ def _make_shards(
         yield _read(writing.counts_of(part, shard))
 
 
-def _result(out: str, manifest: dict[str, Any], started: float) -> PretrainingData:
+def _result(out: str, manifest: dict[str, Any], objective: Objective, started: float) -> PretrainingData:
     counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     random = 100 * result.random_next / result.instances
-    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % random next)"
+    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % {objective.negatives})"
     say(
         f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
     )

@@ -39,4 +39,5 @@ SENTENCE_ORDER = replace(
     baselines=lambda share, manifest: {"majority_sentence_order_accuracy": 100 * max(share, 1 - share)},
 )
 ORDERED_PAIRS = partial(each_document, ordered_pairs_of_document)
-MLM_AND_SOP = Objective("mlm+sop", (MASKED_LM, SENTENCE_ORDER), ORDERED_PAIRS, needs_pairs=True, fits=has_heads)
+PARTS = (MASKED_LM, SENTENCE_ORDER)
+MLM_AND_SOP = Objective("mlm+sop", PARTS, ORDERED_PAIRS, needs_pairs=True, fits=has_heads, negatives="swapped")

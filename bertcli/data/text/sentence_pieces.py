@@ -6,10 +6,9 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from tokenizers import Tokenizer
-
-from bertcli.data.text.tokenization import Subwords
 
 SPACE = "▁"  # begins a piece that follows a space
 # The original takes these, and English letters, for the inside of a word.
@@ -31,22 +30,24 @@ def begins_word(piece: str) -> bool:
 
 
 @dataclass(frozen=True)
-class AlbertPieces(Subwords):
-    """ALBERT's tokenizer; of pre-training text it gives the original's ids, also where that of transformers does not."""
+class AlbertPieces:
+    """The pieces of texts by ALBERT's code, by what its tokenizer.json says."""
+
+    state: dict[str, Any]
+    vocab: dict[str, int]
+    cased: bool
 
     @property
     def continues_word(self) -> list[bool]:
         """For each id, whether it is a piece of a word that is not its first, [V]."""
-        return [not begins_word(token) for token in self.tokens]
+        return [not begins_word(piece) for piece in self.vocab]
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Tokenize plain texts into ids only."""
-        if self.fast.keep_accents:
-            return super().encode_ids(texts)
+        """Tokenize plain texts."""
         return self.ids_of_normalized([normalize(text, self.cased) for text in texts])
 
     def ids_of_normalized(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts that are normalized; a comma after a digit is a piece of its own."""
+        """Tokenize texts that are normalized; a comma after a digit is a piece of its own."""
         found = self._ids_of_pieces(texts)
         if commas := self._with_commas:
             found = [[part for each in ids for part in commas.get(each, [each])] for ids in found]
@@ -57,7 +58,8 @@ class AlbertPieces(Subwords):
         """The pieces alone, without the normalization of transformers but for that of the vocabulary's own."""
         steps = (self.state["normalizer"] or {}).get("normalizers", ())
         own = {"type": "Sequence", "normalizers": [step for step in steps if step["type"] == "Precompiled"]}
-        return Tokenizer.from_str(json.dumps(self.state | {"normalizer": own, "added_tokens": []}))
+        words = [token for token in self.state["added_tokens"] if not token["special"]]
+        return Tokenizer.from_str(json.dumps(self.state | {"normalizer": own, "added_tokens": words}))
 
     def _ids_of_pieces(self, texts: Sequence[str]) -> list[list[int]]:
         return [found.ids for found in self._plain.encode_batch_fast([*texts], add_special_tokens=False)]
@@ -73,4 +75,4 @@ class AlbertPieces(Subwords):
         return {number: [*ids, self.vocab[","]] for number, ids in zip(pieces.values(), digits, strict=True)}
 
 
-OWN = {"AlbertTokenizer": AlbertPieces}  # a class of transformers -> the one that is taken for it
+ORIGINALS = {"AlbertTokenizer": AlbertPieces}  # a tokenizer of transformers -> how the original reads text

@@ -13,6 +13,7 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import Types, check_values, read_json
+from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
 from bertcli.errors import UserError, check_regular
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -166,7 +167,9 @@ class Subwords(WordPiece):
     is_wordpiece: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        plain = Tokenizer.from_str(self.fast.backend_tokenizer.to_str())
+        state = json.loads(self.fast.backend_tokenizer.to_str())
+        state["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]  # text stays text
+        plain = Tokenizer.from_str(json.dumps(state))
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
         object.__setattr__(self, "backend", plain)
@@ -214,10 +217,22 @@ class Subwords(WordPiece):
             raise UserError(what, "Use a model that does, such as a RoBERTa.")
         return len(layout.between)
 
+    @cached_property
+    def original(self) -> AlbertPieces | None:
+        """How the original tokenizes, where it does not do so as transformers does."""
+        kind, keeps_accents = ORIGINALS.get(type(self.fast).__name__), getattr(self.fast, "keep_accents", False)
+        return kind(self.state, self.vocab, self.cased) if kind and not keeps_accents else None
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize plain texts into ids only."""
+        return self.original.encode_ids(texts) if self.original else super().encode_ids(texts)
+
     @property
     def continues_word(self) -> list[bool]:
         """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
-        special = {token["id"] for token in self.state["added_tokens"] if token["special"]}
+        if self.original:
+            return self.original.continues_word
+        special = set(self.fast.all_special_ids)
         words = [number in special or token.startswith(tuple(SPACES)) for number, token in enumerate(self.tokens)]
         return [not begins for begins in words]
 
@@ -241,10 +256,7 @@ class Subwords(WordPiece):
 
 def of_transformers(fast: Any, source: str) -> Subwords:
     """The tokenizer of a fast one of transformers that is not WordPiece."""
-    from bertcli.data.text.sentence_pieces import OWN
-
-    cased = not getattr(fast, "do_lower_case", False)
-    return OWN.get(type(fast).__name__, Subwords)(fast.get_vocab(), cased, source, fast=fast)
+    return Subwords(fast.get_vocab(), not getattr(fast, "do_lower_case", False), source, fast=fast)
 
 
 def _place(ids: list[int], part: list[int]) -> int:

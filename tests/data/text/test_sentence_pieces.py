@@ -8,7 +8,7 @@ from conftest import GOLDENS
 from transformers import AlbertTokenizer
 
 from bertcli.data.text.sentence_pieces import AlbertPieces, begins_word, normalize
-from bertcli.data.text.tokenization import load_tokenizer
+from bertcli.data.text.tokenization import Subwords, load_tokenizer
 
 UNITS = json.loads((GOLDENS / "albert" / "units.json").read_text())
 
@@ -19,8 +19,10 @@ def pieces(tmp_path: Path) -> AlbertPieces:
     vocab = [tuple(piece) for piece in json.loads((GOLDENS / "albert" / "pieces.json").read_text())]
     AlbertTokenizer(vocab=vocab).save_pretrained(tmp_path)
     opened = load_tokenizer(tmp_path)
-    assert isinstance(opened, AlbertPieces)
-    return opened
+    assert isinstance(opened, Subwords)
+    assert opened.original
+    assert opened.encode_ids(["The sum, ``C''"]) == opened.original.encode_ids(["The sum, ``C''"])
+    return opened.original
 
 
 def test_text_is_normalized_as_by_the_original() -> None:
