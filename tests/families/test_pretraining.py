@@ -16,7 +16,7 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 
-SIZES = {"roberta": 330}  # of the vocabulary
+SIZES = {"roberta": 330, "albert": 100}  # of the vocabulary
 SHAPE = {"layers": 1, "hidden_size": 32, "heads": 2}
 
 
@@ -25,9 +25,9 @@ def test_a_family_is_pretrained_from_text_and_finetuned_without_being_named(name
     family = get_family(name)
     write_corpus(Path("corpus.txt"), 12)
     build_vocab("corpus.txt", family=name, vocab_size=SIZES[name])
-    make_pretraining_data("corpus.txt", family=name, max_seq_length=32, workers=1)
+    make_pretraining_data("corpus.txt", family=name, max_seq_length=32, dupe_factor=2, workers=1)
     run = pretrain(size="tiny", **SHAPE, steps=2, batch_size=4)
-    model, info = transformers.AutoModelForMaskedLM.from_pretrained(run.model, output_loading_info=True)
+    model, info = transformers.AutoModelForPreTraining.from_pretrained(run.model, output_loading_info=True)
     assert (model.config.model_type, info["missing_keys"], info["unexpected_keys"]) == (name, set(), set())
     assert type(transformers.AutoTokenizer.from_pretrained(run.model)).__name__ == family.tokenizer_class
     write_reviews(Path("reviews.csv"), 24)
