@@ -54,6 +54,9 @@ class Reproduction(Result):
         same = [each for each in printed if each["direction_holds"]]
         sure = [each for each in same if each["significant"]]
         against = [each for each in printed if each["direction_holds"] is False and each["significant"]]
+        if not self.paper["rows"]:
+            found = [each for each in self.comparisons if each["significant"]]
+            return f"Of {len(self.comparisons)} differences, {len(found)} are more than chance."
         if not printed:
             return "The paper prints no difference between these rows on these tasks."
         return (
