@@ -1,7 +1,4 @@
-"""BERT's family at equal compute: each model is pre-trained on the same text for the same floating-point operations.
-
-Not of one paper: each family's own compares it with a BERT of other text, vocabulary, batches and steps.
-"""
+"""BERT's family at equal compute: each is pre-trained on the same text for the same floating-point operations."""
 
 from bertcli.tasks.experiments.experiment import Column, Experiment, System
 from bertcli.tasks.paper import PaperTable
