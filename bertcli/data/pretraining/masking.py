@@ -70,6 +70,11 @@ class MaskingRules:
         return cls(*of_vocabulary, *of_options, [first, pad, sep, unk, mask])
 
     @property
+    def unk_id(self) -> int:
+        """The id of [UNK]."""
+        return self.special_ids[3]
+
+    @property
     def reads_words(self) -> bool:
         """Whether the choice of tokens depends on the text."""
         return self.whole_word_mask or self.span_mask or self.ngram_mask > 0
