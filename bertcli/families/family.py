@@ -81,6 +81,7 @@ class Family:
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
+    has_types: Callable[[PretrainedConfig], bool] = lambda config: getattr(config, "type_vocab_size", 0) > 1
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads

@@ -20,7 +20,7 @@ from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
-from bertcli.models.own import two_directions
+from bertcli.models.own import two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
@@ -62,8 +62,8 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return cast(PreTrainedModel, model_class(config))
-    return cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE))
+        return two_streams.run_packed(cast(PreTrainedModel, model_class(config)))
+    return two_streams.run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
 
 
 @torch.no_grad()
@@ -132,7 +132,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return model, info
+    return two_streams.run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:

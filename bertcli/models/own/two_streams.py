@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers import XLNetModel
+from transformers import PreTrainedModel, XLNetModel
 from transformers.models.xlnet.modeling_xlnet import XLNetModelOutput
 
-from bertcli.data.packing.sequences import Group, Sequences
-from bertcli.models.dropout import choose_rows, drop, drop_alike, name_again, next_mask, of_heads
+from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.sequences import LENGTH_STEP, Group, Sequences
+from bertcli.models.dropout import choose_rows, drop, drop_alike, name_again, name_rows, next_mask, of_heads
 
 # T tokens of the batch, N sequences, P predictions, H hidden, A heads, D size per head, M tokens of memory a sequence;
 # of a group: n sequences, S the longest, Q its queries a sequence, K keys: M + S, R distances: K + S
@@ -64,16 +65,15 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
     each distance once.
     """
 
-    def forward(self, input_ids: Tensor, perm_mask: Any = None, **columns: Any) -> XLNetModelOutput:
-        """Packed columns, [1, T], to hidden states, [1, T, H].
+    boundaries: Sequences | None = None  # of the next batch, where a head is run
 
-        The boundaries of the sequences come as `perm_mask`, which all heads of transformers pass on; without them, the
-        columns are padded.
-        """
-        if not isinstance(perm_mask, Sequences):
-            return super().forward(input_ids, perm_mask=perm_mask, **columns)
+    def forward(self, input_ids: Tensor, sequences: Sequences | None = None, **columns: Any) -> XLNetModelOutput:
+        """Packed columns, [1, T], to hidden states, [1, T, H]; without the boundaries of the sequences, padded columns."""
+        boundaries, self.boundaries = sequences or self.boundaries, None
+        if boundaries is None:
+            return super().forward(input_ids, **columns)
         types = columns.get("token_type_ids")
-        layers = self.layers(input_ids[0], None if types is None else types[0], perm_mask)
+        layers = self.layers(input_ids[0], None if types is None else types[0], boundaries)
         states = tuple(each[None] for each in layers) if columns.get("output_hidden_states") else None
         return XLNetModelOutput(last_hidden_state=self.dropout(layers[-1])[None], hidden_states=states)
 
@@ -163,8 +163,9 @@ class _Attention:
         if self.mask[1]:
             rows = torch.arange(asking.rows.start, asking.rows.stop, device=query.device) + first
             names = _column(rows, asking.group, slice(None))  # [n, Q]
-            *rules, rows = of_heads(self.mask, names, len(shares))
-            shares = drop(shares, (*rules, rows.view(len(names), len(shares), -1).transpose(0, 1).flatten()))
+            key, dropped, scale, heads = of_heads(self.mask, names, len(shares))
+            heads = heads.view(len(names), len(shares), -1).transpose(0, 1).flatten()
+            shares = drop(shares, (key, dropped, scale, heads))
         return asking.group.unpadded((shares @ of_keys[1]).transpose(0, 1))
 
     def _scores(self, query: Tensor, keys: _Keys, asking: _Queries, key: Tensor) -> Tensor:
@@ -221,7 +222,9 @@ def _groups(
         tokens = _Queries(group, rows, None, _behind(later & ~is_self, memory), differs)
         counts = predictions.counts[of_group]
         asking = slice(start, start := start + sum(counts))
-        predicted = Group(sum(counts), (len(counts), max(counts)), [len(counts)], torch.tensor(counts), later.device)
+        predicted = Group(
+            sum(counts), (len(counts), max(1, *counts)), [len(counts)], torch.tensor(counts), later.device
+        )
         places = _column(predictions.places, predicted, asking)  # [n, Q]
         seen = (_behind(later, memory), differs)
         chosen = [
@@ -243,3 +246,53 @@ def _behind(hidden: Tensor | None, memory: int) -> Tensor | None:
 def _differs(types: Tensor, memory: int) -> Tensor:
     """Where two tokens are of different types, [n, S, K], as numbers."""
     return (types[:, :, None] != pad(types, (memory, 0))[:, None]).float()
+
+
+def predict(
+    model: PreTrainedModel,
+    batch: PackedBatch,
+    predictions: Predictions,
+    memory: Sequence[Tensor] = (),
+    directions: Tensor | None = None,
+) -> Tensor:
+    """The hidden states of predictions, [P, H]; see PackedXLNetModel.layers."""
+    base: Any = model.base_model
+    if model.training:
+        name_rows(batch)
+    length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
+    sequences = Sequences(batch.lengths, 0, batch.input_ids.device, length_step)
+    layers = base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, memory, directions)
+    hidden: Tensor = base.dropout(layers[-1])
+    return hidden
+
+
+def predict_alone(model: PreTrainedModel, batch: PackedBatch, positions: Tensor) -> Tensor:
+    """The hidden states of tokens, [P, H], at ascending positions, that no token sees: each is predicted from all others."""
+    ranks = torch.full_like(batch.input_ids, -1).index_fill_(0, positions, 0)
+    ends = torch.tensor(batch.lengths).cumsum(0)
+    counts = torch.searchsorted(ends, positions.cpu(), right=True).bincount(minlength=len(ends))
+    places = batch.position_ids[positions]
+    known = Predictions(positions, places, tuple(counts.tolist()), torch.zeros_like(ranks), ranks)
+    return predict(model, batch, known)
+
+
+def has_two_streams(model: PreTrainedModel) -> bool:
+    """Whether a model predicts tokens by a stream of their own."""
+    return isinstance(model.base_model, PackedXLNetModel)
+
+
+def run_packed(model: PreTrainedModel) -> PreTrainedModel:
+    """Have an XLNet of any class take packed batches; any other model stays as it is."""
+    base = model.base_model
+    if type(base) is XLNetModel:
+        base.__class__ = type(XLNetModel.__name__, (PackedXLNetModel,), {})
+        if base is not model:
+            model.register_forward_pre_hook(_hand_on, with_kwargs=True)
+    return model
+
+
+def _hand_on(model: Any, args: Any, columns: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Take the boundaries of the sequences past the head, which would not pass them on."""
+    model.base_model.boundaries = columns.pop("sequences", None)
+    columns.pop("position_ids", None)
+    return args, columns

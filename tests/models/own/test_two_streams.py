@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import XLNetConfig, XLNetLMHeadModel
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.models.own.two_streams import PackedXLNetModel, Predictions
+from bertcli.models.own.two_streams import PackedXLNetModel, Predictions, run_packed
 
 GOLDENS = Path(__file__).parents[2] / "goldens" / "xlnet"
 CONFIG = json.loads((GOLDENS / "two_stream.config.json").read_text())
@@ -55,8 +55,7 @@ def new_model(**settings: object) -> XLNetLMHeadModel:
 
 
 def packed(model: XLNetLMHeadModel) -> PackedXLNetModel:
-    model.transformer.__class__ = PackedXLNetModel
-    return model.transformer
+    return run_packed(model).base_model
 
 
 def rows(golden: Mapping[str, Tensor], name: str) -> Tensor:
@@ -119,7 +118,7 @@ def test_sequences_of_any_length_equal_those_of_transformers(has_types: bool) ->
     asked = {"attention_mask": is_token.long(), "output_hidden_states": True}
     expected = model.transformer(**padded, **asked)
     flat = {name: pad(each, (0, idle))[None] for name, each in columns.items()}
-    found = packed(model)(**flat, perm_mask=Sequences(lengths, idle, CPU), output_hidden_states=True)
+    found = packed(model)(**flat, sequences=Sequences(lengths, idle, CPU), output_hidden_states=True)
     for own, theirs in zip(found.hidden_states, expected.hidden_states, strict=True):
         assert torch.allclose(own[0, : len(ids)], theirs[is_token], atol=1e-5)
     assert torch.equal(packed(model)(**padded, **asked).last_hidden_state, expected.last_hidden_state)
