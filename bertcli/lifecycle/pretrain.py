@@ -48,7 +48,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
     objective = asked or _objective_of(examples)
-    check_objective(objective, get_family(config.family))
+    check_objective(objective, get_family(config.family), _given_masking(config))
     check_data(phases, objective, run if config.resume else None)
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
@@ -70,12 +70,16 @@ def _objective_of(examples: PretrainingExamples) -> Objective:
     return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
 
 
+def _given_masking(config: PretrainConfig) -> dict[str, Any]:
+    return {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+
+
 def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
     """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
 
     Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
     """
-    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    given = _given_masking(config)
     parse_shares(config.mask_shares or SHARES)
     if given and not objective.fills_masks:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)

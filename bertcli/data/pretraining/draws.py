@@ -2,7 +2,10 @@
 
 import random
 from collections.abc import MutableSequence
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 HEADS = b"\1"  # `random() < 0.5`: the top bit of the first of its two words is 0
 IS_HEADS = bytes(top < 128 for top in range(256))
@@ -10,6 +13,15 @@ IS_HEADS = bytes(top < 128 for top in range(256))
 
 class Draws(random.Random):
     """`random.Random`; every method draws what the method of that name draws (CPython 3.2 and later)."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.first_seed = seed
+
+    @cached_property
+    def numpy(self) -> np.random.RandomState:
+        """NumPy's generator of the same seed, from which XLNet's code draws too."""
+        return np.random.RandomState(self.first_seed % 2**32)
 
     def coins(self, count: int) -> bytes:
         """Draw `random() < 0.5` `count` times: a byte each, 1 where it is true."""

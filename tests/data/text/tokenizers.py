@@ -34,7 +34,11 @@ def save_xlnet_pieces(folder: Path) -> None:
     names = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
     words = sorted({f"▁{word}" for sentence in SENTENCES for word in sentence.split()})
     letters = sorted({letter for word in words for letter in word})
-    vocab = [*((name, 0.0) for name in names), *((word, -3.0) for word in words), *((letter, -6.0) for letter in letters)]
+    vocab = [
+        *((name, 0.0) for name in names),
+        *((word, -3.0) for word in words),
+        *((letter, -6.0) for letter in letters),
+    ]
     transformers.XLNetTokenizer(vocab=vocab).save_pretrained(folder)
 
 
