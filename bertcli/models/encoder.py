@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
@@ -17,7 +19,7 @@ from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
-from bertcli.kernels import attends_alone
+from bertcli.kernels import attends_alone, chooses_rows
 from bertcli.models.dropout import choose_rows, drawn_again, name_rows
 from bertcli.models.packed import is_causal, is_joined, is_packed
 
@@ -152,20 +154,19 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
 
     hooks = [base.register_forward_hook(read)]
     if rows is not None and last:
-        attention = last.attention
-        is_alone = pooled and attends_alone(attention.self, batch.input_ids)
-        if is_alone:
-            option = {"one_each": rows}
-            hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | option), with_kwargs=True))
+        self_attention = getattr(last.attention, "self", last.attention)
+        is_alone = pooled and attends_alone(self_attention, batch.input_ids)
 
-        def choose(
-            _: Any, states: tuple[Tensor, Tensor]
-        ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
+        def choose(context: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
             choose_rows(model, rows)
-            context = states[0] if is_alone else states[0].index_select(1, rows)
-            return context, states[1].index_select(1, rows)
+            return context if is_alone else context.index_select(1, rows), residual.index_select(1, rows)
 
-        hooks.append(attention.output.register_forward_pre_hook(choose))
+        options = {"one_each": rows} if is_alone else {}
+        if chooses_rows(last.attention):
+            hooks.append(_before_call(last.attention, _uses_of_last_layer(model), options | {"choose": choose}))
+        else:
+            hooks.append(_before_call(self_attention, 1, options))
+            hooks.append(last.attention.output.register_forward_pre_hook(lambda _, states: choose(*states)))
     try:
         yield
     finally:
@@ -173,14 +174,30 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hook.remove()
 
 
+def _before_call(module: nn.Module, number: int, options: dict[str, Any]) -> RemovableHandle:
+    """Have a module take more options in its call of this number, counted from 1."""
+    calls = count(1)
+
+    def add(_: Any, given: Any, known: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return given, known | (options if next(calls) == number else {})
+
+    return module.register_forward_pre_hook(add, with_kwargs=True)
+
+
 def _last_layer(model: PreTrainedModel) -> Any:
-    """The last layer of an encoder, if it is like BERT's and the head reads its output; else None."""
-    last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
-    return (
-        last
-        if hasattr(last, "attention") and hasattr(last.attention, "output") and not hasattr(model, BILSTM)
-        else None
-    )
+    """The last layer of an encoder, if it can leave rows out and the head reads its output; else None."""
+    encoder: Any = getattr(model.base_model, "encoder", None)
+    groups = getattr(encoder, "albert_layer_groups", None)
+    last: Any = groups[-1].albert_layers[-1] if groups else getattr(encoder, "layer", [None])[-1]
+    attention = getattr(last, "attention", None)
+    can_choose = hasattr(attention, "output") or chooses_rows(attention)
+    return last if can_choose and not hasattr(model, BILSTM) else None
+
+
+def _uses_of_last_layer(model: PreTrainedModel) -> int:
+    """How often the weights of the last layer are used in a pass: in ALBERT, by each layer of the last group."""
+    layers, groups = model.config.num_hidden_layers, getattr(model.config, "num_hidden_groups", 1)
+    return sum(int(layer / (layers / groups)) == groups - 1 for layer in range(layers))
 
 
 def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: Any, pooled: bool) -> Tensor:

@@ -1,12 +1,15 @@
 """The optimizer and the schedule are the original's."""
 
 import json
+from typing import Any
 
 import pytest
 import torch
 from conftest import GOLDENS
 from torch import nn
 
+from bertcli.families.family import LINEAR, OptimizerRules
+from bertcli.families.roberta import ROBERTA as ROBERTA_FAMILY
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 from bertcli.training.plan import learning_rate_at
@@ -82,3 +85,28 @@ def test_lamb_takes_a_step_of_each_tensor_as_long_as_its_weights_times_the_rate(
         )  # both moments are corrected to the first gradient
         wanted = before[name] - 0.1 * before[name].norm() / step.norm() * step
         torch.testing.assert_close(parameter.detach(), wanted, atol=1e-6, rtol=1e-5)
+
+
+ROBERTA = json.loads((GOLDENS / "roberta" / "optimizer.json").read_text())
+
+
+@pytest.mark.parametrize("golden", ROBERTA["schedule"], ids=lambda each: f"power {each['power']}, end {each['end']}")
+def test_the_linear_schedule_is_fairseqs(golden: dict[str, Any]) -> None:
+    rules = OptimizerRules(schedule=LINEAR, final_rate=golden["end"] / golden["peak"], power=golden["power"])
+    for step, expected in enumerate(golden["lr_used_by_update_k"]):
+        rate = learning_rate_at(step, golden["peak"], golden["total"], golden["warmup"], rules)
+        assert rate == pytest.approx(expected, abs=1e-12)
+
+
+def test_adam_with_epsilon_on_the_uncorrected_root_is_fairseqs() -> None:
+    golden = ROBERTA["adam"]
+    model = nn.Module()
+    model.register_parameter("bias", nn.Parameter(torch.tensor(golden["initial"])))
+    optimizer = make_optimizer(model, "adamw", WorkingCopy(model, torch.float32), ROBERTA_FAMILY.optimizer)
+    for gradient, expected in zip(golden["grads"], golden["params_after"], strict=True):
+        model.bias.grad = torch.tensor(gradient)
+        optimizer.clip_by_global_norm()
+        for group in optimizer.param_groups:
+            group["lr"] = golden["args"]["lr"]
+        optimizer.step()
+        torch.testing.assert_close(model.bias.detach(), torch.tensor(expected), atol=1e-6, rtol=0)
