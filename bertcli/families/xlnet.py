@@ -48,7 +48,12 @@ XLNET = Family(
     vocabularies=("sentencepiece",),
     tokenizer_class="XLNetTokenizer",
     special_tokens=("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"),
-    data_defaults={"masked_lm_prob": 1 / 6, "max_predictions_per_seq": 85, "next_sentence": False, "dupe_factor": 3},  # 85 of 512 tokens
+    data_defaults={
+        "masked_lm_prob": 1 / 6,
+        "max_predictions_per_seq": 85,
+        "next_sentence": False,
+        "dupe_factor": 3,
+    },  # 85 of 512 tokens
     optimizer=OPTIMIZER,
     finetuning=replace(OPTIMIZER, final_rate=0.0),
 )

@@ -1,5 +1,6 @@
 """Questions with windows over long contexts as model inputs (convert_examples_to_features of run_squad.py)."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -12,7 +13,7 @@ from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, types_with_last
 from bertcli.data.packing.windows import WindowRules, max_context_windows, window_spans
 from bertcli.data.text.tokenization import WordPiece
 
-Pieces = tuple[list[str], list[int]]  # tokens and their ids
+Pieces = tuple[Sequence[str], Sequence[int]]  # tokens and their ids
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,24 @@ def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: Windo
     encoded = tokenizer.encode_words(words)
     pieces = {word: (each.tokens, each.ids) for word, each in zip(words, encoded, strict=True)}
     limit, layout = rules.max_query_length, tokenizer.layout
-    named = {tokenizer.special("cls"): "[CLS]"}
-    start, middle, end = (
-        [named.get(id_, "[SEP]") for id_ in part] for part in (layout.before, layout.between, layout.after)
-    )
+    start, middle, end = _special_pieces(tokenizer)
     windows: list[Window] = []
     for index, (example, question) in enumerate(zip(examples, questions, strict=True)):
-        before = ([*start, *question.tokens[:limit], *middle], [*layout.before, *question.ids[:limit], *layout.between])
+        asked = question.tokens[:limit], question.ids[:limit]
+        before = (*start[0], *asked[0], *middle[0]), (*start[1], *asked[1], *middle[1])
         context = [pieces[word] for word in example.words]
         has_answer = training and not example.is_impossible
         answer = _answer_pieces(example, context, pieces[example.answer][0]) if has_answer else None
-        windows += _windows(index, (before, (end, [*layout.after])), context, answer, rules)
+        windows += _windows(index, (before, end), context, answer, rules)
     truncated = sum(len(question.ids) > limit for question in questions)
     rows = Ragged.from_lists([window.input_ids for window in windows])
     return SpanFeatures(rows, windows, training, layout.last_type, truncated)
+
+
+def _special_pieces(tokenizer: WordPiece) -> Iterator[Pieces]:
+    """The special tokens before, between and after question and context, by BERT's names."""
+    names = {tokenizer.special("cls"): "[CLS]"}
+    return (([names.get(id_, "[SEP]") for id_ in part], part) for part in tokenizer.layout.tokens)
 
 
 def _windows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -179,24 +180,21 @@ def sample_mask(
     A span of n tokens begins with a word, in a stretch of 6 n tokens. A span that reaches the last token is left out; what
     is missing of the goal are random single tokens. (_sample_mask, whose n-grams are of pieces and not of words)
     """
-    begins = rules.begins[ids[::-1] if is_backwards else ids]
+    starts = np.flatnonzero(rules.begins[ids[::-1] if is_backwards else ids]).tolist()
     length, position, mask = len(ids), 0, np.zeros(len(ids), bool)
-    left = length if goal is None else goal
-    starts = np.flatnonzero(begins).tolist()
+    left = inf if goal is None else goal
     while position < length and left > 0:
-        span = min(
-            int(CUMULATED.searchsorted(sampler.random_sample(), side="right")) + 1,
-            left if goal is not None else LONGEST_SPAN,
-        )
+        drawn = int(CUMULATED.searchsorted(sampler.random_sample(), side="right")) + 1
+        span = int(min(drawn, left))
         stretch = span * rules.alpha // rules.beta
         before = int(sampler.randint(0, stretch))
         place = bisect_left(starts, position + before)
         if place == len(starts) or starts[place] + span >= length:
             break
         mask[starts[place] : starts[place] + span] = True
-        left -= span if goal is not None else 0
+        left -= span
         position = starts[place] + span + stretch - before
-    while goal is not None and left > 0:
+    while 0 < left < inf:
         if not mask[at := int(sampler.randint(length))]:
             mask[at], left = True, left - 1
     return mask[::-1] if is_backwards else mask
