@@ -11,9 +11,10 @@ from bertcli.objectives.masked_lm import MLM
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
 from bertcli.objectives.permutation_lm import PERMUTATION_LM
+from bertcli.objectives.replaced_tokens import DETECTION
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
-ALL = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, FULL_SENTENCES, DOC_SENTENCES, PERMUTATION_LM)
+ALL = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, FULL_SENTENCES, DOC_SENTENCES, DETECTION, PERMUTATION_LM)
 OBJECTIVES = {objective.name: objective for objective in ALL}
 
 

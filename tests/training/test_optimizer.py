@@ -8,10 +8,10 @@ import torch
 from conftest import GOLDENS
 from torch import nn
 
-from bertcli.families.family import LINEAR, OptimizerRules
+from bertcli.families.family import LINEAR, MULTIPLIED, OptimizerRules
 from bertcli.families.roberta import ROBERTA as ROBERTA_FAMILY
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.optimizer import make_optimizer
+from bertcli.training.optimizer import layer_shares, make_optimizer
 from bertcli.training.plan import learning_rate_at
 
 GOLDEN = json.loads((GOLDENS / "optimizer.json").read_text())
@@ -110,3 +110,41 @@ def test_adam_with_epsilon_on_the_uncorrected_root_is_fairseqs() -> None:
             group["lr"] = golden["args"]["lr"]
         optimizer.step()
         torch.testing.assert_close(model.bias.detach(), torch.tensor(expected), atol=1e-6, rtol=0)
+
+
+ELECTRA = json.loads((GOLDENS / "electra" / "units.json").read_text())["schedules"]
+
+
+@pytest.mark.parametrize("case", ELECTRA, ids=lambda case: "-".join(str(each) for each in [*case.values()][:4]))
+def test_the_warm_up_of_electra_is_a_factor_of_the_decay(case: dict[str, Any]) -> None:
+    steps = case["num_train_steps"]
+    warmup = max(steps * case.get("warmup_proportion", 0.0), case.get("warmup_steps", 0))
+    rules = OptimizerRules(schedule=MULTIPLIED, power=case.get("lr_decay_power", 1.0))
+    for step, wanted in zip(case["steps"], case["lr"], strict=True):
+        rate = learning_rate_at(step, case["learning_rate"], steps, warmup, rules)
+        if wanted is None:  # without a warm-up the original divides 0 by 0
+            wanted = case["learning_rate"]
+        assert rate == pytest.approx(wanted, rel=1e-5, abs=2e-11)
+
+
+NAMES = [
+    "embeddings.word_embeddings.weight",
+    "encoder.layer.0.output.dense.bias",
+    "encoder.layer.10.output.dense.weight",
+]
+
+
+def test_the_learning_rate_decays_from_the_head_down() -> None:
+    shares = layer_shares([*NAMES, "embeddings_project.weight", "classifier.weight"], 0.8)
+    assert [*shares.values()] == pytest.approx([0.8**13, 0.8**12, 0.8**2, 0.8**13, 1.0])
+    assert {*layer_shares(NAMES, 1.0).values()} == {1.0}
+
+
+def test_of_a_sum_of_losses_most_steps_are_clipped() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    for sums, used in ((False, [0.03, 0.04]), (True, [0.6, 0.8])):
+        optimizer = make_optimizer(model, "bert", WorkingCopy(model, torch.float32), OptimizerRules(sums_losses=sums))
+        model.weight.grad = torch.tensor([[0.03, 0.04]])  # of a mean of 32
+        assert optimizer.clip_by_global_norm(count=32.0).item() == pytest.approx(0.05)
+        optimizer.step()
+        assert optimizer.state[model.weight]["exp_avg"][0].tolist() == pytest.approx([0.1 * part for part in used])
