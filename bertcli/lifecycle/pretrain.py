@@ -50,6 +50,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     objective = asked or _objective_of(examples)
     check_objective(objective, get_family(config.family), _given_masking(config))
     check_data(phases, objective, run if config.resume else None)
+    objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
@@ -68,6 +69,18 @@ def _objective_of(examples: PretrainingExamples) -> Objective:
     """The objective that data were made for."""
     made_for = examples.manifest.get("objective")
     return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
+
+
+def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
+    """The objective with the memory that is asked for. Raises UserError if it has none, or rows of `length` have less for the next."""
+    if memory is None:
+        return objective
+    if not objective.has_memory:
+        raise UserError(f"--objective {objective.name} has no memory.", "Leave --memory out.")
+    if memory > length // 2:
+        what = f"--memory {memory} is more than half a row of {length} tokens, which is what the next row continues."
+        raise UserError(what, f"Give --memory {length // 2} or less, or make data of a larger --max-seq-length.")
+    return replace(objective, memory=memory)
 
 
 def _given_masking(config: PretrainConfig) -> dict[str, Any]:

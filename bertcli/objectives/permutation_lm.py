@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from bertcli.data.pretraining.instances import Instances
     from bertcli.data.pretraining.shards import PretrainingExamples, UnpackedRows
     from bertcli.data.text.tokenization import WordPiece
+    from bertcli.objectives.objective import Targets
 
 # N rows, L tokens of each, C tokens of a part of it
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 END_OF_DOCUMENT = "<eod>"
+BEFORE = ("ids_before", "own_ranks_before", "ranks_before")
 ORDER_STREAM = 2  # separates the draws of orders from those of masks
 
 
@@ -84,7 +86,12 @@ def orders_of_rows(is_special: Flags, is_masked: Flags, rows: Ints, key: int) ->
 
 @dataclass(frozen=True)
 class PermutationObjective(Objective):
-    """Its part reads the states of predictions, which are a stream of their own beside those of the tokens."""
+    """Its part reads the states of predictions, which are a stream of their own beside those of the tokens.
+
+    The memory of a row is what the layers read of the row before it in its stream, made anew by the present weights. The
+    original keeps what older weights made of it, so that it takes rows in order and as many as there are streams; here rows
+    are shuffled, batches are of any size, and a run that is resumed has nothing more to restore.
+    """
 
     def pack(self, examples: PretrainingExamples, rows: Ints, key: int) -> PackedBatch:
         """Pack rows with what is predicted of them in the step `key`, and in which order."""
@@ -92,11 +99,7 @@ class PermutationObjective(Objective):
 
         from bertcli.data.packing.batches import pack
 
-        read, length = examples.take(rows, key), examples.max_seq_length
-        shape, special = (len(rows), length), [read.rules.sep_id, read.rules.cls_id]
-        is_masked = _masks(examples, read).reshape(shape)
-        is_special = np.isin(read.input_ids, special).reshape(shape)
-        own, ranks, is_target = orders_of_rows(is_special, is_masked, rows, derive(read.key, ORDER_STREAM))
+        read, own, ranks, is_target = _ordered(examples, rows, key)
         positions = np.flatnonzero(is_target)
         targets = {
             "masked_lm_ids": read.input_ids[positions],
@@ -106,20 +109,41 @@ class PermutationObjective(Objective):
             "ranks": ranks.ravel(),
             "directions": _is_backwards(examples, rows).astype(np.int64),
         }
+        if self.memory:
+            targets |= _before(examples, rows, key)
         labels = {name: torch.from_numpy(values) for name, values in targets.items()}
         batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
         return replace(batch, labels=labels, counts={part.name: len(positions) for part in self.parts})
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
         """The logits of what is predicted, [R, V]."""
-        from bertcli.models.own.two_streams import Predictions, predict
+        from bertcli.models.own.two_streams import Predictions, predict, remember
 
         labels = batch.labels
         positions, counts = labels["masked_lm_positions"], tuple(labels["predictions"].tolist())
-        places = batch.position_ids[positions]
-        order = Predictions(positions, places, counts, labels["own_ranks"], labels["ranks"])
-        hidden = predict(model, batch, order, directions=labels["directions"])
+        order = Predictions(positions, batch.position_ids[positions], counts, labels["own_ranks"], labels["ranks"])
+        memory: list[Tensor] = []
+        if self.memory:
+            before = remember(model, batch, tuple(labels[name] for name in BEFORE), labels["directions"])
+            memory = [states[:, -self.memory :] * labels["has_row_before"][:, None, None] for states in before]
+        hidden = predict(model, batch, order, memory, labels["directions"])
         return {part.name: part.head(model, hidden) for part in self.parts}
+
+
+def _ordered(examples: PretrainingExamples, rows: Ints, key: int) -> tuple[UnpackedRows, Ints, Ints, Flags]:
+    """Rows with the order of their tokens in the step `key`; see `orders_of_rows`."""
+    read, shape = examples.take(rows, key), (len(rows), examples.max_seq_length)
+    is_special = np.isin(read.input_ids, [read.rules.sep_id, read.rules.cls_id]).reshape(shape)
+    is_masked = _masks(examples, read).reshape(shape)
+    return read, *orders_of_rows(is_special, is_masked, rows, derive(read.key, ORDER_STREAM))
+
+
+def _before(examples: PretrainingExamples, rows: Ints, key: int) -> Targets:
+    """What the row before each in its stream has for it, [N, L / 2], and whether there is one, [N]."""
+    has_row, length = _in_shard(examples, rows) >= STREAMS, examples.max_seq_length
+    read, *order, _ = _ordered(examples, np.where(has_row, rows - STREAMS, rows), key)
+    ids, own, ranks = (each.reshape(-1, length)[:, : length // 2] for each in (read.input_ids, *order))
+    return {**dict(zip(BEFORE, (ids, own, ranks), strict=True)), "has_row_before": has_row.astype(np.int64)}
 
 
 def _masks(examples: PretrainingExamples, read: UnpackedRows) -> Flags:
@@ -139,10 +163,14 @@ def _masks(examples: PretrainingExamples, read: UnpackedRows) -> Flags:
 
 
 def _is_backwards(examples: PretrainingExamples, rows: Ints) -> Flags:
-    """Whether each row was read backwards: in a shard, a row of each stream follows another."""
+    """Whether each row was read backwards: a row of each stream follows another."""
+    return np.asarray(_in_shard(examples, rows) % STREAMS >= STREAMS // 2)
+
+
+def _in_shard(examples: PretrainingExamples, rows: Ints) -> Ints:
+    """The number of each row in its shard."""
     starts = np.asarray(examples.starts)
-    in_shard = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-    return np.asarray(in_shard % STREAMS >= STREAMS // 2)
+    return np.asarray(rows - starts[np.searchsorted(starts, rows, side="right") - 1])
 
 
 PERMUTATION_LM = PermutationObjective(
@@ -150,5 +178,6 @@ PERMUTATION_LM = PermutationObjective(
     (replace(MASKED_LM, head=lambda model, hidden: model.lm_loss(hidden)),),
     cut_streams,
     fits=lambda model: hasattr(model.base_model, "mask_emb") and hasattr(model, "lm_loss"),
+    has_memory=True,
     ignored=("short_seq_prob", "whole_word_mask", "span_mask", "mask_shares"),
 )

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from transformers import AutoTokenizer, XLNetConfig, XLNetLMHeadModel
 
 from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.sequences import Sequences
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
@@ -23,7 +25,8 @@ from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.dropout import seed_dropout, set_dropout
 from bertcli.models.loading import build_model
-from bertcli.objectives.permutation_lm import PERMUTATION_LM, local_order, orders_of_rows
+from bertcli.models.own.two_streams import Predictions, remember
+from bertcli.objectives.permutation_lm import BEFORE, PERMUTATION_LM, local_order, orders_of_rows
 from tests.conftest import write_corpus
 from tests.training.test_loop import assert_same_bits, stop_after
 
@@ -116,6 +119,32 @@ def test_loss_and_gradients_equal_those_of_transformers(folder: Path) -> None:
         torch.testing.assert_close(ours.model.get_parameter(name).grad, weight.grad, atol=1e-5, rtol=1e-4, msg=name)
 
 
+def test_memory_is_what_the_row_before_was_read_as(folder: Path) -> None:
+    """Of the last 12 tokens that it has for the next; the first rows of streams, 0 and 1, remember zeros."""
+    examples = load_pretraining_examples(folder / "pretraining-data", 0)
+    model = build_model(PERMUTATION_LM.auto_class(), XLNET, "tiny", examples.tokenizer, {"initializer_range": 0.1}, 0)
+    model.eval()
+    remembering = replace(PERMUTATION_LM, memory=12)
+    rows = [0, 6, 7]
+    batch, whole = (remembering.pack(examples, np.array(each), 3) for each in (rows, [4, 5]))
+    logits = remembering.outputs(model, batch)["masked_lm"]
+    assert not torch.allclose(logits, PERMUTATION_LM.outputs(model, packed(folder, rows))["masked_lm"], atol=1e-3)
+    order = Predictions(
+        whole.labels["masked_lm_positions"],
+        whole.position_ids[whole.labels["masked_lm_positions"]],
+        tuple(whole.labels["predictions"].tolist()),
+        whole.labels["own_ranks"],
+        whole.labels["ranks"],
+    )
+    directions, sequences = whole.labels["directions"], Sequences(whole.lengths, 0, torch.device("cpu"))
+    assert directions.tolist() == [0, 1]
+    layers = model.base_model.layers(whole.input_ids, whole.token_type_ids, sequences, order, (), directions)
+    before = remember(model, batch, tuple(batch.labels[name] for name in BEFORE), batch.labels["directions"])
+    for number, states in enumerate(before):
+        torch.testing.assert_close(states[1:], layers[number][:64].view(2, 32, -1)[:, :16], atol=1e-5, rtol=1e-4)
+    logits.sum().backward()
+
+
 def test_dropout_and_orders_do_not_depend_on_the_batch(folder: Path) -> None:
     examples = load_pretraining_examples(folder / "pretraining-data", 0)
     model = build_model(PERMUTATION_LM.auto_class(), XLNET, "tiny", examples.tokenizer, {}, 0)
@@ -125,7 +154,7 @@ def test_dropout_and_orders_do_not_depend_on_the_batch(folder: Path) -> None:
         sums.append(0.0)
         for rows in parts:
             seed_dropout(7)
-            sums[-1] += float(training(packed(folder, rows))["masked_lm"])
+            sums[-1] += training(packed(folder, rows))["masked_lm"].item()
     assert sums == pytest.approx([sums[0]] * 3, rel=1e-5)
 
 
@@ -164,5 +193,7 @@ def test_a_run_opens_in_transformers_and_resumes_to_the_same_bits(
 def test_options_that_mean_nothing_are_refused(folder: Path) -> None:
     with pytest.raises(UserError, match="--whole-word-mask"):
         make_pretraining_data("corpus.txt", family="xlnet", whole_word_mask=True, out="other")
+    with pytest.raises(UserError, match="--memory 17"):
+        pretrain(size="tiny", memory=17, steps=1)
     with pytest.raises(UserError, match="--span-mask"):
         pretrain(size="tiny", span_mask=True, steps=1)

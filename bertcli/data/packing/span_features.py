@@ -61,7 +61,7 @@ def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: Windo
     questions = tokenizer.encode([example.question for example in examples])
     words = sorted({word for example in examples for word in (*example.words, example.answer)})
     encoded = tokenizer.encode_words(words)
-    pieces = {word: (each.tokens, each.ids) for word, each in zip(words, encoded, strict=True)}
+    pieces: dict[str, Pieces] = {word: (each.tokens, each.ids) for word, each in zip(words, encoded, strict=True)}
     limit, layout = rules.max_query_length, tokenizer.layout
     start, middle, end = _special_pieces(tokenizer)
     windows: list[Window] = []
@@ -106,7 +106,7 @@ def _windows(
     return made
 
 
-def _answer_pieces(example: SpanExample, context: list[Pieces], answer: list[str]) -> tuple[int, int]:
+def _answer_pieces(example: SpanExample, context: list[Pieces], answer: Sequence[str]) -> tuple[int, int]:
     """The first and last piece of the answer: its words, narrowed to the span that spells the answer exactly."""
     tokens = [token for word_tokens, _ in context for token in word_tokens]
     first = [0, *accumulate(len(word_tokens) for word_tokens, _ in context)]  # piece of each word

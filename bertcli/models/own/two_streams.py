@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -257,13 +257,37 @@ def predict(
 ) -> Tensor:
     """The hidden states of predictions, [P, H]; see PackedXLNetModel.layers."""
     base: Any = model.base_model
+    hidden: Tensor = base.dropout(_layers(model, batch, predictions, memory, directions)[-1])
+    return hidden
+
+
+def _layers(model: PreTrainedModel, batch: PackedBatch, predictions: Predictions, *more: Any) -> list[Tensor]:
+    base: Any = model.base_model
     if model.training:
         name_rows(batch)
     length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
     sequences = Sequences(batch.lengths, 0, batch.input_ids.device, length_step)
-    layers = base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, memory, directions)
-    hidden: Tensor = base.dropout(layers[-1])
-    return hidden
+    found: list[Tensor] = base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, *more)
+    return found
+
+
+@torch.no_grad()
+def remember(
+    model: PreTrainedModel, batch: PackedBatch, columns: tuple[Tensor, ...], directions: Tensor
+) -> list[Tensor]:
+    """The input of each layer, [N, C, H], for the tokens before the sequences of a batch.
+
+    The columns are ids, own ranks and ranks, [N, C] each; the directions, [N], those of the sequences.
+    """
+    ids, own_ranks, ranks = columns
+    count, length = ids.shape
+    places = torch.arange(length, device=ids.device).repeat(count)
+    before = replace(batch, input_ids=ids.flatten(), position_ids=places, lengths=(length,) * count)
+    before = replace(before, token_type_ids=torch.zeros_like(before.input_ids))
+    nothing = places[:0]
+    order = Predictions(nothing, nothing, (0,) * count, own_ranks.flatten(), ranks.flatten())
+    layers = _layers(model, before, order, (), directions)[:-1]
+    return [states.view(count, length, -1) for states in layers]
 
 
 def predict_alone(model: PreTrainedModel, batch: PackedBatch, positions: Tensor) -> Tensor:
