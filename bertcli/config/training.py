@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
-from bertcli.config.data import MASK_SHARES, OBJECTIVE, SPAN_MASK, objectives
+from bertcli.config.data import MASK_SHARES, NGRAM_MASK, OBJECTIVE, SPAN_MASK, objectives
 from bertcli.config.options import Config, option
 from bertcli.families import sizes
 from bertcli.families.family import SCHEDULES
@@ -19,7 +19,7 @@ PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; defa
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
-MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
+MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask", "ngram_mask")  # of dynamic masks
 OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); default: the family's."
@@ -102,6 +102,7 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     masked_lm_prob: float | None = option(None, f"Proportion of masked tokens; {OF_DATA}", minimum=0, maximum=1)
     mask_shares: str | None = option(None, f"{MASK_SHARES[:-1]}; {OF_DATA}")
     whole_word_mask: bool = option(False, "With dynamic masks: mask all pieces of a word together.")
+    ngram_mask: int | None = option(None, f"{NGRAM_MASK[:-1]}; {OF_DATA}", minimum=0)
     span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)

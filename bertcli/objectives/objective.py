@@ -62,6 +62,7 @@ class Objective:
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
     trains_every_weight: bool = True
     fills_masks: bool = True
+    negatives: str = "random next"  # rows with the label 1, in words
     has_memory: bool = False  # whether it can read the text before a row
     memory: int = 0  # so many tokens of it
     ignored: tuple[str, ...] = ()  # options of data and masks that mean nothing to it

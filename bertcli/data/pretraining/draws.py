@@ -14,14 +14,15 @@ IS_HEADS = bytes(top < 128 for top in range(256))
 class Draws(random.Random):
     """`random.Random`; every method draws what the method of that name draws (CPython 3.2 and later)."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.first_seed = seed
+    def seed(self, a: int | None = None, version: int = 2) -> None:  # type: ignore[override]
+        """Start again from a seed."""
+        super().seed(a, version)
+        self.numpy_seed = (a or 0) % 2**32
 
     @cached_property
     def numpy(self) -> np.random.RandomState:
-        """NumPy's generator of the same seed, from which XLNet's code draws too."""
-        return np.random.RandomState(self.first_seed % 2**32)
+        """NumPy's generator, from which ALBERT's and XLNet's code draw too; the original leaves its seed to chance."""
+        return np.random.RandomState(self.numpy_seed)
 
     def coins(self, count: int) -> bytes:
         """Draw `random() < 0.5` `count` times: a byte each, 1 where it is true."""
