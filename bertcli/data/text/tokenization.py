@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +13,7 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import Types, check_values, read_json
+from bertcli.data.text.layout import Layout
 from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
 from bertcli.errors import UserError, check_regular
 
@@ -31,44 +32,6 @@ ALGORITHMS = {
 }  # a model's type in tokenizer.json
 SPACES = "Ġ▁"  # the space before a word, as pieces have it
 LARGEST_VOCABULARY = 100_000_000  # bytes
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The special tokens around the texts of an input, `before A after` or `before A between B after`, and the types."""
-
-    before: tuple[int, ...]
-    between: tuple[int, ...]
-    after: tuple[int, ...]
-    second_type: int = 1  # of B and its separator; all others are of type 0
-    cls_type: int = 0  # of [CLS] where it is last
-
-    @property
-    def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """All three."""
-        return self.before, self.between, self.after
-
-    def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
-        """The ids and types of an input; a second text without tokens is no second text."""
-        ids = [*self.before, *first, *(self.between if second else self.after)]
-        types = [0] * len(ids) + [1] * (len(second) + len(self.after) if second else 0)
-        ids += [*second, *self.after] if second else []
-        if not self.before:
-            types[-1] = self.cls_type
-        return ids, types
-
-    @property
-    def last_type(self) -> int:
-        """The type of the last token of an input of one text."""
-        return 0 if self.before else self.cls_type
-
-    def room(self, longest: int, has_second: bool = False) -> int:
-        """How many tokens of texts an input of `longest` tokens has."""
-        return longest - len(self.before) - len(self.after) - len(self.between if has_second else ())
-
-    def open(self) -> "Layout":
-        """The layout of texts that bring their own separators."""
-        return replace(self, between=(), after=())
 
 
 @dataclass(frozen=True)
