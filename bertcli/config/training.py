@@ -15,6 +15,7 @@ LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
 DATA = (
     "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
 )
+FLOPS = "In place of --steps: floating-point operations of the training (1e15), to compare models at equal compute."
 PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
@@ -96,6 +97,7 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
         None, f"{OBJECTIVE}; default: the data's, mlm+nsp for pairs of texts.", choices=objectives
     )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
+    flops: float | None = option(None, FLOPS, minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)

@@ -39,7 +39,7 @@ def pairs_of_document(
         # A chunk of one segment has nothing left to follow it: always random, and no draw.
         is_negative = segments == 1 or draws.random() < 0.5
         if segments == 1 or (is_negative and not swaps):
-            second = _random_segments(documents, index, target - (first[1] - first[0]), bounds, draws)
+            second = random_segments(documents, index, target - (first[1] - first[0]), bounds, draws)
             position = a_end  # the unused half starts the next chunk
         else:
             second = bounds[a_end], bounds[chunk_end]
@@ -49,7 +49,7 @@ def pairs_of_document(
         instances.add(*truncate_pair(first, second, longest, draws), is_negative, draws)
 
 
-def _random_segments(documents: list[Span], index: int, target: int, bounds: list[int], draws: Draws) -> Span:
+def random_segments(documents: list[Span], index: int, target: int, bounds: list[int], draws: Draws) -> Span:
     """Segments from a random place of another document (after ten tries: of the same) until `target` tokens."""
     for _ in range(10):
         if (other := draws.randint(0, len(documents) - 1)) != index:

@@ -75,3 +75,15 @@ def test_a_vocabulary_does_not_depend_on_the_order_of_files(algorithm: str, work
     for out, files in (("a", ["0.txt", "1.txt", "2.txt"]), ("b", ["2.txt", "0.txt", "1.txt"])):
         build_vocab(files, algorithm=algorithm, vocab_size=300, out=out)
     assert Path("a/tokenizer.json").read_bytes() == Path("b/tokenizer.json").read_bytes()
+
+
+def test_sentence_pairs_are_two_lines_in_the_familys_layout(workspace: Path) -> None:
+    Path("corpus.txt").write_text("a cat sat\nthe dog\n\na tree\nthe mat\n\n" * 20, encoding="utf-8")
+    build_vocab("corpus.txt", algorithm="byte-bpe", vocab_size=300)
+    options = {"objective": "sentence-pairs", "max_seq_length": 16, "workers": 1}
+    made = make_pretraining_data("corpus.txt", family="roberta", **options)
+    examples = load_pretraining_examples("pretraining-data", 0)
+    lines = load_tokenizer("vocab").encode_ids(["a cat sat", "the dog", "a tree", "the mat"])
+    rows = [examples.take([row]).input_ids.tolist() for row in range(made.instances)]
+    assert all(row in [[0, *a, 2, 2, *b, 2] for a in lines for b in lines] for row in rows)
+    assert 0 < made.random_next < made.instances

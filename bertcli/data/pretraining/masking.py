@@ -70,6 +70,16 @@ class MaskingRules:
         return cls(*of_vocabulary, *of_options, [first, pad, sep, unk, mask])
 
     @property
+    def unk_id(self) -> int:
+        """The id of [UNK]."""
+        return self.special_ids[3]
+
+    @cached_property
+    def replacing_ids(self) -> NDArray[np.int64]:
+        """The ids of all tokens but special ones, which [MASK] does not count as: fairseq's random tokens."""
+        return np.setdiff1d(self.vocab_ids, [each for each in self.special_ids if each != self.mask_id])
+
+    @property
     def reads_words(self) -> bool:
         """Whether the choice of tokens depends on the text."""
         return self.whole_word_mask or self.span_mask or self.ngram_mask > 0
