@@ -139,7 +139,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    before = {**MASKING_DEFAULTS, "family": BERT.key}  # there were these options
+    before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True}  # there were these options
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
@@ -194,7 +194,8 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         if old.name != LOCK:
             remove(old)
     try:
-        documents = writing.deal_documents(read_documents(files, config.join_files), part, request["shards"])
+        found = read_documents(files, config.join_files, config.blanks_separate_docs)
+        documents = writing.deal_documents(found, part, request["shards"])
         if documents == 0:
             raise UserError("The text files hold blank lines only.", "Name files with text in them.")
         if documents < (shards := config.shards or 1):

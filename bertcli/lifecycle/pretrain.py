@@ -51,7 +51,9 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
     objective = asked or _objective_of(examples)
-    check_objective(objective, get_family(config.family), _given_masking(config))
+    check_objective(objective, family := get_family(config.family), _given_masking(config))
+    if config.generator_size and not family.generator:
+        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
     check_data(phases, objective, run if config.resume else None)
     objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
@@ -108,7 +110,7 @@ def _source(config: PretrainConfig) -> str:
     check_new_weights(config, config.from_ or "scratch")
     if not config.from_ or config.from_ == "scratch":
         return ""
-    for name in ("embeddings", "initializer_range"):
+    for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
@@ -118,6 +120,7 @@ def _source(config: PretrainConfig) -> str:
 def _make_model(request: Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
     from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
+    from bertcli.models.model_with_loss import GENERATOR
 
     config, objective, source = request.config, request.objective, request.source
     if request.resumed:
@@ -134,6 +137,8 @@ def _make_model(request: Request) -> PreTrainedModel:
     else:
         labels["initializer_range"] = config.initializer_range
         family = objective.family or get_family(config.family)
+        if config.generator_size and family.generator:
+            labels[GENERATOR] = family.generator(config.model_size, config.generator_size)
         model = build_model(objective.auto_class(), family, config.model_size, tokenizer, labels, config.seed)
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size

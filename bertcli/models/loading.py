@@ -69,9 +69,11 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:
     """Build a generator with new weights for a model, whose config.json says under `generator` in what it differs."""
-    settings = model.config.to_dict()
-    config = type(model.config)(**{**settings, **settings.pop(GENERATOR, {})})
-    attention = {"attn_implementation": model.config._attn_implementation}
+    saved, make = model.config, family_of(model.config.model_type).generator
+    size = ModelSize(saved.num_hidden_layers, saved.hidden_size, saved.num_attention_heads)
+    own = getattr(saved, GENERATOR, None) or (make(size, None) if make else {})
+    config = type(saved)(**{**saved.to_dict(), GENERATOR: None, **own})
+    attention = {"attn_implementation": saved._attn_implementation}
     return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
 
 
