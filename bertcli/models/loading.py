@@ -22,7 +22,7 @@ from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from bertcli.models.model_with_loss import GENERATOR
-from bertcli.models.own import two_directions
+from bertcli.models.own import two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
@@ -63,15 +63,17 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return cast(PreTrainedModel, model_class(config))
-    return cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE))
+        return two_streams.run_packed(cast(PreTrainedModel, model_class(config)))
+    return two_streams.run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:
     """Build a generator with new weights for a model, whose config.json says under `generator` in what it differs."""
-    settings = model.config.to_dict()
-    config = type(model.config)(**{**settings, **settings.pop(GENERATOR, {})})
-    attention = {"attn_implementation": model.config._attn_implementation}
+    saved, make = model.config, family_of(model.config.model_type).generator
+    size = ModelSize(saved.num_hidden_layers, saved.hidden_size, saved.num_attention_heads)
+    own = getattr(saved, GENERATOR, None) or (make(size, None) if make else {})
+    config = type(saved)(**{**saved.to_dict(), GENERATOR: None, **own})
+    attention = {"attn_implementation": saved._attn_implementation}
     return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
 
 
@@ -155,7 +157,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return model, info
+    return two_streams.run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:
