@@ -65,7 +65,7 @@ def cut_blocks(mode: str, instances: Instances, draws: Draws) -> list[int]:
         for index, (start, end) in enumerate(pieces):
             if rules.static_masking:
                 ids = [*before, *corpus.tokens[start:end].tolist()]
-                seed = int(hash((draws.key, copy, index)) % 1e6)
+                seed = int(hash((draws.numpy_seed, copy, index)) % 1e6)
                 instances.add_tokens(ids, [0] * len(ids), masks=_masks(ids, rules.masking, seed))
             else:
                 instances.add((start, end), (end, end), False, draws)

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def test_static_masks_are_those_of_fairseqs_epochs() -> None:
     items = MASKS["items"]
     bounds = np.cumsum([0, *(len(item) - 1 for item in items)]).tolist()
     corpus = Corpus(np.array([token for item in items for token in item[1:]], np.uint32), bounds, [(0, len(items))])
-    rules = InstanceRules(FULL_SENTENCES.cut, Layout((0,), (), ()), rules_of(), True, 64, 0.1, 2)
+    rules = InstanceRules(FULL_SENTENCES.cut, cast(Any, None), Layout((0,), (), ()), rules_of(), True, 64, 0.1, 2)
     rules = replace(rules, cut=lambda instances, draws: cut_blocks("eos", instances, draws))
     instances, order = make_instances(corpus, rules, Draws(7))
     columns = instances.columns(order)

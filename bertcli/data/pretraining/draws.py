@@ -14,10 +14,6 @@ IS_HEADS = bytes(top < 128 for top in range(256))
 class Draws(random.Random):
     """`random.Random`; every method draws what the method of that name draws (CPython 3.2 and later)."""
 
-    def __init__(self, key: int) -> None:
-        super().__init__(key)
-        self.key = key  # what it was seeded with
-
     def seed(self, a: int | None = None, version: int = 2) -> None:  # type: ignore[override]
         """Start again from a seed."""
         super().seed(a, version)
