@@ -140,7 +140,8 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     sequence, which sees all of it, only these attend, where the attention can do so.
     """
     base, last = model.base_model, _last_layer(model)
-    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if last else rows
+    decodes = _decodes_masks(model) and rows is not None
+    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if last or decodes else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
         hidden = _read(model, batch, output.last_hidden_state[0], chosen, pooled)
@@ -151,7 +152,9 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
         return output
 
     hooks = [base.register_forward_hook(read)]
-    if rows is not None and last:
+    if decodes:
+        hooks.append(base.register_forward_pre_hook(lambda _, a, b: (a, b | {"rows": rows}), with_kwargs=True))
+    elif rows is not None and last:
         attention = last.attention
         is_alone = pooled and attends_alone(attention.self, batch.input_ids)
         if is_alone:
@@ -181,6 +184,11 @@ def _last_layer(model: PreTrainedModel) -> Any:
         if hasattr(last, "attention") and hasattr(last.attention, "output") and not hasattr(model, BILSTM)
         else None
     )
+
+
+def _decodes_masks(model: PreTrainedModel) -> bool:
+    """Whether an encoder computes the states of masks in a way of its own (models/own/deberta.py)."""
+    return getattr(model.base_model, "decodes_masks", False)
 
 
 def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: Any, pooled: bool) -> Tensor:

@@ -20,8 +20,9 @@ from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
-from bertcli.models.own import two_directions
+from bertcli.models.own import deberta, two_directions
 from bertcli.models.own.bilstm import add_bilstm
+from bertcli.models.own.deberta import run_packed
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 
@@ -37,7 +38,9 @@ LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
 OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
+OWN_CLASSES = {
+    each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values(), *deberta.CLASSES.values())
+}
 
 
 def build_model(
@@ -62,8 +65,8 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return cast(PreTrainedModel, model_class(config))
-    return cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE))
+        return run_packed(cast(PreTrainedModel, model_class(config)))
+    return run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
 
 
 @torch.no_grad()
@@ -132,7 +135,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return model, info
+    return run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:

@@ -1,0 +1,63 @@
+"""DeBERTa's mask decoder gives the losses and gradients of the authors' code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.nn.functional import cross_entropy
+
+from bertcli.data.packing.batches import PackedBatch, pack
+from bertcli.models.loading import load_model
+from bertcli.models.own import deberta
+from bertcli.models.packed import PACKED
+from bertcli.objectives.masked_lm import MLM
+
+GOLDENS = Path(__file__).parents[2] / "goldens" / "deberta"
+
+
+def golden(name: str) -> dict[str, np.ndarray]:
+    with np.load(GOLDENS / f"{name}.npz") as file:
+        return dict(file)
+
+
+def config_of(name: str, **more: Any) -> dict[str, Any]:
+    given = json.loads((GOLDENS / f"mlm_{name}.config.json").read_text())
+    terms = [term for term in given.pop("pos_att_type").split("|") if term != "none"]
+    return {**given, "pos_att_type": terms, "pad_token_id": given.pop("padding_idx"), "legacy": False, **more}
+
+
+def original_model(name: str) -> Any:
+    """The model of a golden, by the classes of version 2, which has the names of the weights of the authors' code."""
+    model = deberta.DebertaV2ForMaskedLM(transformers.DebertaV2Config(**config_of(name), attn_implementation=PACKED))
+    found = {key[2:]: torch.from_numpy(value) for key, value in golden(f"mlm_{name}").items() if key[:2] == "w/"}
+    missing = model.load_state_dict(found, strict=False)
+    assert not missing.missing_keys
+    assert missing.unexpected_keys == []
+    return deberta.run_packed(model).eval()
+
+
+def packed(name: str) -> PackedBatch:
+    """The padded sequences of a golden, packed."""
+    given = golden(f"mlm_{name}")
+    is_token = given["in/mask"] > 0
+    ids, labels, lengths = given["in/input_ids"][is_token], given["in/labels"][is_token], is_token.sum(1)
+    masked = {"masked_lm_positions": np.flatnonzero(labels), "masked_lm_ids": labels[labels > 0]}
+    targets = {key: torch.from_numpy(value) for key, value in masked.items()}
+    return PackedBatch(**{**pack(ids, None, lengths, np.arange(len(lengths))).__dict__, "labels": targets})
+
+
+@pytest.mark.parametrize("name", ["v1", "v3", "abs"])
+def test_logits_losses_and_gradients_are_those_of_the_original(name: str) -> None:
+    model, batch, wanted = original_model(name), packed(name), golden(f"mlm_{name}")
+    logits = MLM.outputs(model, batch)["masked_lm"]
+    torch.testing.assert_close(logits, torch.from_numpy(wanted["out/logits"]), atol=1e-5, rtol=1e-5)
+    losses = cross_entropy(logits, batch.labels["masked_lm_ids"], reduction="none")
+    torch.testing.assert_close(losses, torch.from_numpy(wanted["out/loss_per_token"]), atol=1e-5, rtol=1e-5)
+    losses.mean().backward()
+    norms = {key: float(value.grad.norm()) for key, value in model.named_parameters() if value.grad is not None}
+    of_original = {key[10:]: float(value) for key, value in wanted.items() if key.startswith("grad_norm/")}
+    assert norms == pytest.approx(of_original, rel=1e-4, abs=1e-5)
