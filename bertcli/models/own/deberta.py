@@ -22,6 +22,7 @@ from bertcli.models.dropout import Mask, choose_rows, drop, next_mask, of_heads
 # Of a group: n sequences, S the longest; W = 2S - 1 distances between its tokens
 
 DECODINGS = 2  # times that the enhanced mask decoder runs the last layer
+MOST_KEPT = 1 << 22  # attention weights of a layer; more are computed again in the backward pass, as in models/packed.py
 POSITIONS = "deberta.embeddings.position_embeddings.weight"
 
 
@@ -100,7 +101,7 @@ class PackedAttention(nn.Module):
         for group, rows in sequences.groups_with_rows():
             padded = [group.padded(each[rows]) for each in states]  # [n, A, S, D]
             context = self.context
-            if torch.is_grad_enabled():  # the weights are computed again in the backward pass, as in models/packed.py
+            if torch.is_grad_enabled() and group.shape[0] * group.shape[1] ** 2 * self.num_attention_heads > MOST_KEPT:
                 context = partial(checkpoint, context, use_reentrant=False, preserve_rng_state=False)
             found.append(group.unpadded(context(*padded, group, relative, (*mask[:3], mask[3][rows]))))
         return pad(torch.cat(found).flatten(1), (0, 0, 0, sequences.idle))
