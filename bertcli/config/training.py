@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
-from bertcli.config.data import MASK_SHARES, SPAN_MASK
+from bertcli.config.data import MASK_SHARES, OBJECTIVE, SPAN_MASK, objectives
 from bertcli.config.options import Config, option
-from bertcli.families.bert import BERT
+from bertcli.families import sizes
+from bertcli.families.family import SCHEDULES
 from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -20,6 +21,8 @@ OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
 MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
 OF_DATA = "with dynamic masks; default: the data's."
+BETA2 = "Decay of the second moments; default: the family's, 0.999."
+SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear); default: the family's."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -29,13 +32,6 @@ LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of 
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
 STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
-
-
-def objectives() -> list[str]:
-    """Names of the pre-training objectives."""
-    from bertcli.objectives import OBJECTIVES
-
-    return list(OBJECTIVES)
 
 
 def own_kinds() -> list[str]:
@@ -73,6 +69,13 @@ class TrainingConfig(Config):
         None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
     )
     log_steps: int | None = option(None, "Steps between log lines; default: about fifty lines per run.", minimum=1)
+    weight_decay: float | None = option(None, "Weight decay; default: the family's, 0.01.", minimum=0)
+    adam_beta2: float | None = option(None, BETA2, minimum=0, maximum=1)
+    adam_epsilon: float | None = option(None, "Epsilon of the optimizer; default: the family's, 1e-6.", minimum=0)
+    max_grad_norm: float | None = option(
+        None, "Maximum norm of gradients, 0: no maximum; default: the family's, 1.", minimum=0
+    )
+    schedule: str | None = option(None, SCHEDULE, choices=SCHEDULES)
     track: str | None = option(None, "Experiment tracker supported by Accelerate: tensorboard, wandb, ...")
 
 
@@ -80,13 +83,13 @@ class TrainingConfig(Config):
 class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
-    size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
+    size: str = option("base", "Model size: {choices}.", choices=sizes)
     data: str | None = option(None, DATA)
     phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
     objective: str | None = option(
-        None, "Pre-training objective: {choices}; default: mlm+nsp if the data are pairs, else mlm.", choices=objectives
+        None, f"{OBJECTIVE}; default: the data's, mlm+nsp for pairs of texts.", choices=objectives
     )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)

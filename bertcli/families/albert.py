@@ -14,5 +14,12 @@ def _pool(base: "nn.Module", first: "Tensor") -> Any:
 
 
 ALBERT = Family(
-    "ALBERT", ("albert",), is_packed=True, pool=_pool, predict_tokens=lambda model, hidden: model.predictions(hidden)
+    "ALBERT",
+    ("albert",),
+    is_packed=True,
+    pool=_pool,
+    predict_tokens=lambda model, hidden: model.predictions(hidden),
+    vocabularies=("sentencepiece",),
+    tokenizer_class="AlbertTokenizer",
+    special_tokens=("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"),
 )

@@ -25,4 +25,12 @@ def _settings(size: ModelSize) -> dict[str, Any]:
     return {**shape, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
 
 
-BERT = Family("BERT", ("bert",), is_packed=True, is_original=True, sizes=SIZES, settings=_settings)
+BERT = Family(
+    "BERT",
+    ("bert",),
+    is_packed=True,
+    is_original=True,
+    sizes=SIZES,
+    settings=_settings,
+    objectives=("mlm+nsp", "mlm", "left-to-right", "two-directions", "full-sentences", "doc-sentences"),
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bertcli.errors import unknown
@@ -11,6 +11,8 @@ from bertcli.errors import unknown
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PretrainedConfig, PreTrainedModel
+
+    from bertcli.data.text.tokenization import Subwords
 
 # N sequences, H hidden
 
@@ -46,6 +48,36 @@ class ModelSize:
         embeddings = (vocab_size + positions + 2) * h + 2 * h
         layer = 4 * (h * h + h) + (2 * h * self.intermediate + self.intermediate + h) + 4 * h
         return embeddings + self.layers * layer + h * h + h
+
+
+SCHEDULES = (BERT_SCHEDULE, LINEAR) = ("bert", "linear")
+
+
+@dataclass(frozen=True)
+class OptimizerRules:
+    """How weights are updated; options of the same names replace a value. The defaults are those of optimization.py."""
+
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0  # of all gradients together; 0: they are not clipped
+    schedule: str = BERT_SCHEDULE  # bert: linear decay counted from step 0; linear: from the end of the warm-up
+    final_rate: float = 0.0  # that the learning rate decays to, as a share of the peak
+    power: float = 1.0  # of its decay
+    not_decayed: str = r"LayerNorm|layer_norm|bias"  # the names of weights without decay; "": all weights decay
+    corrects_epsilon: bool = (
+        True  # torch's AdamW adds epsilon to the corrected root, TensorFlow's and fairseq's Adam do not
+    )
+    corrects_lamb: bool = True  # bias correction in LAMB
+    adapts_undecayed: bool = True  # whether LAMB scales the steps of weights without decay
+
+    def given_by(self, options: object) -> OptimizerRules:
+        """The rules with the options that are given."""
+        values = {each.name: getattr(options, each.name, None) for each in fields(self)}
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
+
+
+BERT_RULES = OptimizerRules()
 
 
 def starts_after_padding(model: PreTrainedModel) -> int:
@@ -85,6 +117,39 @@ class Family:
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
+    initialize: Callable[[PreTrainedModel], None] = lambda model: None  # new weights that start as no other
+    cuts_new_weights: bool = True  # normal weights are cut at two deviations, as TensorFlow's
+    # Pre-training from raw text, for a family that has an objective.
+    objectives: tuple[str, ...] = ()  # the default first
+    vocabularies: tuple[str, ...] = (
+        "wordpiece",
+    )  # algorithms of vocabularies that fit; `bert build-vocab` makes the first
+    tokenizer_class: str = "BertTokenizer"  # of transformers
+    special_tokens: tuple[str, ...] = ()  # the first ids of a new vocabulary, where it is not WordPiece
+    last_tokens: tuple[str, ...] = ()  # its last ids
+    data_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert make-pretraining-data`
+    training_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert pretrain`
+    optimizer: OptimizerRules = BERT_RULES  # in pre-training
+    finetuning: OptimizerRules = BERT_RULES
+
+    @property
+    def key(self) -> str:
+        """Its name as an option: `--family roberta`."""
+        return self.name.lower()
+
+    @property
+    def objective(self) -> str:
+        """The default objective of pre-training; "" for a family that is not pre-trained."""
+        return self.objectives[0] if self.objectives else ""
+
+    def new_tokenizer(self, source: str, **vocabulary: Any) -> Subwords:
+        """The tokenizer of a new vocabulary that is not WordPiece."""
+        import transformers
+
+        from bertcli.data.text.tokenization import Subwords
+
+        fast = getattr(transformers, self.tokenizer_class)(**vocabulary)
+        return Subwords(fast.get_vocab(), not vocabulary.get("do_lower_case", False), source, fast=fast)
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
         """Whether a model runs without padding."""

@@ -29,7 +29,7 @@ from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.families import family_of
+from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
@@ -43,7 +43,7 @@ from bertcli.models.embeddings import cut_embeddings, start_embeddings
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
 from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
-from bertcli.objectives.masked_lm import MLM, runs_of_document
+from bertcli.objectives.masked_lm import MLM
 from bertcli.training.device import inference_device, training_precision
 from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -181,7 +181,7 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
     return Distillation(
         MLM.name,
         MLM.parts,
-        runs_of_document,
+        MLM.cut,
         trains_every_weight=False,
         teacher=Teacher(model, dtype, has_logits, reads_whole, columns),
         weights=weights,
@@ -203,7 +203,9 @@ def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, fo
         return model
     teacher = load_model(source, AutoModelForMaskedLM, seed=config.seed)
     if config.size:
-        model = build_model(AutoModelForMaskedLM, BERT, config.model_size, tokenizer, {}, config.seed)
+        model = build_model(
+            AutoModelForMaskedLM, get_family(config.family), config.model_size, tokenizer, {}, config.seed
+        )
         start_embeddings(model, teacher, ids)
         say(
             f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"

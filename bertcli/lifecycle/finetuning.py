@@ -19,6 +19,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
@@ -193,6 +194,7 @@ class Finetuning:
         steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
         return Plan.of(
             config,
+            rules=family_of(self.model.config.model_type).finetuning.given_by(config),
             steps=steps,
             batch_size=chosen.batch_size,
             learning_rate=chosen.learning_rate,

@@ -9,13 +9,15 @@ from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.phases import Phase
+from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.lifecycle.phases import check_data, find_phases, held_out_of
+from bertcli.families import get_family
+from bertcli.lifecycle.phases import check_data, find_phases, held_out_of, with_family
 from bertcli.lifecycle.pretraining import Request, kept_steps, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
-from bertcli.objectives import default_objective, get_objective
+from bertcli.objectives import check_objective, default_objective, get_objective
 from bertcli.objectives.objective import Objective
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -33,7 +35,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     Raises UserError if there is no data, or if objective, vocabulary or length do not fit data and model; Interrupted
     after Ctrl-C, with the checkpoint saved.
     """
-    asked = PretrainConfig.build(config, options)
+    asked = with_family(PretrainConfig.build(config, options))
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
     request = _check(config, folder)
     return run_pretraining(request, _make_model(request), folder)
@@ -45,7 +47,8 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     # The order stays, whatever the cache.
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
-    objective = asked or default_objective(examples.has_pairs)
+    objective = asked or _objective_of(examples)
+    check_objective(objective, get_family(config.family))
     check_data(phases, objective, run if config.resume else None)
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
@@ -59,6 +62,12 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     kept_steps(config)
     resumed = run.start if config.resume and run.start.exists() else None
     return Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
+
+
+def _objective_of(examples: PretrainingExamples) -> Objective:
+    """The objective that data were made for."""
+    made_for = examples.manifest.get("objective")
+    return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
 
 
 def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
@@ -104,8 +113,8 @@ def _make_model(request: Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        size = config.model_size
-        model = build_model(objective.auto_class(), objective.family, size, tokenizer, labels, config.seed)
+        family = objective.family or get_family(config.family)
+        model = build_model(objective.auto_class(), family, config.model_size, tokenizer, labels, config.seed)
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:

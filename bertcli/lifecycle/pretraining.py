@@ -16,6 +16,7 @@ from bertcli.data.pretraining.masking import SHARES
 from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.lifecycle.phases import describe_phases, resolved_data
 from bertcli.lifecycle.start import enter
 from bertcli.objectives.objective import Objective
@@ -86,7 +87,9 @@ def _plan(request: Request, model: PreTrainedModel) -> Plan:
     costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
     eval_steps, kept = config.eval_steps or config.steps, kept_steps(config)
-    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, kept_steps=kept, step_costs=costs)
+    rules = family_of(model.config.model_type).optimizer.given_by(config)
+    derived = {"warmup_steps": warmup_steps, "eval_steps": eval_steps, "kept_steps": kept, "step_costs": costs}
+    return Plan.of(config, rules=rules, **derived)
 
 
 def kept_steps(config: PretrainConfig) -> tuple[int, ...]:

@@ -55,7 +55,8 @@ def build_model(
     config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
     model = _new_model(model_class, config, attention)
-    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
+    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range, family.cuts_new_weights)
+    family.initialize(model)
     if getattr(config, BILSTM, False):
         add_bilstm(model)
     return with_trained_padding(model)
@@ -70,13 +71,15 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
+def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE, is_cut: bool = True) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
     for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
-        if "LayerNorm" in name and name.endswith("weight"):
+        if ("LayerNorm" in name or "layer_norm" in name) and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
             nn.init.zeros_(parameter)
+        elif not is_cut:
+            nn.init.normal_(parameter, std=deviation)
         else:
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 

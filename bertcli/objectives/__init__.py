@@ -1,13 +1,17 @@
 """Pre-training objectives, one file each: instances, targets, heads, losses and metrics."""
 
-from bertcli.errors import unknown
+from bertcli.errors import UserError, unknown
+from bertcli.families import get_family
+from bertcli.families.family import Family
+from bertcli.objectives.full_sentences import DOC_SENTENCES, FULL_SENTENCES
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
 from bertcli.objectives.masked_lm import MLM
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
-OBJECTIVES = {objective.name: objective for objective in (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS)}
+ALL = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, FULL_SENTENCES, DOC_SENTENCES)
+OBJECTIVES = {objective.name: objective for objective in ALL}
 
 
 def get_objective(name: str) -> Objective:
@@ -17,6 +21,14 @@ def get_objective(name: str) -> Objective:
     return OBJECTIVES[name]
 
 
-def default_objective(has_pairs: bool) -> Objective:
-    """The original's objective for data of pairs; for data of single texts, the part that they allow."""
-    return MLM_AND_NSP if has_pairs else MLM
+def check_objective(objective: Objective, family: Family) -> None:
+    """Raise UserError if a family is not pre-trained by an objective."""
+    if objective.name not in family.objectives:
+        what = f"{family.name} is not pre-trained by --objective {objective.name}."
+        raise UserError(what, f"Give one of: {', '.join(family.objectives)}.")
+
+
+def default_objective(has_pairs: bool, family: str | None = None) -> Objective:
+    """The objective of a family; for single texts, where its own needs pairs, the part that they allow."""
+    own = OBJECTIVES[get_family(family).objective]
+    return own if has_pairs or not own.needs_pairs else MLM

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bertcli.data.pretraining.draws import HEADS, Draws
+from bertcli.data.pretraining.instances import each_document
 from bertcli.objectives.masked_lm import MASKED_LM, has_heads
 from bertcli.objectives.objective import Objective, Part
 
@@ -99,4 +101,5 @@ NEXT_SENTENCE = Part(
     in_words=_in_words,
     baselines=lambda share, manifest: {"majority_next_sentence_accuracy": 100 * max(share, 1 - share)},
 )
-MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), pairs_of_document, needs_pairs=True, fits=has_heads)
+PAIRS = partial(each_document, pairs_of_document)
+MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), PAIRS, needs_pairs=True, fits=has_heads)

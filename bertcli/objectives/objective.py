@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bertcli.families.bert import BERT
+from bertcli.data.pretraining.masking import draw_masks
 from bertcli.families.family import Family
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.pretraining.instances import CutDocument
+    from bertcli.data.pretraining.instances import Cut, DrawMasks
     from bertcli.data.pretraining.shards import PretrainingExamples, RowLengths, UnpackedRows
     from bertcli.models.model_with_loss import ModelWithLoss
 
@@ -52,9 +52,11 @@ class Objective:
 
     name: str
     parts: tuple[Part, ...]
-    cut: CutDocument  # cuts a document into instances
+    cut: Cut  # cuts documents into instances
     needs_pairs: bool = False
-    family: Family = BERT  # of new models
+    ends_lines: bool = False  # whether each line of the text has [SEP] at its end
+    draw_masks: DrawMasks = draw_masks  # the static ones
+    family: Family | None = None  # of new models; None: the one that the data were made for
     model_class: str = "AutoModelForPreTraining"  # of transformers
     labels: Mapping[str, Any] = field(default_factory=dict)  # the classes in the model's config
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads

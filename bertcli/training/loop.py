@@ -23,7 +23,7 @@ from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
-from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
+from bertcli.training.optimizer import Adam, make_optimizer
 from bertcli.training.plan import Plan
 from bertcli.training.processes.shards import Shards, is_sharded
 from bertcli.training.processes.watch import Watch
@@ -66,7 +66,7 @@ class Training:
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
         self.module = module if is_sharded() else accelerator.prepare(module)
-        optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy)
+        optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy, plan.rules)
         self.optimizer = accelerator.prepare(optimizer)
         if accelerator.num_processes == 1:
             optimizer.defer_rows()
@@ -213,7 +213,7 @@ class Training:
         give the gradients of one large batch.
         """
         totals = self._global_counts(micro_batches, asked)
-        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
+        rate = self.plan.rate_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         losses: dict[str, Tensor] = {}
@@ -318,7 +318,7 @@ class Training:
         line = {
             "step": history.steps,
             "loss": history.losses[-1],
-            "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
+            "learning_rate": plan.rate_at(history.steps - 1),
             "gradient_norm": round(self.gradient_norm, 6),
             "tokens_per_second": history.tokens_per_second,
             "share_of_peak": self.share_of_peak,

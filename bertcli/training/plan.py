@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from bertcli.families.family import BERT_RULES, LINEAR, OptimizerRules
+
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
 
 
@@ -20,6 +22,7 @@ class Plan:
     save_minutes: float  # between checkpoints, whichever comes first
     log_steps: int | None = None  # between log lines; None: about fifty lines in a run
     optimizer: str
+    rules: OptimizerRules = BERT_RULES  # of the family
     seed: int
     micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
@@ -32,6 +35,10 @@ class Plan:
         """The plan with the options of the same names, but for what is derived from others."""
         given = {each.name: getattr(options, each.name) for each in fields(cls) if hasattr(options, each.name)}
         return cls(**given | derived)
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step."""
+        return learning_rate_at(step, self.learning_rate, self.steps, self.warmup_steps, self.rules)
 
     def cost(self, step: int) -> float:
         """What a step costs beside others, by which the time left is estimated."""
@@ -57,3 +64,19 @@ class Plan:
             f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
             f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
         )
+
+
+def learning_rate_at(
+    step: int, peak: float, steps: int, warmup_steps: int, rules: OptimizerRules = BERT_RULES
+) -> float:
+    """The learning rate of a step: linear warm-up, then polynomial decay, linear unless the rules say otherwise.
+
+    The first step of a warm-up has rate 0. Where the decay is counted from step 0, the rate drops where the warm-up
+    ends: both as in optimization.py.
+    """
+    if step < warmup_steps:
+        return peak * step / warmup_steps
+    first = warmup_steps if rules.schedule == LINEAR else 0
+    left: float = (1 - (min(step, steps) - first) / max(1, steps - first)) ** rules.power
+    final = peak * rules.final_rate
+    return (peak - final) * left + final

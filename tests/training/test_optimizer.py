@@ -8,7 +8,8 @@ from conftest import GOLDENS
 from torch import nn
 
 from bertcli.models.working_copy import WorkingCopy
-from bertcli.training.optimizer import learning_rate_at, make_optimizer
+from bertcli.training.optimizer import make_optimizer
+from bertcli.training.plan import learning_rate_at
 
 GOLDEN = json.loads((GOLDENS / "optimizer.json").read_text())
 

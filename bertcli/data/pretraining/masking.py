@@ -36,7 +36,7 @@ class MaskingRules:
     """The options of masking, and what it needs of the vocabulary."""
 
     vocab_ids: list[int]  # a random replacement is any of these, special tokens included, as in the original
-    is_continuation: list[bool]  # for each id, whether it is a `##` piece
+    is_continuation: list[bool]  # for each id, whether it is a piece of a word that is not its first, such as `##s`
     mask_id: int
     cls_id: int
     sep_id: int
@@ -45,6 +45,7 @@ class MaskingRules:
     whole_word_mask: bool
     shares: tuple[int, int, int]  # percentages of [MASK], the same token, a random token
     span_mask: bool
+    special_ids: list[int]
 
     @classmethod
     def of(
@@ -57,12 +58,10 @@ class MaskingRules:
         spans: bool = False,
     ) -> MaskingRules:
         """The rules of a tokenizer and the options. Raises UserError if the shares do not sum to 100."""
-        is_continuation = [False] * tokenizer.size
-        for token, index in tokenizer.vocab.items():
-            is_continuation[index] = token.startswith("##")
-        mask, first, sep = (tokenizer.special(name) for name in ("mask", "cls", "sep"))
-        of_vocabulary = (list(tokenizer.vocab.values()), is_continuation, mask, first, sep)
-        return cls(*of_vocabulary, prob, max_predictions, whole_word, parse_shares(shares), spans)
+        mask, first, sep, pad, unk = (tokenizer.special(name) for name in ("mask", "cls", "sep", "pad", "unk"))
+        of_vocabulary = (list(tokenizer.vocab.values()), tokenizer.continues_word, mask, first, sep)
+        of_options = (prob, max_predictions, whole_word, parse_shares(shares), spans)
+        return cls(*of_vocabulary, *of_options, [first, pad, sep, unk, mask])
 
     @property
     def reads_words(self) -> bool:

@@ -79,6 +79,11 @@ class PretrainingExamples:
         return bool(self.manifest["options"]["next_sentence"])
 
     @property
+    def family(self) -> str:
+        """The name of the family that the data were made for."""
+        return str(self.manifest.get("family", "bert"))
+
+    @property
     def max_seq_length(self) -> int:
         """The longest row that the data may hold."""
         return int(self.manifest["options"]["max_seq_length"])

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +22,33 @@ RULES: dict[str, Types] = {  # of tokenizer_config.json
     "strip_accents": bool | None,
     "tokenize_chinese_chars": bool,
 }
+ALGORITHMS = {
+    "WordPiece": "wordpiece",
+    "BPE": "byte-bpe",
+    "Unigram": "sentencepiece",
+}  # a model's type in tokenizer.json
+SPACES = "Ġ▁"  # the space before a word, as pieces have it
 LARGEST_VOCABULARY = 100_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The special tokens around the texts of an input, `before A after` or `before A between B after`, and the types."""
+
+    before: tuple[int, ...]
+    between: tuple[int, ...]
+    after: tuple[int, ...]
+    second_type: int = 1  # of B and its separator; all others are of type 0
+    cls_type: int = 0  # of [CLS] where it is last
+
+    @property
+    def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """All three."""
+        return self.before, self.between, self.after
+
+    def open(self) -> "Layout":
+        """The layout of texts that bring their own separators."""
+        return replace(self, between=(), after=())
 
 
 @dataclass(frozen=True)
@@ -38,7 +65,6 @@ class WordPiece:
     tokenize_chinese_chars: bool = True
     backend: Tokenizer = field(init=False, repr=False)
     is_wordpiece: ClassVar[bool] = True
-    pair_separators: ClassVar[int] = 1  # number of tokens between two texts
 
     def __post_init__(self) -> None:
         backend = plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
@@ -69,6 +95,30 @@ class WordPiece:
     def special(self, name: str) -> int:
         """The id of a special token, by a name such as `cls`."""
         return self.vocab[f"[{name.upper()}]"]
+
+    @property
+    def algorithm(self) -> str:
+        """What `bert build-vocab --algorithm` calls its kind of vocabulary."""
+        return "wordpiece"
+
+    @property
+    def layout(self) -> Layout:
+        """The special tokens around the texts of an input."""
+        sep = (self.special("sep"),)
+        return Layout((self.special("cls"),), sep, sep)
+
+    @property
+    def pair_separators(self) -> int:
+        """Number of tokens between two texts."""
+        return len(self.layout.between)
+
+    @property
+    def continues_word(self) -> list[bool]:
+        """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
+        is_continuation = [False] * self.size
+        for token, index in self.vocab.items():
+            is_continuation[index] = token.startswith("##")
+        return is_continuation
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokenize plain texts into ids, tokens and character offsets, without special tokens."""
@@ -109,7 +159,7 @@ class WordPiece:
 
 @dataclass(frozen=True)
 class Subwords(WordPiece):
-    """Another tokenizer, such as RoBERTa's byte pairs or ALBERT's sentence pieces: for fine-tuning and use, not pre-training."""
+    """A tokenizer of another algorithm, such as RoBERTa's byte pairs or ALBERT's sentence pieces."""
 
     fast: Any = None  # a fast tokenizer of transformers
     is_wordpiece: ClassVar[bool] = False
@@ -119,16 +169,53 @@ class Subwords(WordPiece):
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
         object.__setattr__(self, "backend", plain)
-        object.__setattr__(self, "pair_separators", self.fast.num_special_tokens_to_add(pair=True) - 2)
-        ids = self.backend.encode("a").ids
-        if (ids[0], ids[-1]) != (self.special("cls"), self.special("sep")):
-            what = f"The tokenizer `{self.source}` does not put [CLS] first and [SEP] last, as BERT's does."
+        if not (self.layout.before or self.layout.after):
+            what = f"The tokenizer `{self.source}` puts no special tokens around a text, as BERT's does."
             raise UserError(what, "Use a model that does, such as a RoBERTa.")
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """What tokenizer.json says."""
+        state: dict[str, Any] = json.loads(self.backend.to_str())
+        return state
 
     @property
     def digest(self) -> str:
         """A hash that is equal for two tokenizers that give the same ids for every text."""
-        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+        parts = [self.state[name] for name in ("normalizer", "pre_tokenizer", "model")]
+        return hashlib.sha256(json.dumps(parts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def algorithm(self) -> str:
+        """What `bert build-vocab --algorithm` calls its kind of vocabulary; "" for another kind."""
+        return ALGORITHMS.get(self.state["model"].get("type"), "")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The special tokens around the texts of an input."""
+        first, second = (self.backend.encode(text, add_special_tokens=False).ids for text in ("a", "b"))
+        one, two = self.backend.encode("a"), self.backend.encode("a", "b")
+        start = _place(one.ids, first)
+        before, after = tuple(one.ids[:start]), tuple(one.ids[start + len(first) :])
+        of_second = len(two.ids) - len(after) - len(second)
+        between = tuple(two.ids[start + len(first) : of_second])
+        return Layout(before, between, after, two.type_ids[of_second], one.type_ids[-1] if not before else 0)
+
+    @property
+    def pair_separators(self) -> int:
+        """Number of tokens between two texts. Raises UserError if [CLS] is not first and [SEP] last."""
+        layout = self.layout
+        if (layout.before, layout.after) != ((self.special("cls"),), (self.special("sep"),)):
+            what = f"The tokenizer `{self.source}` does not put [CLS] first and [SEP] last, as BERT's does."
+            raise UserError(what, "Use a model that does, such as a RoBERTa.")
+        return len(layout.between)
+
+    @property
+    def continues_word(self) -> list[bool]:
+        """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
+        special = {token["id"] for token in self.state["added_tokens"] if token["special"]}
+        words = [number in special or token.startswith(tuple(SPACES)) for number, token in enumerate(self.tokens)]
+        return [not begins for begins in words]
 
     def special(self, name: str) -> int:
         """The id of a special token, by a name such as `cls`."""
@@ -143,8 +230,15 @@ class Subwords(WordPiece):
         return str(self.backend.decoder.decode(tokens)).strip()
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
-        """Write the tokenizer of transformers."""
+        """Write the tokenizer of transformers; one that knows no maximum length gets this one."""
+        self.fast.model_max_length = min(self.fast.model_max_length, model_max_length)
         self.fast.save_pretrained(folder)
+
+
+def _place(ids: list[int], part: list[int]) -> int:
+    """Where a part of ids begins; their end if it is not in them."""
+    places = (place for place in range(len(ids)) if part and ids[place : place + len(part)] == part)
+    return next(places, len(ids))
 
 
 def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None, chinese: bool = True) -> Tokenizer:

@@ -1,0 +1,158 @@
+"""Masked-LM on blocks of whole lines, masked as fairseq does (RoBERTa: Liu et al. 2019, sections 4.1 and 4.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from bertcli.objectives.masked_lm import MASKED_LM, has_heads
+from bertcli.objectives.objective import Objective
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from bertcli.data.pretraining.draws import Draws
+    from bertcli.data.pretraining.instances import Instances, Span
+    from bertcli.data.pretraining.masking import MaskingRules, Masks
+    from bertcli.data.pretraining.shards import UnpackedRows
+    from bertcli.objectives.objective import Targets
+
+SEPARATOR = 1  # tokens of the line between documents
+
+# T tokens of the batch, N sequences, U units (words, or tokens) that are masked whole
+
+
+def blocks(lengths: list[int], longest: int, within_documents: bool = False) -> list[Span]:
+    """Put lines together while they fit; a longer line stays alone. Returns the first line of each and one after the last.
+
+    Within documents, a line of one token ends a block and is left out, and so are blocks of one token: fairseq's
+    `complete_doc`, and else `complete`.
+    """
+    found: list[Span] = []
+    first, size, least = 0, 0, 2 if within_documents else 1
+    for line, length in enumerate(lengths):
+        is_end = within_documents and length == SEPARATOR
+        if size and (is_end or size + length > longest):
+            found += [(first, line)] if size >= least else []
+            first, size = line, 0
+        first, size = (line + 1, 0) if is_end else (first, size + length)
+    return [*found, (first, len(lengths))] if size >= least else found
+
+
+def _cut(within_documents: bool, instances: Instances, draws: Draws) -> list[int]:
+    """Add the blocks in the order of the text; one line that is too long for a block is cut, where fairseq leaves it out."""
+    bounds, rules = instances.corpus.bounds, instances.rules
+    longest = rules.max_seq_length - len(rules.layout.before)
+    lengths = [end - start for start, end in pairwise(bounds)]
+    for _ in range(rules.dupe_factor):
+        for first, last in blocks(lengths, longest, within_documents):
+            for start in range(bounds[first], bounds[last], longest):
+                end = min(start + longest, bounds[last])
+                instances.add((start, end), (end, end), False, draws)
+    return list(range(len(instances.next_sentence_labels)))
+
+
+def mask_tokens(
+    ids: NDArray[np.int64], rules: MaskingRules, generator: Any, weights: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Mask a sequence, [T], special tokens included, as MaskTokensDataset does, draw for draw.
+
+    `generator` is numpy's Generator or, as until fairseq 0.9, its RandomState; `weights`, [V], are of random tokens.
+    Returns the sequence as the model reads it, and which tokens it is to predict.
+    """
+    import numpy as np
+
+    begins = ~np.asarray(rules.is_continuation)[ids] if rules.whole_word_mask else np.ones(len(ids), dtype=bool)
+    lengths = np.diff(np.append(np.flatnonzero(begins), len(ids)))  # [U]
+    _, keep, other = (share / 100 for share in rules.shares)
+    units = len(lengths)
+    chosen = np.zeros(units, dtype=bool)
+    chosen[generator.choice(units, int(rules.masked_lm_prob * units + generator.random()), replace=False)] = True
+    kept = random = np.zeros(units, dtype=bool)
+    if keep + other > 0:
+        changed = chosen & (generator.random(units) < keep + other)
+        is_kept = generator.random(units) < keep / (keep + other) if keep and other else np.full(units, keep > 0)
+        kept, random = changed & is_kept, changed & ~is_kept
+    masked = ids.copy()
+    masked[np.repeat(chosen & ~kept, lengths)] = rules.mask_id
+    places = np.flatnonzero(np.repeat(random, lengths))
+    if len(places):
+        weights = random_weights(rules) if weights is None else weights
+        masked[places] = generator.choice(len(weights), len(places), p=weights)
+    return masked, np.repeat(chosen, lengths)
+
+
+def random_weights(rules: MaskingRules) -> NDArray[np.float64]:
+    """The probability of each token as a random replacement, [V]: any but special ones, [MASK] being none of these."""
+    import numpy as np
+
+    weights = np.zeros(len(rules.is_continuation))
+    weights[rules.vocab_ids] = 1.0
+    weights[[each for each in rules.special_ids if each != rules.mask_id]] = 0.0
+    weights /= weights.sum()
+    return weights
+
+
+def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
+    """Draw the static masks of an instance."""
+    import numpy as np
+
+    whole = np.array(ids)
+    masked, is_masked = mask_tokens(whole, rules, np.random.default_rng(draws.getrandbits(32)))
+    places = np.flatnonzero(is_masked)
+    return places.tolist(), masked[places].tolist()
+
+
+def _targets(read: UnpackedRows) -> Targets:
+    """The masks of the data, else masks drawn by (seed, step, row), as many and as often as `mask_tokens` draws them."""
+    positions, originals = read.masks or mask_batch(read)
+    return {"masked_lm_positions": positions, "masked_lm_ids": originals}
+
+
+def mask_batch(read: UnpackedRows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Mask all sequences of a packed batch in place; return the masked positions, ascending, and their original ids."""
+    import numpy as np
+
+    from bertcli.data.packing.keyed import uniform
+
+    ids, rules, key = read.input_ids, read.rules, read.key
+    sequence = np.repeat(np.arange(len(read.lengths)), read.lengths)  # [T]
+    starts = np.cumsum(read.lengths) - read.lengths
+    place = np.arange(len(ids)) - starts[sequence]  # [T]
+    begins = (place == 0) | ~(np.asarray(rules.is_continuation)[ids] & rules.whole_word_mask)
+    unit = np.flatnonzero(begins)  # [U]
+    row = read.rows[sequence]
+    of_unit = sequence[unit]
+    units = np.bincount(of_unit, minlength=len(starts))  # [N]
+    wanted = (rules.masked_lm_prob * units + uniform(key, read.rows)).astype(np.int64)  # [N]
+    order = np.lexsort((uniform(key + 1, row[unit], place[unit]), of_unit))
+    rank = np.arange(len(unit)) - (np.cumsum(units) - units)[of_unit]
+    chosen = np.zeros(len(ids), dtype=bool)
+    chosen[unit[order[rank < wanted[of_unit]]]] = True
+    owner = np.maximum.accumulate(np.where(begins, np.arange(len(ids)), 0))  # [T] where the token's unit begins
+    positions = np.flatnonzero(chosen[owner])  # [M]
+    originals = ids[positions].copy()
+    draw = uniform(key + 2, row[positions], place[owner[positions]])
+    allowed = np.flatnonzero(random_weights(rules))
+    other = (uniform(key + 3, row[positions], place[positions]) * len(allowed)).astype(np.int64)
+    mask, same, _ = rules.shares
+    replaced = np.where(draw < (mask + same) / 100, originals, allowed[other])
+    ids[positions] = np.where(draw < mask / 100, rules.mask_id, replaced)
+    return positions, originals
+
+
+PARTS = (replace(MASKED_LM, targets=_targets),)
+FULL_SENTENCES = Objective(
+    "full-sentences",
+    PARTS,
+    partial(_cut, False),
+    ends_lines=True,
+    draw_masks=draw_masks,
+    model_class="AutoModelForMaskedLM",
+    fits=has_heads,
+    trains_every_weight=False,
+)
+DOC_SENTENCES = replace(FULL_SENTENCES, name="doc-sentences", cut=partial(_cut, True))
