@@ -6,11 +6,12 @@ from bertcli.families.family import Family
 from bertcli.objectives.full_sentences import DOC_SENTENCES, FULL_SENTENCES
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
 from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.masked_ngrams import MASKED_NGRAMS
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
-ALL = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, FULL_SENTENCES, DOC_SENTENCES)
+ALL = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, FULL_SENTENCES, DOC_SENTENCES, MASKED_NGRAMS)
 OBJECTIVES = {objective.name: objective for objective in ALL}
 
 

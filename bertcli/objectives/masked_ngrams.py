@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
+from bertcli.data.pretraining.masking import KEPT
 from bertcli.objectives.masked_lm import MASKED_LM, MLM
 
 if TYPE_CHECKING:
@@ -29,15 +30,15 @@ def rows_of_stream(instances: Instances, draws: Draws) -> list[int]:
     return [*range(len(instances.next_sentence_labels))]
 
 
-def draw_ngrams(ids: list[int], rules: MaskingRules, draws: Draws, longest: int = LONGEST) -> Masks:
+def draw_ngrams(ids: list[int], rules: MaskingRules, draws: Draws, longest: int | None = None) -> Masks:
     """Choose the tokens to mask and their replacements, draw for draw as NGramMaskGenerator of mlm_task.py.
 
     From the left, each window of six times n words has one n-gram, of n words with the weight 1 / n; a sixth of the words
     is chosen so. Masked are the first of them, until enough tokens are: a full row has few masks in its last tenth.
-    Words are single tokens where n is 1 at most. Returns positions, ascending, and the new token of each, or KEPT.
+    Where n is 1 at most, as it is without whole-word masks, a word is a token. Returns positions, ascending, and the new
+    token of each, or KEPT.
     """
-    from bertcli.data.pretraining.masking import KEPT
-
+    longest = longest or (LONGEST if rules.whole_word_mask else 1)
     words: list[list[int]] = []
     for place, token in enumerate(ids):
         if token not in rules.special_ids:
@@ -80,3 +81,41 @@ def _shares(longest: int) -> list[float]:
 
     shares = 1.0 / np.arange(1, longest + 1)
     return list((shares / shares.sum()).cumsum())
+
+
+def _draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
+    """Draw the static masks of a row."""
+    return draw_ngrams(ids, rules, draws)
+
+
+def targets_of(read: UnpackedRows) -> Targets:
+    """The masks of the data, else masks drawn by (seed, step, row)."""
+    import numpy as np
+
+    from bertcli.data.packing.keyed import derive
+    from bertcli.data.pretraining.draws import Draws
+
+    if read.masks:
+        positions, originals = read.masks
+    else:
+        found, new, start = list[int](), list[int](), 0
+        for row, length in zip(read.rows.tolist(), read.lengths.tolist(), strict=True):
+            ids = read.input_ids[start : start + length].tolist()
+            places, replacements = draw_ngrams(ids, read.rules, Draws(derive(read.key, row)))
+            found += [start + place for place in places]
+            new += replacements
+            start += length
+        positions = np.array(found, dtype=np.int64)
+        originals = read.input_ids[positions]
+        read.input_ids[positions] = np.where(np.array(new) == KEPT, originals, new)
+    return {"masked_lm_positions": positions, "masked_lm_ids": originals}
+
+
+MASKED_NGRAMS = replace(
+    MLM,
+    name="masked-ngrams",
+    parts=(replace(MASKED_LM, targets=targets_of),),
+    cut=rows_of_stream,
+    draw_masks=_draw_masks,
+    trains_every_weight=True,
+)
