@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import transformers
 
+from bertcli.models.own import disentangled
 from tests.families.checks import KINDS, SIZES, check_finetuning, check_gradients, check_outputs
 
 RELATIVE = {**SIZES, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
@@ -23,6 +24,11 @@ CASES = [
     for kind, head in KINDS.items()
     if hasattr(transformers, f"{classes}For{head}")
 ]
+
+
+@pytest.fixture(autouse=True)
+def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disentangled, "BLOCK", 4)
 
 
 @pytest.mark.parametrize(("name", "kind"), CASES)

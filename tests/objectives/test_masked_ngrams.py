@@ -19,7 +19,9 @@ def rules(limit: int, shares: tuple[int, int, int]) -> Any:
     special = [VOCAB.index(f"[{name}]") for name in ("MASK", "CLS", "SEP", "PAD", "UNK")]
     words = {"vocab_ids": [*range(len(VOCAB))], "mask_id": special[0], "special_ids": special, "masked_lm_prob": 0.15}
     words["is_continuation"] = [not token.startswith(("\u2581", "[")) for token in VOCAB]
-    return SimpleNamespace(**words, shares=shares, num_to_predict=lambda length: min(limit, max(1, round(length * 0.15))))
+    return SimpleNamespace(
+        **words, shares=shares, num_to_predict=lambda length: min(limit, max(1, round(length * 0.15)))
+    )
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: f"{case['max_gram']}-{len(case['tokens'])}")

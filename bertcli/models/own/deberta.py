@@ -1,76 +1,25 @@
-"""DeBERTa's disentangled attention within the sequences of a packed batch, and its enhanced mask decoder."""
+"""DeBERTa over packed batches, and its enhanced mask decoder."""
 
-from functools import lru_cache, partial
 from typing import Any, cast
 
 import torch
 import transformers
 from torch import Tensor, nn
 from torch.nn.functional import pad
-from torch.utils.checkpoint import checkpoint
 from transformers import DebertaConfig, DebertaV2Config, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.deberta import modeling_deberta as v1
 from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
 
-from bertcli.data.packing.batches import send
-from bertcli.data.packing.sequences import Group, Sequences
-from bertcli.models.dropout import Mask, choose_rows, drop, next_mask, of_heads
+from bertcli.data.packing.sequences import Sequences
+from bertcli.models.dropout import Mask, choose_rows, next_mask
+from bertcli.models.own.disentangled import attend
 
-# T tokens of the batch, R rows that are read, H hidden, A heads, D size per head, P relative positions, V vocabulary
-# Of a group: n sequences, S the longest; W = 2S - 1 distances between its tokens
+# T tokens of the batch, R rows that are read, H hidden, A heads, D size per head; of a group: n sequences, S the longest
 
 DECODINGS = 2  # times that the enhanced mask decoder runs the last layer
-MOST_KEPT = 1 << 22  # attention weights of a layer; more are computed again in the backward pass, as in models/packed.py
 POSITIONS = "deberta.embeddings.position_embeddings.weight"
-
-
-class Relative:
-    """The relative positions of a batch as a layer's heads see them: as keys of queries, and as queries of keys."""
-
-    def __init__(self, attention: Any, table: Tensor, longest: int) -> None:
-        self.kind = len(table) // 2, getattr(attention, "position_buckets", -1), attention.max_relative_positions
-        needed = _rows(longest, *self.kind)
-        self.first, last = int(needed.min()), int(needed.max())  # the others are of distances that no sequence has
-        names = torch.arange(self.first, last + 1, dtype=torch.int32, device=table.device)
-        mask = next_mask(attention.pos_dropout.p if attention.training else 0.0, len(names))
-        table = table[self.first : last + 1]
-        table = drop(table, (*mask[:3], names)) if mask[1] else table
-        projected = attention.project_positions()
-        heads = attention.num_attention_heads
-        self.keys, self.queries = (each and each(table).unflatten(1, (heads, -1)).permute(1, 2, 0) for each in projected)
-
-    def add_to(self, scores: Tensor, query: Tensor, key: Tensor, scaling: float) -> Tensor:
-        """Add both terms to the scores of a group, [n, A, S, S], of scaled queries and keys, [n, A, S, D] each."""
-        rows = send(_rows(scores.shape[-1], *self.kind) - self.first, scores.device)  # [W]
-        if self.keys is not None:
-            scores = scores + _by_distance(query, self.keys.index_select(2, rows.flip(0)))
-        if self.queries is not None:
-            queries = self.queries.index_select(2, rows) * scaling
-            scores = scores + _by_distance(key, queries).transpose(-1, -2)
-        return scores
-
-
-@lru_cache(maxsize=64)
-def _rows(length: int, span: int, buckets: int, furthest: int) -> Tensor:
-    """The row of a table of relative positions for each distance of a query from a key, 1 - S ... S - 1, [W]."""
-    distances = torch.arange(1 - length, length)
-    if buckets > 0:
-        distances = v2.make_log_bucket_position(distances, buckets, furthest).long()
-    return (distances + span).clamp(0, 2 * span - 1)
-
-
-def _by_distance(states: Tensor, vectors: Tensor) -> Tensor:
-    """The products of states, [n, A, S, D], and vectors, [A, D, W], of which i, j is that of state i and vector j - i + S - 1.
-
-    It is a view, [n, A, S, S].
-    """
-    count, heads, length, size = states.shape
-    width = vectors.shape[2]
-    products = states.transpose(0, 1).reshape(heads, count * length, size) @ vectors  # [A, n * S, W]
-    strides = (length * width, count * length * width, width - 1, 1)
-    return products.as_strided((count, heads, length, length), strides, length - 1)
 
 
 class PackedAttention(nn.Module):
@@ -95,31 +44,8 @@ class PackedAttention(nn.Module):
 
     def attend(self, sequences: Sequences, mask: Mask, table: Tensor | None, *states: Tensor) -> Tensor:
         """The context, [T, H], of queries, keys and values, [T, A, D] each, and embeddings of relative positions, [2k, H]."""
-        found = []
-        longest = max(group.shape[1] for group in sequences.groups)
-        relative = None if table is None else Relative(self, table, longest)
-        for group, rows in sequences.groups_with_rows():
-            padded = [group.padded(each[rows]) for each in states]  # [n, A, S, D]
-            context = self.context
-            if torch.is_grad_enabled() and group.shape[0] * group.shape[1] ** 2 * self.num_attention_heads > MOST_KEPT:
-                context = partial(checkpoint, context, use_reentrant=False, preserve_rng_state=False)
-            found.append(group.unpadded(context(*padded, group, relative, (*mask[:3], mask[3][rows]))))
-        return pad(torch.cat(found).flatten(1), (0, 0, 0, sequences.idle))
-
-    def context(
-        self, query: Tensor, key: Tensor, value: Tensor, group: Group, relative: Relative | None, mask: Mask
-    ) -> Tensor:
-        """The context of a group, [n, A, S, D], of its queries, keys and values."""
-        scaling = (self.attention_head_size * (1 + sum(name in self.pos_att_type for name in ("c2p", "p2c")))) ** -0.5
-        query = query * scaling
-        scores = query @ key.transpose(-1, -2)
-        if relative is not None:
-            scores = relative.add_to(scores, query, key, scaling)
-        weights = group.hide(scores).softmax(-1)  # [n, A, S, S]
-        if mask[1]:
-            tokens = group.padded(torch.arange(group.tokens, device=query.device)[:, None, None])[:, 0, :, 0]  # [n, S]
-            weights = drop(weights, of_heads(mask, tokens, query.shape[1]))
-        return weights @ value
+        terms = 1 + sum(name in self.pos_att_type for name in ("c2p", "p2c"))
+        return attend(self, sequences, mask, (terms * self.attention_head_size) ** -0.5, table, *states)
 
     def project(self, states: Tensor) -> tuple[Tensor, ...]:
         """Query, key and value of [T, H], [T, A, D] each."""
@@ -234,7 +160,9 @@ class PackedEncoder(nn.Module):
         masks = [attention.next_mask(hidden.shape[1]) for _ in range(DECODINGS)]
         choose_rows(self, rows)
         for mask in masks:
-            query = torch.zeros_like(known[0]).index_copy(0, rows, attention.query(states[0]))  # the others are not read
+            query = torch.zeros_like(known[0]).index_copy(
+                0, rows, attention.query(states[0])
+            )  # the others are not read
             context = attention.attend(sequences, mask, table, query, *known).index_select(0, rows)
             middle = layer.attention.output(context[None], states)
             states = layer.output(layer.intermediate(middle), middle)

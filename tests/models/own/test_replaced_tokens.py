@@ -29,7 +29,9 @@ def models() -> tuple[deberta.DebertaV2ForMaskedLM, DebertaV2ForReplacedTokens]:
     model = DebertaV2ForReplacedTokens(transformers.DebertaV2Config(**config))
     disentangle_embeddings(model, generator, is_new=True)
     for name, each in (("generator.", generator), ("discriminator.", model)):
-        own = {key.removeprefix(name).replace("._w", ".w"): value for key, value in given.items() if key.startswith(name)}
+        own = {
+            key.removeprefix(name).replace("._w", ".w"): value for key, value in given.items() if key.startswith(name)
+        }
         assert not each.load_state_dict(own, strict=False).missing_keys
         deberta.run_packed(each).eval()
     return generator, model
@@ -41,7 +43,9 @@ def test_losses_and_gradients_are_those_of_the_original(tmp_path: Path) -> None:
     is_token = given["in/mask"] > 0
     masked = given["in/labels"][is_token]
     batch = pack(given["in/input_ids"][is_token].astype(np.int64), None, is_token.sum(1), np.arange(3))
-    places, originals = (torch.from_numpy(each) for each in (np.flatnonzero(masked), masked[masked > 0].astype(np.int64)))
+    places, originals = (
+        torch.from_numpy(each) for each in (np.flatnonzero(masked), masked[masked > 0].astype(np.int64))
+    )
     batch.labels.update(masked_lm_positions=places, masked_lm_ids=originals)
     generated = cross_entropy(MLM.outputs(generator, batch)["masked_lm"], originals, reduction="none")
     wanted = torch.from_numpy(given["out/mlm_loss_per_token"])
