@@ -71,8 +71,10 @@ class Config:
         return made
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
-        """The same options with other defaults in the place of those that were not given."""
-        made = replace(self, **{name: value for name, value in defaults.items() if name not in self.given})
+        """The same options with other defaults in the place of those that were not given; a function makes one of the others."""
+        own = {name: value for name, value in defaults.items() if name not in self.given}
+        made = replace(self, **{name: value for name, value in own.items() if not callable(value)})
+        made = replace(made, **{name: value(made) for name, value in own.items() if callable(value)})
         made.given = self.given
         return made
 

@@ -22,7 +22,10 @@ OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with
 MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
 OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
-SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear); default: the family's."
+SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); default: the family's."
+LAYER_DECAY = (
+    "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
+)
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -146,6 +149,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     bilstm: bool = option(False, "Put a BiLSTM with new weights between the encoder and the head (Table 5).")
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
+    layer_decay: float | None = option(None, LAYER_DECAY, minimum=0.001, maximum=1)
     baseline: bool = option(
         True, "Texts with labels or values: also score the most frequent answer and a bag of words."
     )

@@ -1,6 +1,7 @@
 """DeBERTa (He et al. 2021), whose attention tells content and relative positions apart, and its version 3 (He et al. 2023)."""
 
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from bertcli.families.bert import SIZES as MINIATURES
@@ -17,8 +18,8 @@ SIZES = {**SMALL, "base": ModelSize(12, 768, 12, PAPER), "large": ModelSize(24, 
 SIZES_3 = {**SMALL, "xsmall": ModelSize(12, 384, 6, PAPER_3)}
 SIZES_3 |= {name: replace(SIZES[name], source=PAPER_3) for name in ("base", "large")}
 BUCKETS = 256  # of distances to each side, the farther ones logarithmic
-# mlm.sh and rtd.sh: rows of 512 tokens of one stream; NGramMaskGenerator masks at most 80 of them.
-DATA = {"max_seq_length": 512, "masking": "dynamic", "dupe_factor": 1, "max_predictions_per_seq": 80}
+# mlm.sh and rtd.sh: rows of 512 tokens of one stream.
+DATA = {"max_seq_length": 512, "masking": "dynamic", "dupe_factor": 1, "next_sentence": False}
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:
@@ -44,6 +45,16 @@ def _can_pretrain(model: "PreTrainedModel") -> bool:
     return hasattr(model, "lm_predictions") or hasattr(model, "cls")
 
 
+def _most_masked(options: Any) -> int:
+    """The maximum number of masked tokens of a row, by its length (NGramMaskGenerator)."""
+    return 10 * ceil(options.max_seq_length * options.masked_lm_prob / 10)
+
+
+def _learning_rate(options: Any) -> float:
+    """That of rtd.sh: of xsmall for models narrower than base."""
+    return 3e-4 if options.model_size.hidden < SIZES["base"].hidden else 1e-4
+
+
 DEBERTA = Family(
     "DeBERTa",
     ("deberta",),
@@ -58,7 +69,7 @@ DEBERTA = Family(
     tokenizer_class="DebertaTokenizer",
     special_tokens=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
     last_tokens=("[MASK]",),
-    data_defaults={**DATA, "whole_word_mask": True},
+    data_defaults={**DATA, "whole_word_mask": True, "max_predictions_per_seq": 80},
 )
 DEBERTA_3 = replace(
     DEBERTA,
@@ -66,6 +77,9 @@ DEBERTA_3 = replace(
     model_types=("deberta-v2",),
     sizes=SIZES_3,
     settings=_settings_3,
+    objectives=("rtd-gdes", "masked-ngrams"),
     vocabularies=("sentencepiece",),
     tokenizer_class="DebertaV2Tokenizer",
+    data_defaults={**DATA, "mask_shares": "100,0,0", "max_predictions_per_seq": _most_masked},
+    training_defaults={"learning_rate": _learning_rate},
 )

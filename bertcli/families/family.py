@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
     from bertcli.data.text.tokenization import Subwords
+    from bertcli.tasks.task import Task
 
 # N sequences, H hidden
 
@@ -50,7 +51,7 @@ class ModelSize:
         return embeddings + self.layers * layer + h * h + h
 
 
-SCHEDULES = (BERT_SCHEDULE, LINEAR) = ("bert", "linear")
+SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED) = ("bert", "linear", "multiplied")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,10 @@ class OptimizerRules:
     schedule: str = BERT_SCHEDULE  # bert: linear decay counted from step 0; linear: from the end of the warm-up
     final_rate: float = 0.0  # that the learning rate decays to, as a share of the peak
     power: float = 1.0  # of its decay
+    layer_decay: float = 1.0  # factor of the learning rate from each layer to the one below it
+    sums_losses: bool = (
+        False  # whether a loss is the sum over a batch, not its mean, so that most gradients are clipped
+    )
     not_decayed: str = r"LayerNorm|layer_norm|bias"  # the names of weights without decay; "": all weights decay
     corrects_epsilon: bool = (
         True  # torch's AdamW adds epsilon to the corrected root, TensorFlow's and fairseq's Adam do not
@@ -112,6 +117,7 @@ class Family:
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
+    glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
@@ -129,8 +135,12 @@ class Family:
     last_tokens: tuple[str, ...] = ()  # its last ids
     data_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert make-pretraining-data`
     training_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert pretrain`
+    finetuning_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert finetune`
+    head_settings: Mapping[str, Any] = field(default_factory=dict)  # in config.json, of heads that label texts
     optimizer: OptimizerRules = BERT_RULES  # in pre-training
     finetuning: OptimizerRules = BERT_RULES
+    layer_decay: Callable[[int], float] = lambda hidden: 1.0  # in fine-tuning, by hidden units
+    for_task: Callable[[Task, int], Task] = lambda task, hidden: task  # with the family's own settings, by hidden units
 
     @property
     def key(self) -> str:
@@ -141,6 +151,10 @@ class Family:
     def objective(self) -> str:
         """The default objective of pre-training; "" for a family that is not pre-trained."""
         return self.objectives[0] if self.objectives else ""
+
+    def finetuning_of(self, hidden: int) -> OptimizerRules:
+        """How a model of so many hidden units is fine-tuned."""
+        return replace(self.finetuning, layer_decay=self.layer_decay(hidden))
 
     def new_tokenizer(self, source: str, **vocabulary: Any) -> Subwords:
         """The tokenizer of a new vocabulary that is not WordPiece."""

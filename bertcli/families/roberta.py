@@ -1,5 +1,6 @@
 """RoBERTa (Liu et al. 2019) and the models with its architecture: XLM-R, CamemBERT, data2vec and others."""
 
+from dataclasses import replace
 from typing import Any
 
 from bertcli.families.bert import SIZES
@@ -34,6 +35,9 @@ ROBERTA = Family(
     last_tokens=("<mask>",),
     data_defaults={"max_seq_length": POSITIONS, "masking": "dynamic", "dupe_factor": 1, "next_sentence": False},
     training_defaults={"optimizer": "adamw"},
+    finetuning_defaults={"warmup_proportion": 0.06},
+    head_settings={"classifier_dropout": 0.0},
     optimizer=OPTIMIZER,
+    finetuning=replace(OPTIMIZER, weight_decay=0.1),  # examples/roberta/config/finetuning
     cuts_new_weights=False,
 )

@@ -57,6 +57,11 @@ def attends_alone(attention: nn.Module, tokens: Tensor) -> bool:
     return getattr(attention, "may_attend_alone", lambda _: False)(tokens) is True
 
 
+def chooses_rows(attention: nn.Module | None) -> bool:
+    """Whether an attention, with the product after it, takes `choose`, a function of context and input that leaves rows out."""
+    return getattr(attention, "chooses_rows", False) is True
+
+
 def prepack(model: nn.Module) -> None:
     """Put the weights of a packed model that only predicts in the order that a CPU multiplies them in.
 

@@ -20,6 +20,7 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.families import family_of
+from bertcli.families.family import Family
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
@@ -86,7 +87,9 @@ class Finetuning:
         with doing("loading the model"):
             new = partial(cls.start_model, start, config, source, tokenizer)
             model = resumed_model(resumed, kind, config.frozen) if resumed else new()
+        source = replace(source, task=_family(model).for_task(task, model.config.hidden_size))
         check_length(model, rules.max_seq_length)
+        config = config.with_defaults(family_of(model.config.model_type).finetuning_defaults)
         train, *dev = splits
         with doing("encoding the examples"):
             train = encode_split(task, train, tokenizer, rules, training=True)
@@ -194,7 +197,7 @@ class Finetuning:
         steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
         return Plan.of(
             config,
-            rules=family_of(self.model.config.model_type).finetuning.given_by(config),
+            rules=_family(self.model).finetuning_of(self.model.config.hidden_size).given_by(config),
             steps=steps,
             batch_size=chosen.batch_size,
             learning_rate=chosen.learning_rate,
@@ -316,3 +319,7 @@ class Finetuning:
             "max_seq_length": self.rules.max_seq_length,
             "data_digests": self.data_digests,
         }
+
+
+def _family(model: PreTrainedModel) -> Family:
+    return family_of(model.config.model_type)

@@ -70,7 +70,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
     out = Destination(config.out)
     part, manifest = out.part, out.manifest()
-    request = _request(config, files, tokenizer, objective)
+    request = _request(config, files, tokenizer)
     if _same(manifest, request, config):
         remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out.name} is complete already: the same text, vocabulary and options")
@@ -87,7 +87,8 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     if not _holds(part, request):
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
         counts = list(_make_shards(part, min(shards, documents), tokenizer, config, objective))
-        manifest = writing.make_manifest(request, counts, documents, tokenizer)
+        made_for = {"family": family.key, "objective": objective.name}
+        manifest = writing.make_manifest({**made_for, **request}, counts, documents, tokenizer)
         with replacing(part / TOKENIZER) as tokenizer_folder:
             tokenizer.save(tokenizer_folder, config.max_seq_length)
         write_json(part / MANIFEST, manifest, indent=2)
@@ -135,23 +136,14 @@ def _read(path: Path) -> dict[str, Any]:
     return read_json(path, f"Remove it and start again: rm -r {path.parent}")
 
 
-def _request(
-    config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece, objective: Objective
-) -> dict[str, Any]:
+def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
     before = {**MASKING_DEFAULTS, "family": BERT.key}  # there were these options
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
-    made_for = {"family": config.family, "objective": objective.name}
-    return {
-        **made_for,
-        "options": options,
-        "text": texts,
-        "tokenizer": tokenizer.source,
-        "tokenizer_digest": tokenizer.digest,
-    }
+    return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
 
 
 def _modified(status: os.stat_result) -> int:

@@ -146,7 +146,7 @@ def _train(
 ) -> TrainingResult:
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
-    from bertcli.models.loading import save_architecture, save_model
+    from bertcli.models.loading import save_architecture, save_models
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
 
@@ -163,7 +163,7 @@ def _train(
     def evaluate() -> dict[str, float]:
         if (step := training.history.steps) in plan.kept_steps:
             with replacing(folder.path / "models" / f"step-{step}") as part:
-                save_model(training.model.model, examples.tokenizer, part)
+                save_models(training.model.models, examples.tokenizer, part)
             if not plan.is_due(step, plan.eval_steps):
                 return {}
         words.begin()
@@ -180,7 +180,7 @@ def _train(
     result = training.finish(PRETRAINING)
     if accelerator.is_main_process:
         with replacing(folder.model) as part:
-            save_model(training.model.model, examples.tokenizer, part)
+            save_models(training.model.models, examples.tokenizer, part)
             request.add_files(part)
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:

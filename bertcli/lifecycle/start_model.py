@@ -11,7 +11,7 @@ from bertcli import say
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.families import get_family
+from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.families.family import Family
 from bertcli.kinds.kind import Kind
@@ -50,9 +50,17 @@ def resumed_model(folder: Path, kind: Kind, is_frozen: bool) -> PreTrainedModel:
     return model
 
 
+def _family_of(start: str) -> Family:
+    return family_of(open_config(resolve_model(start)).model_type)
+
+
 def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
     """The model to start from, with a head for the task. Raises UserError if the tokenizer is not its own."""
-    labels = source.kind.model_config(source.task)
+    of_start = get_family(config.family) if start == "scratch" else _family_of(start)
+    labels = {
+        **(of_start.head_settings if source.kind.has_linear_head else {}),
+        **source.kind.model_config(source.task),
+    }
     if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
     if config.bilstm:
@@ -60,10 +68,9 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":
-        family = get_family(config.family)
-        say(f"new weights: {family.name}, {config.model_size}")
+        say(f"new weights: {of_start.name}, {config.model_size}")
         model_class = source.kind.model_class(None, labels)
-        return build_model(model_class, family, config.model_size, tokenizer, labels, config.seed)
+        return build_model(model_class, of_start, config.model_size, tokenizer, labels, config.seed)
     model = source.kind.load_model(resolve_model(start), labels, config.seed)
     check_vocabulary(model, tokenizer, resolve_model(start))
     return model

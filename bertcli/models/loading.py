@@ -1,6 +1,7 @@
 """Models of transformers: built with new weights, loaded, checked and saved."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,8 @@ from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
-from bertcli.models.own import deberta, two_directions
+from bertcli.models.model_with_loss import GENERATOR
+from bertcli.models.own import deberta, replaced_tokens, two_directions
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.deberta import run_packed
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
@@ -38,9 +40,12 @@ LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
 OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-OWN_CLASSES = {
-    each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values(), *deberta.CLASSES.values())
-}
+OWN_HEADS_OF_FAMILIES = (
+    *two_directions.CLASSES.values(),
+    *deberta.CLASSES.values(),
+    replaced_tokens.DebertaV2ForReplacedTokens,
+)
+OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *OWN_HEADS_OF_FAMILIES)}
 
 
 def build_model(
@@ -54,12 +59,10 @@ def build_model(
     attention = {"attn_implementation": PACKED} if family.is_packed else {}
     config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
-    model = _new_model(model_class, config, attention)
-    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range, family.cuts_new_weights)
-    family.initialize(model)
+    model = _with_new_weights(_new_model(model_class, config, attention))
     if getattr(config, BILSTM, False):
         add_bilstm(model)
-    return with_trained_padding(model)
+    return model
 
 
 def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, str]) -> PreTrainedModel:
@@ -70,14 +73,34 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     return run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
 
 
+def build_generator(model: PreTrainedModel) -> PreTrainedModel:
+    """Build a generator with new weights for a model, whose config.json says under `generator` in what it differs."""
+    settings = model.config.to_dict()
+    config = type(model.config)(**{**settings, **settings.pop(GENERATOR, {})})
+    attention = {"attn_implementation": model.config._attn_implementation}
+    return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
+
+
+def _with_new_weights(model: PreTrainedModel) -> PreTrainedModel:
+    config, family = model.config, family_of(model.config.model_type)
+    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range, family.cuts_new_weights)
+    family.initialize(model)
+    return with_trained_padding(model)
+
+
 @torch.no_grad()
-def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE, is_cut: bool = True) -> None:
+def initialize(
+    model: PreTrainedModel, names: set[str], deviation: float = INITIALIZER_RANGE, is_cut: bool = True
+) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
+    glorot = {*family_of(model.config.model_type).glorot}
     for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
         if ("LayerNorm" in name or "layer_norm" in name) and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
             nn.init.zeros_(parameter)
+        elif glorot.intersection(name.split(".")):
+            nn.init.xavier_uniform_(parameter)
         elif not is_cut:
             nn.init.normal_(parameter, std=deviation)
         else:
@@ -248,6 +271,12 @@ def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> No
     """Write weights (safetensors), configuration and tokenizer, which `from_pretrained` reads."""
     model.save_pretrained(folder)
     tokenizer.save(folder, longest_input(model))
+
+
+def save_models(models: Mapping[str, PreTrainedModel], tokenizer: WordPiece, folder: Path) -> None:
+    """Write models that were trained together, each in the folder of its name within that of the one without."""
+    for name, model in models.items():
+        save_model(model, tokenizer, folder / name)
 
 
 def load_with_tokenizer(source: str) -> tuple[PreTrainedModel, WordPiece]:

@@ -9,9 +9,21 @@ from bertcli.objectives.masked_lm import MLM
 from bertcli.objectives.masked_ngrams import MASKED_NGRAMS
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
+from bertcli.objectives.replaced_tokens import DETECTION
+from bertcli.objectives.rtd_gdes import RTD_GDES
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
-ALL = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, FULL_SENTENCES, DOC_SENTENCES, MASKED_NGRAMS)
+ALL = (
+    MLM_AND_NSP,
+    MLM,
+    LEFT_TO_RIGHT,
+    TWO_DIRECTIONS,
+    FULL_SENTENCES,
+    DOC_SENTENCES,
+    DETECTION,
+    MASKED_NGRAMS,
+    RTD_GDES,
+)
 OBJECTIVES = {objective.name: objective for objective in ALL}
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from bertcli.objectives.masked_lm import MASKED_LM, has_heads
 from bertcli.objectives.objective import Objective
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -21,36 +23,43 @@ if TYPE_CHECKING:
     from bertcli.objectives.objective import Targets
 
 SEPARATOR = 1  # tokens of the line between documents
+ANYWHERE, ACROSS_DOCUMENTS, WITHIN_DOCUMENTS, EVERY_LINE = ("none", "complete", "complete_doc", "eos")
 
 # T tokens of the batch, N sequences, U units (words, or tokens) that are masked whole
 
 
-def blocks(lengths: list[int], longest: int, within_documents: bool = False) -> list[Span]:
-    """Put lines together while they fit; a longer line stays alone. Returns the first line of each and one after the last.
+def token_blocks(lengths: Sequence[int], longest: int, mode: str) -> list[Span]:
+    """Cut lines that follow each other into blocks, as TokenBlockDataset does; returns first token and one after the last.
 
-    Within documents, a line of one token ends a block and is left out, and so are blocks of one token: fairseq's
-    `complete_doc`, and else `complete`.
+    `complete` puts lines together while they fit; a longer one stays alone. `complete_doc` does so within documents: a line
+    of one token ends a block and is left out, and so are blocks of one token. `eos` makes each line a block, `none` cuts
+    the text whatever its lines are.
     """
+    bounds = list(accumulate(lengths, initial=0))
+    if mode == EVERY_LINE:
+        return list(pairwise(bounds))
+    if mode == ANYWHERE:
+        return [(start, min(start + longest, bounds[-1])) for start in range(0, bounds[-1], longest)]
     found: list[Span] = []
-    first, size, least = 0, 0, 2 if within_documents else 1
-    for line, length in enumerate(lengths):
-        is_end = within_documents and length == SEPARATOR
-        if size and (is_end or size + length > longest):
-            found += [(first, line)] if size >= least else []
-            first, size = line, 0
-        first, size = (line + 1, 0) if is_end else (first, size + length)
-    return [*found, (first, len(lengths))] if size >= least else found
+    least = 2 if mode == WITHIN_DOCUMENTS else 1
+    first = 0
+    for start, end in pairwise(bounds):
+        is_end = mode == WITHIN_DOCUMENTS and end - start == SEPARATOR
+        if is_end or end - first > longest:
+            found.append((first, start))
+            first = start + is_end
+    return [block for block in (*found, (first, bounds[-1])) if block[1] - block[0] >= least]
 
 
-def _cut(within_documents: bool, instances: Instances, draws: Draws) -> list[int]:
+def _cut(mode: str, instances: Instances, draws: Draws) -> list[int]:
     """Add the blocks in the order of the text; one line that is too long for a block is cut, where fairseq leaves it out."""
-    bounds, rules = instances.corpus.bounds, instances.rules
+    rules, bounds = instances.rules, instances.corpus.bounds
     longest = rules.max_seq_length - len(rules.layout.before)
     lengths = [end - start for start, end in pairwise(bounds)]
     for _ in range(rules.dupe_factor):
-        for first, last in blocks(lengths, longest, within_documents):
-            for start in range(bounds[first], bounds[last], longest):
-                end = min(start + longest, bounds[last])
+        for first, last in token_blocks(lengths, longest, mode):
+            for start in range(first, last, longest):
+                end = min(start + longest, last)
                 instances.add((start, end), (end, end), False, draws)
     return list(range(len(instances.next_sentence_labels)))
 
@@ -148,11 +157,11 @@ PARTS = (replace(MASKED_LM, targets=_targets),)
 FULL_SENTENCES = Objective(
     "full-sentences",
     PARTS,
-    partial(_cut, False),
+    partial(_cut, ACROSS_DOCUMENTS),
     ends_lines=True,
     draw_masks=draw_masks,
     model_class="AutoModelForMaskedLM",
     fits=has_heads,
     trains_every_weight=False,
 )
-DOC_SENTENCES = replace(FULL_SENTENCES, name="doc-sentences", cut=partial(_cut, True))
+DOC_SENTENCES = replace(FULL_SENTENCES, name="doc-sentences", cut=partial(_cut, WITHIN_DOCUMENTS))

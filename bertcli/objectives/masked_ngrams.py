@@ -13,7 +13,7 @@ from bertcli.objectives.masked_lm import MASKED_LM, MLM
 if TYPE_CHECKING:
     from bertcli.data.pretraining.draws import Draws
     from bertcli.data.pretraining.instances import Instances
-    from bertcli.data.pretraining.masking import Masks, MaskingRules
+    from bertcli.data.pretraining.masking import MaskingRules, Masks
     from bertcli.data.pretraining.shards import UnpackedRows
     from bertcli.objectives.objective import Targets
 
@@ -47,18 +47,21 @@ def draw_ngrams(ids: list[int], rules: MaskingRules, draws: Draws, longest: int 
             else:
                 words.append([place])
     positions, replacements = list[int](), list[int]()
-    wanted, (mask, same, _) = rules.num_to_predict(len(ids)), rules.shares
-    for number in _choose(len(words), longest, int(1 / rules.masked_lm_prob), draws):
-        if len(positions) >= wanted:
+    chosen = _choose(len(words), longest, int(1 / rules.masked_lm_prob), draws)
+    for number in chosen:
+        if len(positions) >= rules.num_to_predict(len(ids)):
             break
-        for place in words[number]:
-            drawn = draws.random()
-            positions.append(place)
-            if drawn < mask / 100:
-                replacements.append(rules.mask_id)
-            else:
-                replacements.append(KEPT if drawn < (mask + same) / 100 else draws.choice(rules.vocab_ids))
+        positions += words[number]
+        replacements += [_replacement(rules, draws) for _ in words[number]]
     return positions, replacements
+
+
+def _replacement(rules: MaskingRules, draws: Draws) -> int:
+    """The new token of a chosen one, or KEPT."""
+    drawn, (mask, same, _) = draws.random(), rules.shares
+    if drawn < mask / 100:
+        return rules.mask_id
+    return KEPT if drawn < (mask + same) / 100 else draws.choice(rules.vocab_ids)
 
 
 def _choose(count: int, longest: int, window: int, draws: Draws) -> list[int]:
@@ -83,7 +86,7 @@ def _shares(longest: int) -> list[float]:
     return list((shares / shares.sum()).cumsum())
 
 
-def _draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
+def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
     """Draw the static masks of a row."""
     return draw_ngrams(ids, rules, draws)
 
@@ -116,6 +119,6 @@ MASKED_NGRAMS = replace(
     name="masked-ngrams",
     parts=(replace(MASKED_LM, targets=targets_of),),
     cut=rows_of_stream,
-    draw_masks=_draw_masks,
+    draw_masks=draw_masks,
     trains_every_weight=True,
 )

@@ -92,7 +92,8 @@ class Objective:
 
     def losses(self, outputs: dict[str, Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """The summed loss of each part; `batch.counts` says what to divide each by."""
-        return {part.name: part.loss(outputs[part.name], batch.labels[part.labels]) for part in self.parts}
+        labels = {**batch.labels, **outputs}  # some are made by a model
+        return {part.name: part.loss(outputs[part.name], labels[part.labels]) for part in self.parts}
 
     def evaluate(
         self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device, see: See | None = None
@@ -108,7 +109,7 @@ class Objective:
             batch = batch.to(device)
             outputs = model.outputs(batch)
             for part in self.parts:
-                logits, labels = outputs[part.name], batch.labels[part.labels]
+                logits, labels = outputs[part.name], {**batch.labels, **outputs}[part.labels]
                 right = logits.argmax(-1) == labels
                 guessed = (labels == part.guess(examples.manifest)).sum()
                 sums[part.name] += [float(part.loss(logits, labels)), int(right.sum()), int(guessed), len(labels)]
@@ -159,5 +160,5 @@ class ObjectiveExamples:
             targets |= part.targets(read)
         batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
         labels = {name: torch.from_numpy(values) for name, values in targets.items()}
-        counts = {part.name: len(targets[part.labels]) for part in self.objective.parts}
+        counts = {part.name: len(targets.get(part.labels, read.input_ids)) for part in self.objective.parts}
         return replace(batch, labels=labels, counts=counts)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from bertcli.families.family import BERT_RULES, OptimizerRules
 from bertcli.kernels import faster
 from bertcli.models.working_copy import WorkingCopy
 
+LAYER = re.compile(r"\blayers?\.(\d+)\.")  # in the names of weights
 UNCORRECTED_STEP = 1e6  # 0.999 to this power is 0 in float64, and float32 counts on from it by ones
 
 
@@ -36,14 +37,16 @@ class Adam(torch.optim.AdamW):
         self.grad_scale = torch.ones(())  # what all gradients are divided by, as fused Adam and torch's scaler call it
 
     @torch.no_grad()
-    def clip_by_global_norm(self, max_norm: float | None = None) -> Tensor:
+    def clip_by_global_norm(self, max_norm: float | None = None, count: float = 1.0) -> Tensor:
         """Have the next step divide all gradients by max(1, norm / max_norm), which the rules give; return the norm.
 
-        Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
+        Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm. Where the
+        rules say so, the gradients are those of the sum of `count` losses, of whose mean they are given.
         """
         norm = self.working_copy.norm(gradient_norm([gradient for _, gradient, _ in self.given()]))
         limit = self.rules.max_grad_norm if max_norm is None else max_norm
-        self.grad_scale = (norm / limit).clamp(min=1.0) if limit else torch.ones_like(norm)
+        factor = count if self.rules.sums_losses else 1.0
+        self.grad_scale = ((norm * factor / limit).clamp(min=1.0) if limit else torch.ones_like(norm)) / factor
         return norm
 
     @torch.no_grad()
@@ -152,13 +155,32 @@ def defer_rows(optimizer: Adam) -> None:
     """Defer nothing: the fused AdamW of torch updates all rows."""
 
 
+def layer_shares(names: Collection[str], decay: float) -> dict[str, float]:
+    """The share of the learning rate of each weight: it decays from the head down, as ELECTRA's optimization.py does.
+
+    The head has the whole rate, the last of n layers decay², the first decay^(n + 1), embeddings decay^(n + 2).
+    """
+    layer_of = {name: int(found[1]) + 1 for name in names if (found := LAYER.search(name))}
+    depth = max(layer_of.values(), default=0) + 2
+    lowest = {name: 0 for name in names if "embeddings" in name} | layer_of
+    return {name: decay ** (depth - lowest.get(name, depth)) for name in names}
+
+
+def _groups(model: nn.Module, rules: OptimizerRules) -> list[dict[str, Any]]:
+    """The weights by the share of the learning rate that they have, and whether they decay."""
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    shares = layer_shares(weights, rules.layer_decay)
+    parts: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, weight in weights.items():
+        is_kept = bool(rules.not_decayed and re.search(rules.not_decayed, name))
+        parts.setdefault((shares[name], not is_kept), []).append(weight)
+    return [
+        {"params": parts[share, decays], "weight_decay": decays * rules.weight_decay, "decays": decays, "rate": share}
+        for share, decays in sorted(parts, reverse=True)
+    ]
+
+
 def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy, rules: OptimizerRules = BERT_RULES) -> Adam:
     """Make `bert` (the original's), `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021) or `lamb`."""
-    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    kept = {n for n, _ in named if rules.not_decayed and re.search(rules.not_decayed, n)}
-    groups: list[dict[str, Any]] = [
-        {"params": [p for n, p in named if n not in kept], "weight_decay": rules.weight_decay, "decays": True},
-        {"params": [p for n, p in named if n in kept], "weight_decay": 0.0, "decays": False},
-    ]
     kind, is_corrected = (Lamb, rules.corrects_lamb) if name == "lamb" else (Adam, name != "bert")
-    return kind(groups, 0.0 if is_corrected else UNCORRECTED_STEP, working_copy, rules)
+    return kind(_groups(model, rules), 0.0 if is_corrected else UNCORRECTED_STEP, working_copy, rules)

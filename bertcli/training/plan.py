@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from bertcli.families.family import BERT_RULES, LINEAR, OptimizerRules
+from bertcli.families.family import BERT_RULES, LINEAR, MULTIPLIED, OptimizerRules
 
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
 
@@ -67,16 +67,18 @@ class Plan:
 
 
 def learning_rate_at(
-    step: int, peak: float, steps: int, warmup_steps: int, rules: OptimizerRules = BERT_RULES
+    step: int, peak: float, steps: int, warmup_steps: float, rules: OptimizerRules = BERT_RULES
 ) -> float:
     """The learning rate of a step: linear warm-up, then polynomial decay, linear unless the rules say otherwise.
 
     The first step of a warm-up has rate 0. Where the decay is counted from step 0, the rate drops where the warm-up
-    ends: both as in optimization.py.
+    ends: both as in optimization.py. ELECTRA's does not drop: its warm-up is a factor of the decay.
     """
-    if step < warmup_steps:
+    is_multiplied = rules.schedule == MULTIPLIED
+    if step < warmup_steps and not is_multiplied:
         return peak * step / warmup_steps
-    first = warmup_steps if rules.schedule == LINEAR else 0
+    first = warmup_steps if rules.schedule == LINEAR else 0.0
     left: float = (1 - (min(step, steps) - first) / max(1, steps - first)) ** rules.power
     final = peak * rules.final_rate
-    return (peak - final) * left + final
+    rate = (peak - final) * left + final
+    return rate * min(1.0, step / warmup_steps) if is_multiplied and warmup_steps else rate

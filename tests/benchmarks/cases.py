@@ -25,6 +25,7 @@ class Case:
     rows: tuple[Row, ...]
     task: str = "pretraining"
     size: str = "base"
+    family: str = "bert"
     length: int = 128
     batch_size: int = 32
     steps: int = 0
@@ -88,6 +89,19 @@ CPU_CASES = (
         size="mini",
         batch_size=64,
         steps=12,
+    ),
+    *(
+        Case(
+            f"pretrain-{family}-mini",
+            f"pre-train a mini {family}, 128 tokens, batch 64",
+            training(PRETRAIN, IN_BATCHES, *BOTH),
+            (Row(*OVER_FLOAT32, "2 ×"), Row(*OVER_BF16, "2 ×"), Row("ours, float32", "Trainer")),
+            size="mini",
+            family=family,
+            batch_size=64,
+            steps=12,
+        )
+        for family in ("roberta",)
     ),
     Case(
         "outside",

@@ -15,11 +15,11 @@ from datasets import Dataset, load_dataset
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
+    AutoModelForPreTraining,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
-    BertForPreTraining,
     DataCollatorForLanguageModeling,
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
@@ -147,7 +147,7 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
     """Train on the rows that ours takes, in its order; speed without the first steps, and the mean loss of all."""
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     if args.task == "pretraining":
-        rows, model_class = instances(args.data, args.out), BertForPreTraining
+        rows, model_class = instances(args.data, args.out), AutoModelForPreTraining
         collate = DataCollatorForLanguageModeling(tokenizer)
     else:
         source = find_source(args.task, args.data, {})

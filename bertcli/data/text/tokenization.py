@@ -165,7 +165,9 @@ class Subwords(WordPiece):
     is_wordpiece: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        plain = Tokenizer.from_str(self.fast.backend_tokenizer.to_str())
+        state = json.loads(self.fast.backend_tokenizer.to_str())
+        state["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]  # text stays text
+        plain = Tokenizer.from_str(json.dumps(state))
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
         object.__setattr__(self, "backend", plain)
@@ -213,7 +215,7 @@ class Subwords(WordPiece):
     @property
     def continues_word(self) -> list[bool]:
         """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
-        special = {token["id"] for token in self.state["added_tokens"] if token["special"]}
+        special = set(self.fast.all_special_ids)
         words = [number in special or token.startswith(tuple(SPACES)) for number, token in enumerate(self.tokens)]
         return [not begins for begins in words]
 

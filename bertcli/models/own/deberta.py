@@ -216,10 +216,19 @@ class _MaskedLM:
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
+        own: Any = self
         if not config.position_biased_input and getattr(config, "enhanced_mask_decoder", True):
             table = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-            self.deberta.embeddings.position_embeddings = table
-            self.post_init()
+            own.deberta.embeddings.position_embeddings = table
+        if not config.legacy:  # whose head reads the embeddings without having them
+            own.lm_predictions.lm_head.weight = own.deberta.embeddings.word_embeddings.weight
+            own._tied_weights_keys = {"lm_predictions.lm_head.weight": "deberta.embeddings.word_embeddings.weight"}
+        own.post_init()
+
+    def get_output_embeddings(self) -> Any:
+        """The module that has the weight and the bias of the logits."""
+        own: Any = self
+        return super().get_output_embeddings() if own.config.legacy else own.lm_predictions.lm_head
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
