@@ -47,7 +47,7 @@ def _can_pretrain(model: "PreTrainedModel") -> bool:
 
 def _most_masked(options: Any) -> int:
     """The maximum number of masked tokens of a row, by its length (NGramMaskGenerator)."""
-    return 10 * ceil(options.max_seq_length * options.masked_lm_prob / 10)
+    return int(10 * ceil(options.max_seq_length * options.masked_lm_prob / 10))
 
 
 def _learning_rate(options: Any) -> float:

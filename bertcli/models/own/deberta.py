@@ -19,6 +19,7 @@ from bertcli.models.own.disentangled import attend
 # T tokens of the batch, R rows that are read, H hidden, A heads, D size per head; of a group: n sequences, S the longest
 
 DECODINGS = 2  # times that the enhanced mask decoder runs the last layer
+WORDS = "deberta.embeddings.word_embeddings.weight"
 POSITIONS = "deberta.embeddings.position_embeddings.weight"
 
 
@@ -91,12 +92,14 @@ class PackedAttentionV2(PackedAttention):
 
     def query(self, states: Tensor) -> Tensor:
         """The query of [T, H], [T, A, D]."""
-        return self.query_proj(states).unflatten(1, (self.num_attention_heads, -1))
+        return self._of_heads(self.query_proj(states))
 
     def key_and_value(self, states: Tensor) -> tuple[Tensor, ...]:
         """Key and value of [T, H], [T, A, D] each."""
-        heads = self.num_attention_heads, -1
-        return self.key_proj(states).unflatten(1, heads), self.value_proj(states).unflatten(1, heads)
+        return self._of_heads(self.key_proj(states)), self._of_heads(self.value_proj(states))
+
+    def _of_heads(self, states: Tensor) -> Tensor:
+        return states.view(len(states), self.num_attention_heads, -1)
 
     def project_positions(self) -> tuple[nn.Linear | None, nn.Linear | None]:
         """Those of the content, or of its own."""
@@ -135,18 +138,24 @@ class PackedEncoder(nn.Module):
             return super().forward(input_ids, *args, output_hidden_states=output_hidden_states, **columns)
         if rows is None and is_of_head and self.decodes_masks:
             rows = torch.arange(input_ids.shape[1], device=input_ids.device)
-        columns = {name: columns.get(name) for name in ("token_type_ids", "position_ids")}
-        layers, table = self.encoder.layer, self.encoder.get_rel_embedding()
-        states = [self.embeddings(input_ids, **columns)]
-        for number, layer in enumerate(layers if rows is None else layers[:-1]):
-            hidden, _ = layer(states[-1], sequences, rel_embeddings=table)
-            if number == 0 and getattr(self.encoder, "conv", None) is not None:
-                hidden = self._convolve(states[0], hidden, sequences)
-            states.append(hidden)
-        if rows is not None:
-            positions = self.embeddings.position_embeddings(columns["position_ids"])
-            states.append(self._decode(states[-1], positions, sequences, table, rows))
+        states = self._encode(input_ids, columns, sequences, rows)
         return BaseModelOutput(states[-1], tuple(states) if output_hidden_states else None)
+
+    def _encode(
+        self, input_ids: Tensor, columns: dict[str, Any], sequences: Sequences, rows: Tensor | None
+    ) -> list[Tensor]:
+        """All hidden states, [1, T, H] each; the last ones are decoded, [1, R, H], where there are rows."""
+        positions, conv = columns.get("position_ids"), getattr(self.encoder, "conv", None)
+        states = [self.embeddings(input_ids, columns.get("token_type_ids"), positions)]
+        table = self.encoder.get_rel_embedding()
+        for number, layer in enumerate(self.encoder.layer[: None if rows is None else -1]):
+            hidden, _ = layer(states[-1], sequences, rel_embeddings=table)
+            is_convolved = number == 0 and conv is not None
+            states.append(self._convolve(states[0], hidden, sequences) if is_convolved else hidden)
+        if rows is not None:
+            absolute = self.embeddings.position_embeddings(positions)
+            states.append(self._decode(states[-1], absolute, sequences, table, rows))
+        return states
 
     def _decode(self, hidden: Tensor, positions: Tensor, sequences: Sequences, table: Tensor, rows: Tensor) -> Tensor:
         """Run the last layer twice with absolute positions in its queries; keys and values are those of `hidden`, [1, T, H].
@@ -160,13 +169,12 @@ class PackedEncoder(nn.Module):
         masks = [attention.next_mask(hidden.shape[1]) for _ in range(DECODINGS)]
         choose_rows(self, rows)
         for mask in masks:
-            query = torch.zeros_like(known[0]).index_copy(
-                0, rows, attention.query(states[0])
-            )  # the others are not read
+            chosen = attention.query(states[0])
+            query = torch.zeros_like(known[0]).index_copy(0, rows, chosen)  # the others are not read
             context = attention.attend(sequences, mask, table, query, *known).index_select(0, rows)
             middle = layer.attention.output(context[None], states)
             states = layer.output(layer.intermediate(middle), middle)
-        return cast(Tensor, states)
+        return states
 
     def _convolve(self, embedded: Tensor, hidden: Tensor, sequences: Sequences) -> Tensor:
         """Add the convolution of the embeddings within each sequence to the first layer's states, [1, T, H]."""
@@ -188,14 +196,14 @@ PARTS = {
 
 def run_packed(model: PreTrainedModel) -> PreTrainedModel:
     """Have a DeBERTa of any class take packed batches; weights and their names stay. Any other model stays as it is."""
+    if type(model.base_model) in PARTS and model.base_model is not model:
+        model.register_forward_pre_hook(_hand_on, with_kwargs=True)
     for parent in list(model.modules()):
         if type(parent) in PARTS:
             parent.__class__ = type(type(parent).__name__, (PARTS[type(parent)], type(parent)), {})
         for name, child in parent.named_children():
             if isinstance(child, v1.DebertaLayerNorm):
                 setattr(parent, name, _plain_norm(child))
-    if isinstance(model.base_model, PackedEncoder) and model.base_model is not model:
-        model.register_forward_pre_hook(_hand_on, with_kwargs=True)
     return model
 
 
@@ -211,29 +219,50 @@ def _hand_on(model: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[s
     return args, kwargs
 
 
-class _MaskedLM:
+_AnyModel: Any = object  # in front of a class of transformers
+
+
+class _MaskedLM(_AnyModel):  # type: ignore[misc]
     """A class of transformers with the enhanced mask decoder, whose weights are one table of positions more."""
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        own: Any = self
         if not config.position_biased_input and getattr(config, "enhanced_mask_decoder", True):
             table = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-            own.deberta.embeddings.position_embeddings = table
+            self.deberta.embeddings.position_embeddings = table
         if not config.legacy:  # whose head reads the embeddings without having them
-            own.lm_predictions.lm_head.weight = own.deberta.embeddings.word_embeddings.weight
-            own._tied_weights_keys = {"lm_predictions.lm_head.weight": "deberta.embeddings.word_embeddings.weight"}
-        own.post_init()
+            self.lm_predictions.lm_head.weight = self.get_input_embeddings().weight
+            self._tied_weights_keys = {"lm_predictions.lm_head.weight": WORDS}
+        self.post_init()
 
     def get_output_embeddings(self) -> Any:
         """The module that has the weight and the bias of the logits."""
-        own: Any = self
-        return super().get_output_embeddings() if own.config.legacy else own.lm_predictions.lm_head
+        return super().get_output_embeddings() if self.config.legacy else self.lm_predictions.lm_head
+
+    def resize_token_embeddings(self, count: int, **options: Any) -> Any:
+        """Give the embeddings, and the bias of the logits, another number of rows."""
+        if self.config.legacy:
+            return super().resize_token_embeddings(count, **options)
+        table, head = self.get_input_embeddings(), self.lm_predictions.lm_head
+        kept = min(count, table.num_embeddings)
+        grown = nn.Embedding(count, table.embedding_dim, dtype=table.weight.dtype, device=table.weight.device)
+        bias = nn.Parameter(torch.zeros(count, dtype=head.bias.dtype, device=head.bias.device))
+        with torch.no_grad():
+            nn.init.normal_(grown.weight, std=self.config.initializer_range)[:kept] = table.weight[:kept]
+            bias[:kept] = head.bias[:kept]
+        self.set_input_embeddings(grown)
+        head.weight, head.bias, self.config.vocab_size = grown.weight, bias, count
+        return grown
 
     @classmethod
     def from_pretrained(cls, *args: Any, output_loading_info: bool = False, **kwargs: Any) -> Any:
-        """Load weights; where they have no absolute positions, the masks are read off the last layer, as in transformers."""
+        """Load weights, the original's head too, whose config.json does not name it.
+
+        Where they have no absolute positions, masks are read off the last layer, as in transformers.
+        """
         model, info = super().from_pretrained(*args, output_loading_info=True, **kwargs)
+        if model.config.legacy and any(key.startswith("lm_predictions.") for key in info["unexpected_keys"]):
+            return cls.from_pretrained(*args, output_loading_info=output_loading_info, **kwargs, legacy=False)
         if POSITIONS in info["missing_keys"]:
             info["missing_keys"] = set(info["missing_keys"]) - {POSITIONS}
             model.config.enhanced_mask_decoder, model.deberta.embeddings.position_embeddings = False, None

@@ -81,24 +81,24 @@ class _Attention(torch.autograd.Function):
     """The attention of a group: scaled queries, keys and values, [n, A, S, D] each, and the vectors of `of_distances`."""
 
     @staticmethod
-    def forward(
-        ctx: Any, group: Group, mask: Mask, query: Tensor, key: Tensor, value: Tensor, keys: Any, queries: Any
-    ) -> Tensor:
+    def forward(ctx: Any, group: Group, mask: Mask, *given: Any) -> Tensor:
+        query, key, value, keys, queries = given
         scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
         for states, vectors, of_states in ((query, keys, scores), (key, queries, scores.transpose(-1, -2))):
             for block, products in _products(states, vectors):
                 of_states[:, :, block] += _by_distance(products, len(states))
         weights = group.hide(scores).softmax(-1)
-        ctx.save_for_backward(query, key, value, keys, queries, weights)
+        ctx.save_for_backward(*given, weights)
         ctx.names = _names(group, mask, query.shape[1])
-        return _dropped(weights, ctx.names) @ value
+        context: Tensor = _dropped(weights, ctx.names) @ value
+        return context
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, keys, queries, weights = ctx.saved_tensors
         of_value = _dropped(weights, ctx.names).transpose(-1, -2) @ gradient
         of_weights = _dropped(gradient @ value.transpose(-1, -2), ctx.names)
-        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)  # type: ignore[attr-defined]
+        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
         of_query, of_key = of_scores @ key, of_scores.transpose(-1, -2) @ query
         of_vectors: list[Tensor | None] = []
         for states, vectors, of_states, given in (

@@ -50,12 +50,13 @@ class DisentangledEmbedding(nn.Embedding):
     """The sum of another embedding, which gets no gradient from here, and weights of its own (GDES, He et al. 2023)."""
 
     def __init__(self, base: nn.Embedding, own: Tensor) -> None:
-        super().__init__(*base.weight.shape, _weight=own)
+        super().__init__(base.num_embeddings, base.embedding_dim, _weight=own)
         self.base = (base,)  # a part of the generator, not of this
 
     def forward(self, input: Tensor) -> Tensor:
         """Ids, [...], to embeddings, [..., H]."""
-        return self.base[0](input).detach() + super().forward(input)
+        shared: Tensor = self.base[0](input)
+        return shared.detach() + super().forward(input)
 
     def whole(self) -> Tensor:
         """The embeddings of all tokens, [V, H]."""
