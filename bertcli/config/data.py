@@ -11,6 +11,7 @@ OBJECTIVE = "Pre-training objective: {choices}"
 MASKING = ("static", "dynamic")
 MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, become random."
 ALGORITHMS = ("wordpiece", "byte-bpe", "sentencepiece")
+NGRAM_MASK = "Mask runs of up to this many words, short ones more often (ALBERT); 0: single words or tokens."
 SPAN_MASK = "Mask spans of up to ten words, their lengths geometric (SpanBERT)."
 
 
@@ -62,6 +63,7 @@ class MakePretrainingDataConfig(Config):
     whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
     mask_shares: str = option("80,10,10", MASK_SHARES)
     span_mask: bool = option(False, SPAN_MASK)
+    ngram_mask: int = option(0, NGRAM_MASK, minimum=0)
     masking: str = option("static", "static: masks are stored; dynamic: drawn for each batch.", choices=MASKING)
     next_sentence: bool = option(True, "Make sentence pairs for next-sentence prediction; else one text per instance.")
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")

@@ -11,13 +11,24 @@ POSITIONS = (ALL, MASKED) = ("all", "masked")
 TEXTS = (MASKED_TEXT, WHOLE_TEXT) = ("masked", "whole")
 # Options that belong to distillation at pre-training, or to distillation at a task.
 AT_PRETRAINING = {"data", "data_cache_gb", "eval_data", "steps", "warmup_steps", "vocab_from_text", "vocab_size"}
-AT_PRETRAINING |= {"shape", "soft_targets", "teacher_reads", "masked_lm_weight", "mse_weight", "dropout"}
+AT_PRETRAINING |= {
+    "shape",
+    "soft_targets",
+    "teacher_reads",
+    "mask_smoothing",
+    "masked_lm_weight",
+    "mse_weight",
+    "dropout",
+}
 TARGETS_HELP = (
     "What the student learns from the teacher: logits, hidden (last hidden states), sentence-vectors (their means)."
 )
 WEIGHT = "Weight of the soft targets; default: 5 at pre-training, 0.5 at a task."
 SHAPE = (
     "Shape of a student made of the teacher's layers: distilbert, or as the teacher; default: distilbert for a BERT."
+)
+SMOOTHING = (
+    "At pre-training: prefer rare tokens for masks, by their frequency to this negative power; the authors' is 0.7."
 )
 VOCAB = "Train on these texts, with a vocabulary cut to the teacher's tokens that occur in them; makes the data."
 
@@ -36,6 +47,7 @@ class DistillConfig(FinetuneConfig):
     vector_weight: float = option(1.0, "Weight of the cosine distance of sentence vectors.", minimum=0)
     label_weight: float = option(0.5, "At a task: weight of the loss on the true labels.", minimum=0)
     masked_lm_weight: float = option(2.0, "At pre-training: weight of masked-LM.", minimum=0)
+    mask_smoothing: float = option(0.0, SMOOTHING, minimum=0, maximum=2)
     mse_weight: float = option(0.0, "At pre-training: weight of the squared difference of logits.", minimum=0)
     soft_targets: str = option(ALL, "At pre-training: tokens whose logits are learnt: {choices}.", choices=POSITIONS)
     teacher_reads: str | None = option(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
-from bertcli.config.data import MASK_SHARES, OBJECTIVE, SPAN_MASK, objectives
+from bertcli.config.data import MASK_SHARES, NGRAM_MASK, OBJECTIVE, SPAN_MASK, objectives
 from bertcli.config.options import Config, option
 from bertcli.families import sizes
 from bertcli.families.family import SCHEDULES
@@ -15,11 +15,12 @@ LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
 DATA = (
     "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
 )
+FLOPS = "In place of --steps: floating-point operations of the training (1e15), to compare models at equal compute."
 PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
-MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
+MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask", "ngram_mask")  # of dynamic masks
 OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); default: the family's."
@@ -95,12 +96,14 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
         None, f"{OBJECTIVE}; default: the data's, mlm+nsp for pairs of texts.", choices=objectives
     )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
+    flops: float | None = option(None, FLOPS, minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
     masked_lm_prob: float | None = option(None, f"Proportion of masked tokens; {OF_DATA}", minimum=0, maximum=1)
     mask_shares: str | None = option(None, f"{MASK_SHARES[:-1]}; {OF_DATA}")
     whole_word_mask: bool = option(False, "With dynamic masks: mask all pieces of a word together.")
+    ngram_mask: int | None = option(None, f"{NGRAM_MASK[:-1]}; {OF_DATA}", minimum=0)
     span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)

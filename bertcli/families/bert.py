@@ -5,6 +5,7 @@ from typing import Any
 from bertcli.families.family import Family, ModelSize
 
 MINIATURES = "Turc et al. 2019"
+LINES = ("full-sentences", "doc-sentences", "sentence-pairs", "lines")  # of RoBERTa's and DistilBERT's papers
 PAPER = "Devlin et al. 2019, section 3"
 
 
@@ -32,5 +33,5 @@ BERT = Family(
     is_original=True,
     sizes=SIZES,
     settings=_settings,
-    objectives=("mlm+nsp", "mlm", "left-to-right", "two-directions", "full-sentences", "doc-sentences"),
+    objectives=("mlm+nsp", "mlm", "left-to-right", "two-directions", *LINES, "sentence-pairs+nsp"),
 )

@@ -102,6 +102,11 @@ def has_bert_heads(model: PreTrainedModel) -> bool:
     return hasattr(getattr(model, "cls", None), "seq_relationship")
 
 
+def predict_pair_as_bert(model: PreTrainedModel, first: Tensor) -> Any:
+    """The logits of the next-sentence head, [N, 2], of the hidden states of the first tokens, [N, 1, H]."""
+    return model.cls.seq_relationship(pool_as_bert(model.base_model, first))
+
+
 def predict_as_bert(model: PreTrainedModel, hidden: Tensor) -> Any:
     """The masked-LM head's logits, [T, V], of hidden states, [T, H]."""
     return model.cls.predictions(hidden)
@@ -121,6 +126,7 @@ class Family:
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
+    predict_pair: Callable[[PreTrainedModel, Tensor], Any] = predict_pair_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
     initialize: Callable[[PreTrainedModel], None] = lambda model: None  # new weights that start as no other
@@ -160,10 +166,9 @@ class Family:
         """The tokenizer of a new vocabulary that is not WordPiece."""
         import transformers
 
-        from bertcli.data.text.tokenization import Subwords
+        from bertcli.data.text.tokenization import of_transformers
 
-        fast = getattr(transformers, self.tokenizer_class)(**vocabulary)
-        return Subwords(fast.get_vocab(), not vocabulary.get("do_lower_case", False), source, fast=fast)
+        return of_transformers(getattr(transformers, self.tokenizer_class)(**vocabulary), source)
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
         """Whether a model runs without padding."""

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from bertcli.families.bert import SIZES
+from bertcli.families.bert import LINES, SIZES
 from bertcli.families.family import LINEAR, Family, ModelSize, OptimizerRules, starts_after_padding
 
 TYPES = ("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text")
@@ -28,7 +28,7 @@ ROBERTA = Family(
     first_position=starts_after_padding,
     predict_tokens=lambda model, hidden: model.lm_head(hidden),
     can_pretrain=lambda model: hasattr(model, "lm_head"),
-    objectives=("full-sentences", "doc-sentences", "mlm"),
+    objectives=(*LINES, "mlm"),
     vocabularies=("byte-bpe", "sentencepiece"),
     tokenizer_class="RobertaTokenizer",
     special_tokens=("<s>", "<pad>", "</s>", "<unk>"),

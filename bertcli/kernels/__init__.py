@@ -1,7 +1,8 @@
 """Faster implementations of functions in models/ and the optimizer, imported only from here."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
@@ -16,6 +17,19 @@ R = TypeVar("R")
 def are_on() -> bool:
     """Whether kernels run: unless BERT_KERNELS=off."""
     return os.environ.get("BERT_KERNELS", "on").lower() != "off"
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """A context in which the plain functions run."""
+    before = os.environ.get("BERT_KERNELS")
+    os.environ["BERT_KERNELS"] = "off"
+    try:
+        yield
+    finally:
+        os.environ.pop("BERT_KERNELS")
+        if before is not None:
+            os.environ["BERT_KERNELS"] = before
 
 
 def faster(plain: Callable[P, R]) -> Callable[P, R]:

@@ -79,15 +79,11 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     from bertcli.lifecycle.baselining.saving import save_baseline
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.data_summary import summarize_data
-    from bertcli.lifecycle.scoring import is_collapsed, score
+    from bertcli.lifecycle.scoring import is_collapsed
 
     task, config, scored = setup.task, setup.config, setup.scored[0]
     predicted = [found.predict(task, split.examples) for split in setup.dev] or [_cross_validated(setup, found)]
-    metrics: dict[str, float] = {}
-    for split, predictions in zip(setup.scored, predicted, strict=True):
-        prefix = "" if split is scored else f"{split.name}_"
-        with quietly() if found.is_constant else nullcontext():
-            metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+    metrics = _scores(setup, found, predicted)
     unused = {name.rstrip("_"): None for name in config.unused}
     digests = {split.name: split.examples.digest for split in (setup.train, *setup.dev)}
     resolved = {**setup.source.resolved, "data_digests": digests}
@@ -115,6 +111,18 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     result = replace(result, next=next_commands(setup, result))
     write_reports(folder, result, scored, task)
     return result
+
+
+def _scores(setup: Fitting, found: Baseline, predicted: list[Predictions]) -> dict[str, float]:
+    """The scores of the predictions of each split; names of those after the first begin with the split's."""
+    from bertcli.lifecycle.scoring import score
+
+    metrics: dict[str, float] = {}
+    for split, predictions in zip(setup.scored, predicted, strict=True):
+        prefix = "" if split is setup.scored[0] else f"{split.name}_"
+        with quietly() if found.is_constant else nullcontext():
+            metrics |= {prefix + name: value for name, value in score(setup.task, split, predictions).items()}
+    return metrics
 
 
 def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:

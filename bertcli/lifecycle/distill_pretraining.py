@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
@@ -44,11 +45,14 @@ from bertcli.models.loading import build_model, check_length, check_vocabulary, 
 from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
 from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.objective import Part
+from bertcli.objectives.smoothed_masks import smoothed_part
 from bertcli.training.device import inference_device, training_precision
 from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 BATCH_SIZE, EPOCHS, LEARNING_RATE, WARMUP, SOFT_WEIGHT = 256, 3, 5e-4, 0.05, 5.0
+COUNTED_ROWS = 20_000  # of the data, from which the frequency of each token is known
 DATA_OPTIONS = {"next_sentence": False, "masking": "dynamic", "dupe_factor": 1}
 
 
@@ -82,7 +86,7 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     pretraining = PretrainConfig.from_values(
         {**shared, "from": config.from_ or ("scratch" if config.size else config.teacher), "dry_run": config.dry_run}
     )
-    objective = _objective(config, vocabularies, source)
+    objective = replace(_objective(config, vocabularies, source), parts=_parts(examples, config.mask_smoothing))
     check_length(objective.teacher.model, examples.max_seq_length)
     phases = (Phase(range(pretraining.steps), examples),)
     check_data(phases, objective, folder if config.resume else None)
@@ -190,6 +194,16 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
         tokens=TeacherTokens(vocabularies.student, vocabularies.teacher) if is_read_anew else None,
         seed=config.seed,
     )
+
+
+def _parts(examples: PretrainingExamples, smoothing: float) -> tuple[Part, ...]:
+    """Masked-LM, perhaps with more masks on rare tokens. Raises UserError if the masks of the data are static then."""
+    if not smoothing:
+        return MLM.parts
+    examples = examples.masked_by({"masked_lm_prob": examples.options["masked_lm_prob"]})
+    rows = np.arange(min(COUNTED_ROWS, len(examples)))
+    counts = np.bincount(examples.take(rows).input_ids, minlength=examples.tokenizer.size)
+    return (smoothed_part(counts, smoothing, examples.rules),)
 
 
 def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, folder: RunFolder) -> PreTrainedModel:

@@ -16,8 +16,8 @@ from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, Destination
 from bertcli.data.pretraining.engines import ShardJob, check_ray, make_locally, make_on_ray
 from bertcli.data.pretraining.instances import InstanceRules
-from bertcli.data.pretraining.masking import MaskingRules, parse_shares
-from bertcli.data.pretraining.shards import MASKING_DEFAULTS
+from bertcli.data.pretraining.masking import parse_shares
+from bertcli.data.pretraining.shards import MASKING_DEFAULTS, masking_rules
 from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
@@ -74,7 +74,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     if _same(manifest, request, config):
         remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out.name} is complete already: the same text, vocabulary and options")
-        return _result(config.out, manifest, started)
+        return _result(config.out, manifest, objective, started)
     size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
@@ -99,7 +99,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     out.put(part)
     folder.unlock()
     remove(part)
-    return _result(config.out, made, started)
+    return _result(config.out, made, objective, started)
 
 
 def _resolved(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataConfig, Family, Objective]:
@@ -213,8 +213,7 @@ def _make_shards(
     part: Path, shards: int, tokenizer: WordPiece, config: MakePretrainingDataConfig, objective: Objective
 ) -> Iterator[dict[str, Any]]:
     """Make the unfinished shards; yield the counts of every shard."""
-    of_words = (config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
-    masking = MaskingRules.of(tokenizer, *of_words, config.mask_shares, config.span_mask)
+    masking = masking_rules(tokenizer, config.values())
     rules = InstanceRules(
         objective.cut,
         tokenizer.layout.open() if objective.ends_lines else tokenizer.layout,
@@ -240,12 +239,12 @@ def _make_shards(
         yield _read(writing.counts_of(part, shard))
 
 
-def _result(out: str, manifest: dict[str, Any], started: float) -> PretrainingData:
+def _result(out: str, manifest: dict[str, Any], objective: Objective, started: float) -> PretrainingData:
     counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     random = 100 * result.random_next / result.instances
-    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % random next)"
+    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % {objective.negatives})"
     say(
         f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
     )

@@ -13,6 +13,7 @@ from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import get_family
+from bertcli.lifecycle.compute import check_flops, with_steps
 from bertcli.lifecycle.phases import check_data, find_phases, held_out_of, with_family
 from bertcli.lifecycle.pretraining import Request, kept_steps, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
@@ -38,11 +39,13 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     asked = with_family(PretrainConfig.build(config, options))
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
     request = _check(config, folder)
-    return run_pretraining(request, _make_model(request), folder)
+    model = _make_model(request)
+    return run_pretraining(with_steps(request, model), model, folder)
 
 
 def _check(config: PretrainConfig, run: RunFolder) -> Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
+    check_flops(config)
     asked = get_objective(config.objective) if config.objective else None
     # The order stays, whatever the cache.
     phases = find_phases(config, run.shards_per_window if config.resume else ())

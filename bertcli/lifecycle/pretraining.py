@@ -123,6 +123,7 @@ def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
     options = examples.options
     units = "words" if options["whole_word_mask"] else "tokens"
     units = "tokens in spans of words" if options["span_mask"] else units
+    units = f"tokens in runs of up to {options['ngram_mask']} {units}" if options["ngram_mask"] else units
     shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
     masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"

@@ -62,6 +62,7 @@ class Objective:
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
     trains_every_weight: bool = True
     fills_masks: bool = True
+    negatives: str = "random next"  # rows with the label 1, in words
 
     def auto_class(self) -> Any:
         """The class of transformers that makes the model."""

@@ -5,9 +5,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
+from bertcli.kernels import switched_off
 
 # Dense bfloat16 peaks from the data sheets, FLOP/s.
 BFLOAT16_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
@@ -36,6 +40,18 @@ def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
         head = len(batch.input_ids) * hidden * (hidden + 1)
     projection = len(batch.input_ids) * width * hidden * (width != hidden)
     return 6.0 * (encoder + attention + head + projection)
+
+
+def count_flops(model: nn.Module, batch: PackedBatch) -> float:
+    """The FLOPs of forward and backward over a batch, as torch counts them by the shapes of the products; weights stay."""
+    is_training = model.training
+    model.eval()
+    # Only the plain attention is made of products that have counts.
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), switched_off():
+        torch.autograd.backward(list(model(batch).values()))
+    model.zero_grad(set_to_none=True)
+    model.train(is_training)
+    return float(counter.get_total_flops())
 
 
 def work_of(models: Iterable[PreTrainedModel], micro_batches: list[PackedBatch]) -> dict[str, float]:

@@ -112,9 +112,10 @@ KINDS = {
 
 
 def instances(data: str, out: str) -> Dataset:
-    """The rows of pre-training shards."""
+    """The rows of pre-training shards; the label of a pair has the names that BERT and ALBERT give it."""
     files = sorted(map(str, Path(data).glob("*.parquet")))
-    return load_dataset("parquet", data_files=files, split="train", cache_dir=tempfile.mkdtemp(dir=out))
+    rows = load_dataset("parquet", data_files=files, split="train", cache_dir=tempfile.mkdtemp(dir=out))
+    return rows.add_column("sentence_order_label", rows["next_sentence_label"])
 
 
 def counting(collate: Any, tokens: list[int], rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

@@ -16,7 +16,7 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 
-SIZES = {"roberta": 330}  # of the vocabulary
+SIZES = {"roberta": 330, "albert": 100}  # of the vocabulary
 SHAPE = {"layers": 1, "hidden_size": 32, "heads": 2}
 
 
@@ -25,9 +25,9 @@ def test_a_family_is_pretrained_from_text_and_finetuned_without_being_named(name
     family = get_family(name)
     write_corpus(Path("corpus.txt"), 12)
     build_vocab("corpus.txt", family=name, vocab_size=SIZES[name])
-    make_pretraining_data("corpus.txt", family=name, max_seq_length=32, workers=1)
+    make_pretraining_data("corpus.txt", family=name, max_seq_length=32, dupe_factor=2, workers=1)
     run = pretrain(size="tiny", **SHAPE, steps=2, batch_size=4)
-    model, info = transformers.AutoModelForMaskedLM.from_pretrained(run.model, output_loading_info=True)
+    model, info = transformers.AutoModelForPreTraining.from_pretrained(run.model, output_loading_info=True)
     assert (model.config.model_type, info["missing_keys"], info["unexpected_keys"]) == (name, set(), set())
     assert type(transformers.AutoTokenizer.from_pretrained(run.model)).__name__ == family.tokenizer_class
     write_reviews(Path("reviews.csv"), 24)
@@ -75,3 +75,15 @@ def test_a_vocabulary_does_not_depend_on_the_order_of_files(algorithm: str, work
     for out, files in (("a", ["0.txt", "1.txt", "2.txt"]), ("b", ["2.txt", "0.txt", "1.txt"])):
         build_vocab(files, algorithm=algorithm, vocab_size=300, out=out)
     assert Path("a/tokenizer.json").read_bytes() == Path("b/tokenizer.json").read_bytes()
+
+
+def test_sentence_pairs_are_two_lines_in_the_familys_layout(workspace: Path) -> None:
+    Path("corpus.txt").write_text("a cat sat\nthe dog\n\na tree\nthe mat\n\n" * 20, encoding="utf-8")
+    build_vocab("corpus.txt", algorithm="byte-bpe", vocab_size=300)
+    options = {"objective": "sentence-pairs", "max_seq_length": 16, "workers": 1}
+    made = make_pretraining_data("corpus.txt", family="roberta", **options)
+    examples = load_pretraining_examples("pretraining-data", 0)
+    lines = load_tokenizer("vocab").encode_ids(["a cat sat", "the dog", "a tree", "the mat"])
+    rows = [examples.take([row]).input_ids.tolist() for row in range(made.instances)]
+    assert all(row in [[0, *a, 2, 2, *b, 2] for a in lines for b in lines] for row in rows)
+    assert 0 < made.random_next < made.instances

@@ -1,6 +1,7 @@
 """The optimizer and the schedule are the original's."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from conftest import GOLDENS
 from torch import nn
 
+from bertcli.families.albert import ALBERT
 from bertcli.families.family import LINEAR, MULTIPLIED, OptimizerRules
 from bertcli.families.roberta import ROBERTA as ROBERTA_FAMILY
 from bertcli.models.working_copy import WorkingCopy
@@ -85,6 +87,40 @@ def test_lamb_takes_a_step_of_each_tensor_as_long_as_its_weights_times_the_rate(
         )  # both moments are corrected to the first gradient
         wanted = before[name] - 0.1 * before[name].norm() / step.norm() * step
         torch.testing.assert_close(parameter.detach(), wanted, atol=1e-6, rtol=1e-5)
+
+
+ALBERTS = json.loads((GOLDENS / "albert" / "lamb.json").read_text())
+
+
+class Named(nn.Module):
+    """The variables of ALBERT's golden, by its names."""
+
+    def __init__(self, variables: dict[str, list[float]]) -> None:
+        super().__init__()
+        for name, value in variables.items():
+            self.register_parameter(name.replace("/", "|"), nn.Parameter(torch.tensor(value)))
+
+
+def test_every_update_of_lamb_equals_alberts() -> None:
+    model = Named(ALBERTS["initial"])
+    optimizer = make_optimizer(model, "lamb", WorkingCopy(model, torch.float32), ALBERT.optimizer)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.1
+    for gradients, wanted in zip(ALBERTS["grads"], ALBERTS["params_after_step"], strict=True):
+        for name, parameter in model.named_parameters():
+            parameter.grad = torch.tensor(gradients[name.replace("|", "/")])
+        optimizer.step()
+        for name, parameter in model.named_parameters():
+            expected = torch.tensor(wanted[name.replace("|", "/")])
+            torch.testing.assert_close(parameter.detach(), expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("golden", [each for each in ALBERTS["schedules"] if not each["start_warmup_step"]])
+def test_schedules_equal_alberts(golden: dict[str, Any]) -> None:
+    known = golden["init_lr"], golden["num_train_steps"], golden["num_warmup_steps"]
+    rules = replace(ALBERT.optimizer, power=golden["poly_power"])
+    rates = [learning_rate_at(step, *known, rules) for step in golden["steps"]]
+    assert rates == pytest.approx(golden["lr"], rel=1e-6, abs=1e-10)
 
 
 ROBERTA = json.loads((GOLDENS / "roberta" / "optimizer.json").read_text())

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import Types, check_values, read_json
+from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
 from bertcli.errors import UserError, check_regular
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -171,6 +173,9 @@ class Subwords(WordPiece):
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
         object.__setattr__(self, "backend", plain)
+        object.__setattr__(
+            self, "vocab", dict(sorted(self.vocab.items(), key=itemgetter(1)))
+        )  # random ids are drawn from it
         if not (self.layout.before or self.layout.after):
             what = f"The tokenizer `{self.source}` puts no special tokens around a text, as BERT's does."
             raise UserError(what, "Use a model that does, such as a RoBERTa.")
@@ -212,9 +217,21 @@ class Subwords(WordPiece):
             raise UserError(what, "Use a model that does, such as a RoBERTa.")
         return len(layout.between)
 
+    @cached_property
+    def original(self) -> AlbertPieces | None:
+        """How the original tokenizes, where it does not do so as transformers does."""
+        kind, keeps_accents = ORIGINALS.get(type(self.fast).__name__), getattr(self.fast, "keep_accents", False)
+        return kind(self.state, self.vocab, self.cased) if kind and not keeps_accents else None
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize plain texts into ids only."""
+        return self.original.encode_ids(texts) if self.original else super().encode_ids(texts)
+
     @property
     def continues_word(self) -> list[bool]:
         """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
+        if self.original:
+            return self.original.continues_word
         special = set(self.fast.all_special_ids)
         words = [number in special or token.startswith(tuple(SPACES)) for number, token in enumerate(self.tokens)]
         return [not begins for begins in words]
@@ -235,6 +252,11 @@ class Subwords(WordPiece):
         """Write the tokenizer of transformers; one that knows no maximum length gets this one."""
         self.fast.model_max_length = min(self.fast.model_max_length, model_max_length)
         self.fast.save_pretrained(folder)
+
+
+def of_transformers(fast: Any, source: str) -> Subwords:
+    """The tokenizer of a fast one of transformers that is not WordPiece."""
+    return Subwords(fast.get_vocab(), not getattr(fast, "do_lower_case", False), source, fast=fast)
 
 
 def _place(ids: list[int], part: list[int]) -> int:
@@ -310,7 +332,7 @@ def _load_from_transformers(source: str) -> WordPiece:
         raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if state["model"].get("type") != "WordPiece":
-        return Subwords(tokenizer.get_vocab(), True, source, fast=tokenizer)
+        return of_transformers(tokenizer, source)
     normalizer = state.get("normalizer") or {}
     rules = normalizer.get("strip_accents"), normalizer.get("handle_chinese_chars", True)
     return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source, *rules)

@@ -13,8 +13,9 @@ from bertcli.families.family import Family
 from bertcli.lifecycle.vocabularies.wordpiece import most_frequent, normalized
 
 SYMBOLS = '()"-.–£€'  # never part of a longer piece, as in the vocabularies of ALBERT and XLNet
-# A piece has no letter beside what is none, and a space only at its front, as SentencePiece has it.
-PARTS = Regex(r"[()\"\-.–£€]|▁?[\p{L}\p{M}]+|▁?[^\p{L}\p{M}▁()\"\-.–£€]+|▁")
+# A piece has no letter beside what is none, and a space only at its front, as SentencePiece has it. Nor has it digits beside
+# marks: the authors of ALBERT and XLNet split such pieces again, and so do not all tokenizers.
+PARTS = Regex(r"[()\"\-.–£€]|▁?[\p{L}\p{M}]+|▁?\p{N}+|▁?[^\p{L}\p{M}\p{N}▁()\"\-.–£€]+|▁")
 
 
 def learn(
@@ -43,7 +44,8 @@ def learn(
     )
     backend.train_from_iterator(lines, trainer)
     learnt = {piece: round(score, 3) for piece, score in json.loads(backend.to_str())["model"]["vocab"]}
-    first = [(token, learnt.pop(token, 0.0)) for token in special]
+    first = [(token, 0.0) for token in special]  # also of symbols, as SentencePiece has it
+    learnt = {piece: score for piece, score in learnt.items() if piece not in special}
     pieces = sorted(learnt.items(), key=lambda each: (-each[1], each[0]))
     vocab = [*first[: -len(family.last_tokens) or None], *pieces, *first[len(first) - len(family.last_tokens) :]]
     return family.new_tokenizer(source, vocab=vocab, **options), len(alphabet)
