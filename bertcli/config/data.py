@@ -66,6 +66,7 @@ class MakePretrainingDataConfig(Config):
     ngram_mask: int = option(0, NGRAM_MASK, minimum=0)
     masking: str = option("static", "static: masks are stored; dynamic: drawn for each batch.", choices=MASKING)
     next_sentence: bool = option(True, "Make sentence pairs for next-sentence prediction; else one text per instance.")
+    blanks_separate_docs: bool = option(True, "A blank line ends a document.")
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")
     seed: int = option(12345, "Random seed.", minimum=0)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)

@@ -24,9 +24,11 @@ MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask", "ngr
 OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); default: the family's."
+GENERATOR = "ELECTRA: hidden units of a new generator, as a share of the model's; default: 1/4, for base 1/3."
 LAYER_DECAY = (
     "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
 )
+MEMORY = "XLNet: number of tokens before each row that are read too, without gradients; default: 0."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -107,6 +109,8 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
+    memory: int | None = option(None, MEMORY, minimum=0)
+    generator_size: float | None = option(None, GENERATOR, minimum=0.01, maximum=1)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
     keep_steps: str | None = option(None, "Also keep the models of these steps (200,400), in models/step-N.")

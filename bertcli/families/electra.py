@@ -17,16 +17,16 @@ SIZES = {
     "large": ModelSize(24, 1024, 16, PAPER),
 }
 WIDE = 768  # hidden units of base, from which on embeddings are as wide as the layers
-FRACTIONS = {WIDE: 1 / 3}  # by hidden units: how wide a generator is beside its model; 1 / 4 for others
+SHARES = {WIDE: 1 / 3}  # by hidden units: how wide a generator is beside its model; 1 / 4 for others
 EPOCHS = {"glue/rte": 10.0, "glue/stsb": 10.0, "squad": 2.0, "squad_v2": 2.0}  # of fine-tuning, where these are not 3
 HEAD = 64  # hidden units of an attention head of the generator
 
 
-def generator_settings(layers: int, hidden: int, width: float, depth: float = 1.0) -> dict[str, int]:
-    """The settings of a generator by its fractions of a model's hidden units and layers (get_generator_config)."""
-    own = round(hidden * width)
+def generator_settings(size: ModelSize, width: float | None = None, depth: float = 1.0) -> dict[str, int]:
+    """The settings of a generator by its shares of a model's hidden units and layers (get_generator_config)."""
+    own = max(1, round(size.hidden * (width or SHARES.get(size.hidden, 1 / 4))))
     heads = next(number for number in range(max(1, own // HEAD), 0, -1) if own % number == 0)
-    shape = {"hidden_size": own, "num_hidden_layers": round(layers * depth), "num_attention_heads": heads}
+    shape = {"hidden_size": own, "num_hidden_layers": round(size.layers * depth), "num_attention_heads": heads}
     return {**shape, "intermediate_size": 4 * own}
 
 
@@ -35,8 +35,7 @@ def _settings(size: ModelSize) -> dict[str, Any]:
     shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
     shape |= {"intermediate_size": size.intermediate}
     shape |= {"embedding_size": size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)}
-    generator = generator_settings(size.layers, size.hidden, FRACTIONS.get(size.hidden, 1 / 4))
-    return {**shape, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "generator": generator}
+    return {**shape, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "generator": generator_settings(size)}
 
 
 def _for_task(task: Task, hidden: int) -> Task:
@@ -47,7 +46,7 @@ def _for_task(task: Task, hidden: int) -> Task:
 
 def _most_masked(options: Any) -> int:
     """The maximum number of masked tokens of an instance, by its length."""
-    return int((options.masked_lm_prob + 0.005) * options.max_seq_length)
+    return max(1, int((options.masked_lm_prob + 0.005) * options.max_seq_length))
 
 
 def _batch_size(options: Any) -> int:
@@ -67,6 +66,7 @@ ELECTRA = Family(
     is_packed=True,
     sizes=SIZES,
     settings=_settings,
+    generator=generator_settings,
     predict_tokens=lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
     glorot=("embeddings_project", "dense_prediction", "classifier", "qa_outputs"),
     objectives=("replaced-tokens",),

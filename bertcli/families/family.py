@@ -122,8 +122,12 @@ class Family:
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
+    generator: Callable[[ModelSize, float | None], dict[str, int]] | None = (
+        None  # its settings, by its share of the width
+    )
     glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
+    has_types: Callable[[PretrainedConfig], bool] = lambda config: getattr(config, "type_vocab_size", 0) > 1
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
     predict_pair: Callable[[PreTrainedModel, Tensor], Any] = predict_pair_as_bert
@@ -185,4 +189,4 @@ class Family:
         from transformers import AutoConfig
 
         size = size if isinstance(size, ModelSize) else self.get_size(size)
-        return AutoConfig.for_model(self.model_types[0], **self.settings(size), **known)
+        return AutoConfig.for_model(self.model_types[0], **{**self.settings(size), **known})

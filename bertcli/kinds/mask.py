@@ -29,7 +29,7 @@ class Mask(Kind):
 
     name = "fill"
     pipeline = "fill-mask"
-    architectures = ("MaskedLM", "PreTraining")
+    architectures = ("MaskedLM", "PreTraining", "XLNetLMHead")
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
     is_task = False

@@ -109,7 +109,7 @@ def _resolved(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataCon
     objective = (
         get_objective(config.objective) if config.objective else default_objective(config.next_sentence, family.key)
     )
-    check_objective(objective, family)
+    check_objective(objective, family, config.given)
     if config.objective and "next_sentence" in config.given and config.next_sentence != objective.needs_pairs:
         what = f"--objective {objective.name} {'needs' if objective.needs_pairs else 'takes no'} pairs of texts."
         raise UserError(what, "Leave --next-sentence or --no-next-sentence out.")
@@ -139,7 +139,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    before = {**MASKING_DEFAULTS, "family": BERT.key}  # there were these options
+    before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True}  # there were these options
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
@@ -194,7 +194,8 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         if old.name != LOCK:
             remove(old)
     try:
-        documents = writing.deal_documents(read_documents(files, config.join_files), part, request["shards"])
+        found = read_documents(files, config.join_files, config.blanks_separate_docs)
+        documents = writing.deal_documents(found, part, request["shards"])
         if documents == 0:
             raise UserError("The text files hold blank lines only.", "Name files with text in them.")
         if documents < (shards := config.shards or 1):
@@ -216,6 +217,7 @@ def _make_shards(
     masking = masking_rules(tokenizer, config.values())
     rules = InstanceRules(
         objective.cut,
+        tokenizer,
         tokenizer.layout.open() if objective.ends_lines else tokenizer.layout,
         masking,
         static_masking=config.masking == "static",

@@ -51,8 +51,11 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
     objective = asked or _objective_of(examples)
-    check_objective(objective, get_family(config.family))
+    check_objective(objective, family := get_family(config.family), _given_masking(config))
+    if config.generator_size and not family.generator:
+        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
     check_data(phases, objective, run if config.resume else None)
+    objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
@@ -73,12 +76,28 @@ def _objective_of(examples: PretrainingExamples) -> Objective:
     return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
 
 
+def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
+    """The objective with the memory that is asked for. Raises UserError if it has none, or rows of `length` have less for the next."""
+    if memory is None:
+        return objective
+    if not objective.has_memory:
+        raise UserError(f"--objective {objective.name} has no memory.", "Leave --memory out.")
+    if memory > length // 2:
+        what = f"--memory {memory} is more than half a row of {length} tokens, which is what the next row continues."
+        raise UserError(what, f"Give --memory {length // 2} or less, or make data of a larger --max-seq-length.")
+    return replace(objective, memory=memory)
+
+
+def _given_masking(config: PretrainConfig) -> dict[str, Any]:
+    return {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+
+
 def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
     """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
 
     Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
     """
-    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    given = _given_masking(config)
     parse_shares(config.mask_shares or SHARES)
     if given and not objective.fills_masks:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -91,7 +110,7 @@ def _source(config: PretrainConfig) -> str:
     check_new_weights(config, config.from_ or "scratch")
     if not config.from_ or config.from_ == "scratch":
         return ""
-    for name in ("embeddings", "initializer_range"):
+    for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
@@ -101,6 +120,7 @@ def _source(config: PretrainConfig) -> str:
 def _make_model(request: Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
     from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
+    from bertcli.models.model_with_loss import GENERATOR
 
     config, objective, source = request.config, request.objective, request.source
     if request.resumed:
@@ -117,6 +137,8 @@ def _make_model(request: Request) -> PreTrainedModel:
     else:
         labels["initializer_range"] = config.initializer_range
         family = objective.family or get_family(config.family)
+        if config.generator_size and family.generator:
+            labels[GENERATOR] = family.generator(config.model_size, config.generator_size)
         model = build_model(objective.auto_class(), family, config.model_size, tokenizer, labels, config.seed)
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size

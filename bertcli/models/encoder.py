@@ -255,5 +255,5 @@ def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tenso
 
 
 def _columns(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
-    has_types = getattr(model.config, "type_vocab_size", 0) > 1
-    return {"input_ids": batch.input_ids, **({"token_type_ids": batch.token_type_ids} if has_types else {})}
+    types = {"token_type_ids": batch.token_type_ids} if _family(model).has_types(model.config) else {}
+    return {"input_ids": batch.input_ids, **types}

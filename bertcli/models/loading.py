@@ -22,9 +22,8 @@ from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from bertcli.models.model_with_loss import GENERATOR
-from bertcli.models.own import deberta, replaced_tokens, two_directions
+from bertcli.models.own import deberta, replaced_tokens, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
-from bertcli.models.own.deberta import run_packed
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
 
@@ -69,15 +68,22 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return run_packed(cast(PreTrainedModel, model_class(config)))
-    return run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
+        return _run_packed(cast(PreTrainedModel, model_class(config)))
+    return _run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
+
+
+def _run_packed(model: PreTrainedModel) -> PreTrainedModel:
+    """Have a model whose attention is of its family run packed in a way of its own."""
+    return deberta.run_packed(two_streams.run_packed(model))
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:
     """Build a generator with new weights for a model, whose config.json says under `generator` in what it differs."""
-    settings = model.config.to_dict()
-    config = type(model.config)(**{**settings, **settings.pop(GENERATOR, {})})
-    attention = {"attn_implementation": model.config._attn_implementation}
+    saved, make = model.config, family_of(model.config.model_type).generator
+    size = ModelSize(saved.num_hidden_layers, saved.hidden_size, saved.num_attention_heads)
+    own = getattr(saved, GENERATOR, None) or (make(size, None) if make else {})
+    config = type(saved)(**{**saved.to_dict(), GENERATOR: None, **own})
+    attention = {"attn_implementation": saved._attn_implementation}
     return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
 
 
@@ -161,7 +167,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return run_packed(model), info
+    return _run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:

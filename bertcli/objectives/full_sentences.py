@@ -89,20 +89,10 @@ def mask_tokens(
     masked[np.repeat(chosen & ~kept, lengths)] = rules.mask_id
     places = np.flatnonzero(np.repeat(random, lengths))
     if len(places):
-        weights = random_weights(rules) if weights is None else weights
+        if weights is None:
+            weights = np.bincount(rules.replacing_ids, minlength=len(rules.is_continuation)) / len(rules.replacing_ids)
         masked[places] = generator.choice(len(weights), len(places), p=weights)
     return masked, np.repeat(chosen, lengths)
-
-
-def random_weights(rules: MaskingRules) -> NDArray[np.float64]:
-    """The probability of each token as a random replacement, [V]: any but special ones, [MASK] being none of these."""
-    import numpy as np
-
-    weights = np.zeros(len(rules.is_continuation))
-    weights[rules.vocab_ids] = 1.0
-    weights[[each for each in rules.special_ids if each != rules.mask_id]] = 0.0
-    weights /= weights.sum()
-    return weights
 
 
 def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
@@ -131,7 +121,9 @@ def mask_batch(read: UnpackedRows) -> tuple[NDArray[np.int64], NDArray[np.int64]
     sequence = np.repeat(np.arange(len(read.lengths)), read.lengths)  # [T]
     starts = np.cumsum(read.lengths) - read.lengths
     place = np.arange(len(ids)) - starts[sequence]  # [T]
-    begins = (place == 0) | ~(np.asarray(rules.is_continuation)[ids] & rules.whole_word_mask)
+    begins = np.ones(len(ids), dtype=bool)
+    if rules.whole_word_mask:
+        begins = (place == 0) | ~np.asarray(rules.is_continuation)[ids]
     unit = np.flatnonzero(begins)  # [U]
     row = read.rows[sequence]
     of_unit = sequence[unit]
@@ -145,10 +137,9 @@ def mask_batch(read: UnpackedRows) -> tuple[NDArray[np.int64], NDArray[np.int64]
     positions = np.flatnonzero(chosen[owner])  # [M]
     originals = ids[positions].copy()
     draw = uniform(key + 2, row[positions], place[owner[positions]])
-    allowed = np.flatnonzero(random_weights(rules))
-    other = (uniform(key + 3, row[positions], place[positions]) * len(allowed)).astype(np.int64)
+    other = (uniform(key + 3, row[positions], place[positions]) * len(rules.replacing_ids)).astype(np.int64)
     mask, same, _ = rules.shares
-    replaced = np.where(draw < (mask + same) / 100, originals, allowed[other])
+    replaced = np.where(draw < (mask + same) / 100, originals, rules.replacing_ids[other])
     ids[positions] = np.where(draw < mask / 100, rules.mask_id, replaced)
     return positions, originals
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bertcli import say
 from bertcli.objectives.masked_lm import MASKED_LM
 from bertcli.objectives.objective import Objective, Part
 
@@ -197,8 +198,11 @@ class Detection(Objective):
         from bertcli.models.model_with_loss import GENERATOR, Detector
 
         beside = Path(model.name_or_path, GENERATOR)
-        generator = load_model(str(beside)) if (beside / "config.json").exists() else build_generator(model)
+        is_kept = (beside / "config.json").exists()
+        generator = load_model(str(beside)) if is_kept else build_generator(model)
         self.share(model, generator)
+        own = generator.config
+        say(f"generator: {own.num_hidden_layers} layers, hidden size {own.hidden_size}{f', from {beside}' * is_kept}")
         return Detector(model, generator, self.outputs, self.losses)
 
     def outputs(self, model: Any, batch: PackedBatch) -> dict[str, Tensor]:

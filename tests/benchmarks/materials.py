@@ -22,7 +22,8 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.lifecycle.sources import find_source
-from bertcli.models.loading import build_model, save_model
+from bertcli.models.loading import build_model, save_model, save_models
+from bertcli.objectives.replaced_tokens import DETECTION
 from bertcli.tasks import get_task
 from tests.benchmarks.cases import Case
 from tests.support import build
@@ -38,7 +39,10 @@ class Materials(dict[str, str]):
 
     def __init__(self, case: Case, folder: Path) -> None:
         super().__init__(
-            {name: str(getattr(case, name)) for name in ("task", "steps", "batch_size", "length", "learning_rate")}
+            {
+                name: str(getattr(case, name))
+                for name in ("task", "steps", "batch_size", "length", "learning_rate", "size")
+            }
         )
         self.case, self.folder = case, folder
 
@@ -162,6 +166,8 @@ def model(case: Case, folder: Path) -> Path:
             built = build(kind, case.size, tokenizer, labels, seed=0)
         built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
         save_model(built, tokenizer, made)
+        if case.family == "electra":  # the generator, from which both sides start too
+            save_models(DETECTION.with_loss(built).models, tokenizer, made)
     return made
 
 

@@ -1,6 +1,7 @@
 """ELECTRA runs packed as it runs padded in transformers, and is trained with its generator."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, ElectraConfig, ElectraModel
 
 from bertcli.data.packing.batches import PackedBatch, pack
-from bertcli.errors import Interrupted
+from bertcli.errors import Interrupted, UserError
 from bertcli.families.electra import ELECTRA
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
@@ -180,3 +181,26 @@ def test_updates_of_fine_tuning_are_those_of_the_original() -> None:
         optimizer.zero_grad()
     for name, value in weights("params_after_4/").items():
         torch.testing.assert_close(model.get_parameter(name).detach(), value, atol=1e-6, rtol=1e-5)
+
+
+def test_a_generator_of_another_width_is_asked_for_or_refused(data: str, home: Path, run: Path, tmp_path: Path) -> None:
+    made = Path(pretrain(**TINY, data=data, steps=1, generator_size=0.5, out=str(tmp_path / "run")).run)
+    widths = [ElectraConfig.from_pretrained(each / "model" / "generator").hidden_size for each in (made, run)]
+    assert widths == [64, 32]
+    for options, wanted in (
+        ({"data": str(home / "pretraining-data")}, "BERT has no generator"),
+        ({"data": data, "from_": str(run)}, "is for new weights only"),
+    ):
+        with pytest.raises(UserError, match=wanted):
+            pretrain(**TINY, **options, steps=1, generator_size=0.5, out=str(tmp_path / "other"))
+
+
+def test_a_model_without_a_generator_gets_a_new_one_and_fills_no_masks(data: str, run: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    shutil.copytree(run / "model", alone, ignore=shutil.ignore_patterns("generator"))
+    with pytest.raises(UserError, match="fills no"):
+        predict("the [MASK] sat", model=str(alone))
+    made = Path(
+        pretrain(**{**TINY, "size": "base"}, data=data, steps=1, from_=str(alone), out=str(tmp_path / "run")).run
+    )
+    assert ElectraConfig.from_pretrained(made / "model" / "generator").hidden_size == 32

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,10 +15,12 @@ from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.instances import InstanceRules, Instances
 from bertcli.data.pretraining.masking import MaskingRules
+from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.data.text.corpus import tokenize
 from bertcli.data.text.documents import read_documents
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.families.electra import ELECTRA, generator_settings
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.models.formats.tensorflow_names import to_parameters
 from bertcli.models.loading import with_trained_padding
 from bertcli.models.model_with_loss import Detector
@@ -58,12 +61,8 @@ def test_instances_are_those_of_the_original(name: str, google_tokenizer: WordPi
     given = golden["params"]
     strip = None if given["strip_accents"] else False
     tokenizer = WordPiece(google_tokenizer.vocab, not given["do_lower_case"], "golden", strip)
-    documents = list(read_documents([TEXTS[file] for file in given["files_in_order"]]))
-    if not given["blanks_separate_docs"]:
-        documents = [
-            [line for document in read_documents([TEXTS[file]]) for line in document]
-            for file in given["files_in_order"]
-        ]
+    files = [TEXTS[file] for file in given["files_in_order"]]
+    documents = read_documents(files, blanks_separate=given["blanks_separate_docs"])
     corpus, draws = tokenize(documents, tokenizer), Draws(given["seed"])
     rules = rules_of(tokenizer, length=given["max_seq_length"])
     instances = Instances(corpus, replace(rules, dupe_factor=given["passes"]))
@@ -75,6 +74,23 @@ def test_instances_are_those_of_the_original(name: str, google_tokenizer: WordPi
     ]
     assert made == golden["examples"]
     assert draws.random() == golden["random_after"]
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_the_command_writes_these_instances(name: str, tmp_path: Path, google_tokenizer: WordPiece) -> None:
+    golden = json.loads((FOLDER / "dataset" / f"{name}.json").read_text())
+    given = golden["params"]
+    options = {each: given[each] for each in ("seed", "max_seq_length", "blanks_separate_docs")}
+    strip = None if given["strip_accents"] else False
+    WordPiece(google_tokenizer.vocab, not given["do_lower_case"], "golden", strip).save(tmp_path / "vocab")
+    files = [str(TEXTS[file]) for file in given["files_in_order"]]
+    places = {"tokenizer": str(tmp_path / "vocab"), "out": str(tmp_path / "data"), "workers": 1}
+    made = make_pretraining_data(files, family="electra", dupe_factor=given["passes"], **options, **places)
+    read = load_pretraining_examples(made.out, 0).take(np.arange(made.instances))
+    ends = read.lengths.cumsum()[:-1]
+    rows = zip(np.split(read.input_ids, ends), np.split(read.token_type_ids, ends), strict=True)
+    wanted = [(row["ids"], row["n_a"]) for row in golden["examples"]]
+    assert [(ids.tolist(), int((types == 0).sum())) for ids, types in rows] == wanted
 
 
 def test_as_many_tokens_are_masked_as_in_the_original(google_tokenizer: WordPiece) -> None:
@@ -289,7 +305,6 @@ def test_a_generator_is_as_wide_as_in_the_original() -> None:
         assert ours == wanted["discriminator"]
         assert config.embedding_size == wanted["embedding_size"]
         for fraction in ("0.25", "1.0"):
-            shape = generator_settings(config.num_hidden_layers, config.hidden_size, float(fraction))
-            assert shape == wanted[f"generator_{fraction}"]
-    third = generator_settings(12, 768, 0.33333)
+            assert generator_settings(ELECTRA.get_size(size), float(fraction)) == wanted[f"generator_{fraction}"]
+    third = generator_settings(ELECTRA.get_size("base"), 0.33333)
     assert third == UNITS["sizes"]["base"]["generator_0.33333"] == ELECTRA.new_config("base").generator

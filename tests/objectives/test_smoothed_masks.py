@@ -13,7 +13,7 @@ from bertcli.data.pretraining.instances import InstanceRules, make_instances
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.pretraining.shards import UnpackedRows
 from bertcli.data.text.corpus import Corpus
-from bertcli.data.text.tokenization import Layout
+from bertcli.data.text.layout import Layout
 from bertcli.objectives.lines import LINES
 from bertcli.objectives.smoothed_masks import mask_padded, smoothed_part, token_weights
 

@@ -74,6 +74,11 @@ class MaskingRules:
         """The id of [UNK]."""
         return self.special_ids[3]
 
+    @cached_property
+    def replacing_ids(self) -> NDArray[np.int64]:
+        """The ids of all tokens but special ones, which [MASK] does not count as: fairseq's random tokens."""
+        return np.setdiff1d(self.vocab_ids, [each for each in self.special_ids if each != self.mask_id])
+
     @property
     def reads_words(self) -> bool:
         """Whether the choice of tokens depends on the text."""
