@@ -176,7 +176,9 @@ class MaskFeatures(TokenRows):
 
 def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]:
     """The token ids of a text, and the places of its masks among them."""
-    first, *others = tokenizer.encode_ids(text.split(MASK))
+    *before, last = text.split(MASK)
+    before = [part.rstrip() for part in before] if tokenizer.mask_takes_space else before
+    first, *others = tokenizer.encode_ids([*before, last])
     ids, places = [*tokenizer.layout.before, *first], []
     for part in others:
         places.append(len(ids))
