@@ -176,9 +176,8 @@ class MaskFeatures(TokenRows):
 
 def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]:
     """The token ids of a text, and the places of its masks among them."""
-    *before, last = text.split(MASK)
-    before = [part.rstrip() for part in before] if tokenizer.mask_takes_space else before
-    first, *others = tokenizer.encode_ids([*before, last])
+    *before, last = text.split(MASK)  # a mask stands for a word and the space before it, where tokens have such
+    first, *others = tokenizer.encode_ids([*map(str.rstrip, before), last])
     ids, places = [*tokenizer.layout.before, *first], []
     for part in others:
         places.append(len(ids))

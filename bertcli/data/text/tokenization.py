@@ -48,7 +48,6 @@ class WordPiece:
     tokenize_chinese_chars: bool = True
     backend: Tokenizer = field(init=False, repr=False)
     is_wordpiece: ClassVar[bool] = True
-    mask_takes_space = False  # spaces are no part of tokens
 
     def __post_init__(self) -> None:
         backend = plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
@@ -116,13 +115,13 @@ class WordPiece:
         """Tokenize words as in the middle of a text."""
         return self.encode(words)
 
-    def show(self, token: str) -> str:
-        """A single token as a person reads it."""
-        return token
-
     def spell(self, tokens: list[str]) -> str:
         """The text of tokens; for WordPiece, normalized as they are, and with a space on both sides of punctuation."""
         return " ".join(" ".join(tokens).replace(" ##", "").replace("##", "").split())
+
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, `##` included."""
+        return token
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
@@ -230,18 +229,13 @@ class Subwords(WordPiece):
         """Tokenize words as in the middle of a text: after a space."""
         return self.encode([f" {word}" for word in words])
 
-    @property
-    def mask_takes_space(self) -> bool:
-        """Whether a mask stands for a word with the space before it."""
-        return bool(self.fast.added_tokens_decoder[self.special("mask")].lstrip)
-
-    def show(self, token: str) -> str:
-        """A single token without the sign of the space before it; a space alone as it is named."""
-        return self.spell([token]) or token
-
     def spell(self, tokens: list[str]) -> str:
         """The text of tokens."""
         return str(self.backend.decoder.decode(tokens)).strip()
+
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, without the space before it."""
+        return self.spell([token]) or token
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write the tokenizer of transformers; one that knows no maximum length gets this one."""
