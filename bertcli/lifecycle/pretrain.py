@@ -46,14 +46,10 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 def _check(config: PretrainConfig, run: RunFolder) -> Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     check_flops(config)
-    asked = get_objective(config.objective) if config.objective else None
     # The order stays, whatever the cache.
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
-    objective = asked or _objective_of(examples)
-    check_objective(objective, family := get_family(config.family), _given_masking(config))
-    if config.generator_size and not family.generator:
-        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    objective = _objective_for(config, examples)
     check_data(phases, objective, run if config.resume else None)
     objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
@@ -70,10 +66,17 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     return Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
 
 
-def _objective_of(examples: PretrainingExamples) -> Objective:
-    """The objective that data were made for."""
-    made_for = examples.manifest.get("objective")
-    return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
+def _objective_for(config: PretrainConfig, examples: PretrainingExamples) -> Objective:
+    """The objective that is named, or that the data were made for. Raises UserError if it, or an option, is not for the family."""
+    named = config.objective or examples.manifest.get("objective")
+    objective, family = (
+        get_objective(named) if named else default_objective(examples.has_pairs),
+        get_family(config.family),
+    )
+    check_objective(objective, family, _given_masking(config))
+    if config.generator_size and not family.generator:
+        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    return objective
 
 
 def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
