@@ -11,6 +11,7 @@ from bertcli.cli.console import Output
 from bertcli.cli.options import AsJson
 from bertcli.config.recipes import recipe_names, recipe_path
 from bertcli.errors import UserError
+from bertcli.families import get_family, pretrainable
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.tasks import TASKS
@@ -68,6 +69,21 @@ def sizes(json: AsJson = False) -> None:
     shown = ((size.layers, size.hidden, size.heads, f"{size.parameters() / 1e6:.1f} M") for size in BERT.sizes.values())
     rows = [[name, *row, BERT.sizes[name].source] for name, row in zip(BERT.sizes, shown, strict=True)]
     Output().table(["size", *names, "parameters", "source"], rows)
+
+
+def families(json: AsJson = False) -> None:
+    """List the families of models that can be pre-trained from text."""
+    found = {name: get_family(name) for name in pretrainable()}
+    if json:
+        shown = ("name", "vocabularies", "objectives")
+        listed = {name: {key: getattr(family, key) for key in shown} for name, family in found.items()}
+        return Output().emit({name: values | {"sizes": list(found[name].sizes)} for name, values in listed.items()})
+    rows = [
+        [name, family.vocabularies[0], family.objective, ", ".join(family.objectives[1:]), ", ".join(family.sizes)]
+        for name, family in found.items()
+    ]
+    Output().table(["family", "vocabulary", "objective", "others", "sizes"], rows)
+    typer.echo("bert build-vocab TEXT --family F; bert make-pretraining-data TEXT --family F; bert pretrain")
 
 
 @recipes.callback()

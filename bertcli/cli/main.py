@@ -46,6 +46,7 @@ for each in COMMANDS:
 app.command()(lists.tasks)
 app.command()(lists.models)
 app.command()(lists.sizes)
+app.command()(lists.families)
 demo.register(app)
 app.add_typer(lists.recipes, name="recipes")
 

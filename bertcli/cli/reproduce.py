@@ -10,6 +10,8 @@ from bertcli.config.reproduce import ReproduceConfig
 def reproduce(config: ReproduceConfig, output: Output) -> object:
     """Run one of the paper's experiments (Tables 1 to 8, Figure 5), at any size, beside the paper's numbers.
 
+    `family` pre-trains BERT's family at equal compute: the same text, vocabulary size and floating-point operations.
+
     The plan is shown first, with the estimated time; --dry-run stops there. The same command continues what was
     interrupted, and machines that share the folder share the work.
 
@@ -18,6 +20,7 @@ def reproduce(config: ReproduceConfig, output: Output) -> object:
         bert reproduce table-5 --size tiny --steps 2000 --seeds 3 --tasks glue/mrpc glue/sst2
         bert reproduce table-7 --from minilm --seeds 5
         bert reproduce figure-5 --tasks glue/rte --text corpus/*.txt
+        bert reproduce family --size tiny --flops 1e13 --seeds 5
         bert reproduce table-6 --recipe reproduce/table-6
     """
     from bertcli.lifecycle.reproducing.page import direction_table, score_table

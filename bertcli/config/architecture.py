@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bertcli.config.options import Config, option
 from bertcli.errors import UserError
-from bertcli.families.bert import BERT
+from bertcli.families import get_family, pretrainable, sizes
 from bertcli.families.family import LARGEST, ModelSize
 
 BYTES_OF_WEIGHT = 4  # in float32
@@ -16,7 +16,10 @@ PARTS = ("layers", "hidden_size", "heads", "intermediate_size")
 class ArchitectureConfig(Config):
     """Options of the commands that make a model with new weights."""
 
-    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=BERT.sizes)
+    family: str | None = option(
+        None, "Family of new weights: {choices}; default: the data's, else bert.", choices=pretrainable
+    )
+    size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=sizes)
     layers: int | None = option(
         None,
         "Number of layers of new weights; default: that of --size.",
@@ -50,7 +53,7 @@ class ArchitectureConfig(Config):
 
         Raises UserError if the heads do not divide the hidden size, or this machine cannot hold the weights.
         """
-        named = BERT.get_size(str(self.size))
+        named = get_family(self.family).get_size(str(self.size))
         hidden, heads = self.hidden_size or named.hidden, self.heads or named.heads
         size = ModelSize(self.layers or named.layers, hidden, heads, given_intermediate=self.intermediate_size)
         if hidden % heads:
@@ -67,7 +70,8 @@ class ArchitectureConfig(Config):
     def size_name(self) -> str:
         """The name of the size, or where parts of it are replaced, its layers, hidden size and heads."""
         size, own = self.model_size, self.given_parts
-        return f"{size.layers}-{size.hidden}-{size.heads}" if own else str(self.size)
+        named = f"{size.layers}-{size.hidden}-{size.heads}" if own else str(self.size)
+        return f"{self.family}-{named}" if self.family else named
 
 
 def _divisors(number: int) -> list[int]:

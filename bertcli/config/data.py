@@ -3,11 +3,23 @@
 from dataclasses import dataclass
 
 from bertcli.config.options import Config, option
+from bertcli.families import pretrainable
+from bertcli.families.bert import BERT
 
 TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
+OBJECTIVE = "Pre-training objective: {choices}"
 MASKING = ("static", "dynamic")
 MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, become random."
+ALGORITHMS = ("wordpiece", "byte-bpe", "sentencepiece")
+NGRAM_MASK = "Mask runs of up to this many words, short ones more often (ALBERT); 0: single words or tokens."
 SPAN_MASK = "Mask spans of up to ten words, their lengths geometric (SpanBERT)."
+
+
+def objectives() -> list[str]:
+    """Names of the pre-training objectives."""
+    from bertcli.objectives import OBJECTIVES
+
+    return list(OBJECTIVES)
 
 
 @dataclass(kw_only=True)
@@ -16,6 +28,12 @@ class BuildVocabConfig(Config):
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
+    algorithm: str | None = option(
+        None, "How pieces are learnt: {choices}; default: wordpiece, or --family's.", choices=ALGORITHMS
+    )
+    family: str | None = option(
+        None, "Family whose special tokens the vocabulary has: {choices}.", choices=pretrainable
+    )
     vocab_size: int = option(30522, "Vocabulary size, including special and unused tokens.", minimum=10)
     unused_tokens: int = option(0, "Number of unused tokens, reserved for words that are added later.", minimum=0)
     cased: bool = option(False, "Keep upper case and accents.")
@@ -30,6 +48,10 @@ class MakePretrainingDataConfig(Config):
     """Options of `bert make-pretraining-data` (defaults of create_pretraining_data.py)."""
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
+    family: str = option(
+        BERT.key, "Family to pre-train: {choices}; it decides what is not given.", choices=pretrainable
+    )
+    objective: str | None = option(None, f"{OBJECTIVE}; default: the family's.", choices=objectives)
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")
     out: str = option("pretraining-data", "Output folder, or a URL such as s3://bucket/folder.")
@@ -41,8 +63,10 @@ class MakePretrainingDataConfig(Config):
     whole_word_mask: bool = option(False, "Mask all pieces of a word together.")
     mask_shares: str = option("80,10,10", MASK_SHARES)
     span_mask: bool = option(False, SPAN_MASK)
+    ngram_mask: int = option(0, NGRAM_MASK, minimum=0)
     masking: str = option("static", "static: masks are stored; dynamic: drawn for each batch.", choices=MASKING)
     next_sentence: bool = option(True, "Make sentence pairs for next-sentence prediction; else one text per instance.")
+    blanks_separate_docs: bool = option(True, "A blank line ends a document.")
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")
     seed: int = option(12345, "Random seed.", minimum=0)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)

@@ -11,7 +11,15 @@ POSITIONS = (ALL, MASKED) = ("all", "masked")
 TEXTS = (MASKED_TEXT, WHOLE_TEXT) = ("masked", "whole")
 # Options that belong to distillation at pre-training, or to distillation at a task.
 AT_PRETRAINING = {"data", "data_cache_gb", "eval_data", "steps", "warmup_steps", "vocab_from_text", "vocab_size"}
-AT_PRETRAINING |= {"shape", "soft_targets", "teacher_reads", "masked_lm_weight", "mse_weight", "dropout"}
+AT_PRETRAINING |= {
+    "shape",
+    "soft_targets",
+    "teacher_reads",
+    "mask_smoothing",
+    "masked_lm_weight",
+    "mse_weight",
+    "dropout",
+}
 TARGETS_HELP = (
     "What the student learns from the teacher: logits, hidden (last hidden states), sentence-vectors (their means)."
 )
@@ -20,6 +28,9 @@ SHAPE = (
     "Shape of a student made of the teacher's layers: distilbert, or as the teacher; default: distilbert for a BERT."
 )
 TEACHER_LAYERS = "The layers of the teacher by their numbers, from 0, in place of --layers: 0,1,4,5."
+SMOOTHING = (
+    "At pre-training: prefer rare tokens for masks, by their frequency to this negative power; the authors' is 0.7."
+)
 VOCAB = "Train on these texts, with a vocabulary cut to the teacher's tokens that occur in them; makes the data."
 
 
@@ -38,6 +49,7 @@ class DistillConfig(FinetuneConfig):
     vector_weight: float = option(1.0, "Weight of the cosine distance of sentence vectors.", minimum=0)
     label_weight: float = option(0.5, "At a task: weight of the loss on the true labels.", minimum=0)
     masked_lm_weight: float = option(2.0, "At pre-training: weight of masked-LM.", minimum=0)
+    mask_smoothing: float = option(0.0, SMOOTHING, minimum=0, maximum=2)
     mse_weight: float = option(0.0, "At pre-training: weight of the squared difference of logits.", minimum=0)
     soft_targets: str = option(ALL, "At pre-training: tokens whose logits are learnt: {choices}.", choices=POSITIONS)
     teacher_reads: str | None = option(

@@ -1,7 +1,7 @@
 """An option: its name, type, default, range, choices and help, declared once."""
 
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
@@ -68,6 +68,14 @@ class Config:
             named[name] = value
         made = cls(**named)
         made.given = set(named)  # also those that equal their default
+        return made
+
+    def with_defaults(self, defaults: Mapping[str, Any]) -> Self:
+        """The same options with other defaults in the place of those that were not given; a function makes one of the others."""
+        own = {name: value for name, value in defaults.items() if name not in self.given}
+        made = replace(self, **{name: value for name, value in own.items() if not callable(value)})
+        made = replace(made, **{name: value(made) for name, value in own.items() if callable(value)})
+        made.given = self.given
         return made
 
     def values(self) -> dict[str, Any]:

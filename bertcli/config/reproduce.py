@@ -10,6 +10,7 @@ from bertcli.tasks.experiments import EXPERIMENTS
 
 FROM = "Tables 1 to 4 and 7: run, folder or Hub name of a model (repeat for several); default: minilm if installed."
 SIZE = "Pre-trained models: the size that stands for base, to whose shape those of Table 6 are scaled: {choices}."
+FLOPS = "Family: floating-point operations of each pre-training, in place of --steps."
 TASKS = "Score by these tasks only; those that the table lacks are added, without a score of the paper."
 PRETRAIN_RECIPE = "Recipe of `bert pretrain` (batch size, learning rate, optimizer, ...), the same for every row."
 
@@ -19,16 +20,18 @@ class ReproduceConfig(Config):
     """Options of `bert reproduce`."""
 
     experiment: str = option(
-        "", "The experiment: table-1 to table-8, or figure-5.", metavar="EXPERIMENT", choices=("", *EXPERIMENTS)
+        "", "The experiment: table-1 to table-8, figure-5 or family.", metavar="EXPERIMENT", choices=("", *EXPERIMENTS)
     )
     out: str | None = option(
         None, "Folder, continued if it is there, also by several machines; default: runs/reproduce-EXPERIMENT."
     )
+    rows: list[str] = option([], "Run these rows only, by their names in the table.", nargs="+")
     tasks: list[str] = option([], TASKS, nargs="+")
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     from_: list[str] = option([], FROM)
     size: str = option("mini", SIZE, choices=BERT.sizes)
     steps: int = option(10_000, "Pre-training steps of each model.", minimum=1)
+    flops: float = option(5e14, FLOPS, minimum=1)
     pretrain_recipe: str = option("pretrain/ablations", PRETRAIN_RECIPE)
     pretrain_seeds: int = option(1, "Pre-train each model with this many seeds.", minimum=1)
     text: list[str] = option([], f"Pre-training text; default: seven novels that ship with bert. {TEXT}")

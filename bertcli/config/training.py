@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
-from bertcli.config.data import MASK_SHARES, SPAN_MASK
+from bertcli.config.data import MASK_SHARES, NGRAM_MASK, OBJECTIVE, SPAN_MASK, objectives
 from bertcli.config.options import Config, option
-from bertcli.families.bert import BERT
+from bertcli.families import sizes
+from bertcli.families.family import SCHEDULES
 from bertcli.tasks.paper import FROZEN_SCORES
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -14,12 +15,20 @@ LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
 DATA = (
     "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
 )
+FLOPS = "In place of --steps: floating-point operations of the training (1e15), to compare models at equal compute."
 PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
 OPTIMIZERS = ("bert", "adamw", "lamb")
 OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with it; lamb: for very large batches."
-MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask")  # of dynamic masks
+MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask", "ngram_mask")  # of dynamic masks
 OF_DATA = "with dynamic masks; default: the data's."
+BETA2 = "Decay of the second moments; default: the family's, 0.999."
+SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); a cosine, of the same two counts (cosine, linear-cosine), or none (constant); default: the family's."
+GENERATOR = "ELECTRA: hidden units of a new generator, as a share of the model's; default: 1/4, for base 1/3."
+LAYER_DECAY = (
+    "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
+)
+MEMORY = "XLNet: number of tokens before each row that are read too, without gradients; default: 0."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -29,13 +38,6 @@ LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of 
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
 STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
-
-
-def objectives() -> list[str]:
-    """Names of the pre-training objectives."""
-    from bertcli.objectives import OBJECTIVES
-
-    return list(OBJECTIVES)
 
 
 def own_kinds() -> list[str]:
@@ -73,6 +75,13 @@ class TrainingConfig(Config):
         None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
     )
     log_steps: int | None = option(None, "Steps between log lines; default: about fifty lines per run.", minimum=1)
+    weight_decay: float | None = option(None, "Weight decay; default: the family's, 0.01.", minimum=0)
+    adam_beta2: float | None = option(None, BETA2, minimum=0, maximum=1)
+    adam_epsilon: float | None = option(None, "Epsilon of the optimizer; default: the family's, 1e-6.", minimum=0)
+    max_grad_norm: float | None = option(
+        None, "Maximum norm of gradients, 0: no maximum; default: the family's, 1.", minimum=0
+    )
+    schedule: str | None = option(None, SCHEDULE, choices=SCHEDULES)
     track: str | None = option(None, "Experiment tracker supported by Accelerate: tensorboard, wandb, ...")
 
 
@@ -80,24 +89,28 @@ class TrainingConfig(Config):
 class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
-    size: str = option("base", "Model size: {choices}.", choices=BERT.sizes)
+    size: str = option("base", "Model size: {choices}.", choices=sizes)
     data: str | None = option(None, DATA)
     phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
     objective: str | None = option(
-        None, "Pre-training objective: {choices}; default: mlm+nsp if the data are pairs, else mlm.", choices=objectives
+        None, f"{OBJECTIVE}; default: the data's, mlm+nsp for pairs of texts.", choices=objectives
     )
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
+    flops: float | None = option(None, FLOPS, minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
     learning_rate: float = option(1e-4, "Peak learning rate.", minimum=0)
     warmup_steps: int | None = option(None, "Warm-up steps; default: 10,000, at most a tenth of all.", minimum=0)
     masked_lm_prob: float | None = option(None, f"Proportion of masked tokens; {OF_DATA}", minimum=0, maximum=1)
     mask_shares: str | None = option(None, f"{MASK_SHARES[:-1]}; {OF_DATA}")
     whole_word_mask: bool = option(False, "With dynamic masks: mask all pieces of a word together.")
+    ngram_mask: int | None = option(None, f"{NGRAM_MASK[:-1]}; {OF_DATA}", minimum=0)
     span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
+    memory: int | None = option(None, MEMORY, minimum=0)
+    generator_size: float | None = option(None, GENERATOR, minimum=0.01, maximum=1)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)
     keep_steps: str | None = option(None, "Also keep the models of these steps (200,400), in models/step-N.")
@@ -143,6 +156,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     bilstm: bool = option(False, "Put a BiLSTM with new weights between the encoder and the head (Table 5).")
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
+    layer_decay: float | None = option(None, LAYER_DECAY, minimum=0.001, maximum=1)
     baseline: bool = option(
         True, "Texts with labels or values: also score the most frequent answer and a bag of words."
     )

@@ -5,6 +5,7 @@ from typing import Any
 from bertcli.families.family import Family, ModelSize
 
 MINIATURES = "Turc et al. 2019"
+LINES = ("full-sentences", "doc-sentences", "sentence-pairs", "lines")  # of RoBERTa's and DistilBERT's papers
 PAPER = "Devlin et al. 2019, section 3"
 
 
@@ -25,4 +26,12 @@ def _settings(size: ModelSize) -> dict[str, Any]:
     return {**shape, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
 
 
-BERT = Family("BERT", ("bert",), is_packed=True, is_original=True, sizes=SIZES, settings=_settings)
+BERT = Family(
+    "BERT",
+    ("bert",),
+    is_packed=True,
+    is_original=True,
+    sizes=SIZES,
+    settings=_settings,
+    objectives=("mlm+nsp", "mlm+sop", "mlm", "left-to-right", "two-directions", *LINES, "sentence-pairs+nsp"),
+)

@@ -1,10 +1,79 @@
-"""ELECTRA (Clark et al. 2020), whose embeddings are narrower than its layers."""
+"""ELECTRA (Clark et al. 2020), whose embeddings are narrower than its layers, trained with a small generator beside it."""
 
-from bertcli.families.family import Family
+from dataclasses import replace
+from typing import Any
 
+from bertcli.families.family import MULTIPLIED, Family, ModelSize, OptimizerRules
+from bertcli.tasks.task import Task
+
+PAPER = "Clark et al. 2020, table 6"
+LIKE_SMALL = "as small of Clark et al. 2020, in the sizes of Turc et al. 2019"
+SIZES = {
+    "tiny": ModelSize(2, 128, 2, LIKE_SMALL),
+    "mini": ModelSize(4, 256, 4, LIKE_SMALL),
+    "small": ModelSize(12, 256, 4, PAPER),
+    "medium": ModelSize(8, 512, 8, LIKE_SMALL),
+    "base": ModelSize(12, 768, 12, PAPER),
+    "large": ModelSize(24, 1024, 16, PAPER),
+}
+WIDE = 768  # hidden units of base, from which on embeddings are as wide as the layers
+SHARES = {WIDE: 1 / 3}  # by hidden units: how wide a generator is beside its model; 1 / 4 for others
+EPOCHS = {"glue/rte": 10.0, "glue/stsb": 10.0, "squad": 2.0, "squad_v2": 2.0}  # of fine-tuning, where these are not 3
+HEAD = 64  # hidden units of an attention head of the generator
+
+
+def generator_settings(size: ModelSize, width: float | None = None, depth: float = 1.0) -> dict[str, int]:
+    """The settings of a generator by its shares of a model's hidden units and layers (get_generator_config)."""
+    own = max(1, round(size.hidden * (width or SHARES.get(size.hidden, 1 / 4))))
+    heads = next(number for number in range(max(1, own // HEAD), 0, -1) if own % number == 0)
+    shape = {"hidden_size": own, "num_hidden_layers": round(size.layers * depth), "num_attention_heads": heads}
+    return {**shape, "intermediate_size": 4 * own}
+
+
+def _settings(size: ModelSize) -> dict[str, Any]:
+    """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; `generator` has what differs in it."""
+    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
+    shape |= {"intermediate_size": size.intermediate}
+    shape |= {"embedding_size": size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)}
+    return {**shape, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "generator": generator_settings(size)}
+
+
+def _for_task(task: Task, hidden: int) -> Task:
+    """The settings of configure_finetuning.py; models narrower than base get rates by their width, as others do."""
+    rate = 5e-5 if hidden > WIDE else 1e-4
+    return replace(task, batch_size=32, epochs=EPOCHS.get(task.name, task.epochs), learning_rate=rate)
+
+
+def _most_masked(options: Any) -> int:
+    """The maximum number of masked tokens of an instance, by its length."""
+    return max(1, int((options.masked_lm_prob + 0.005) * options.max_seq_length))
+
+
+def _batch_size(options: Any) -> int:
+    hidden = options.model_size.hidden
+    return 128 if hidden < WIDE else 256 if hidden == WIDE else 2048
+
+
+def _learning_rate(options: Any) -> float:
+    return 5e-4 if options.model_size.hidden < WIDE else 2e-4
+
+
+DATA = {"masking": "dynamic", "mask_shares": "85,15,0", "max_predictions_per_seq": _most_masked, "dupe_factor": 1}
+DATA |= {"next_sentence": False, "short_seq_prob": 0.05}
 ELECTRA = Family(
     "ELECTRA",
     ("electra",),
     is_packed=True,
+    sizes=SIZES,
+    settings=_settings,
+    generator=generator_settings,
     predict_tokens=lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
+    glorot=("embeddings_project", "dense_prediction", "classifier", "qa_outputs"),
+    objectives=("replaced-tokens",),
+    data_defaults=DATA,
+    training_defaults={"batch_size": _batch_size, "learning_rate": _learning_rate},
+    optimizer=OptimizerRules(schedule=MULTIPLIED),
+    finetuning=OptimizerRules(schedule=MULTIPLIED, sums_losses=True),
+    layer_decay=lambda hidden: 0.9 if hidden > WIDE else 0.8,
+    for_task=_for_task,
 )

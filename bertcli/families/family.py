@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bertcli.errors import unknown
@@ -11,6 +11,9 @@ from bertcli.errors import unknown
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PretrainedConfig, PreTrainedModel
+
+    from bertcli.data.text.tokenization import Subwords
+    from bertcli.tasks.task import Task
 
 # N sequences, H hidden
 
@@ -48,6 +51,47 @@ class ModelSize:
         return embeddings + self.layers * layer + h * h + h
 
 
+SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED, CONSTANT, COSINE, COSINE_AFTER) = (
+    "bert",
+    "linear",
+    "multiplied",
+    "constant",
+    "cosine",
+    "linear-cosine",
+)
+
+
+@dataclass(frozen=True)
+class OptimizerRules:
+    """How weights are updated; options of the same names replace a value. The defaults are those of optimization.py."""
+
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0  # of all gradients together; 0: they are not clipped
+    schedule: str = BERT_SCHEDULE  # bert: linear decay counted from step 0; linear: from the end of the warm-up
+    final_rate: float = 0.0  # that the learning rate decays to, as a share of the peak
+    power: float = 1.0  # of its decay
+    layer_decay: float = 1.0  # factor of the learning rate from each layer to the one below it
+    sums_losses: bool = (
+        False  # whether a loss is the sum over a batch, not its mean, so that most gradients are clipped
+    )
+    not_decayed: str = r"LayerNorm|layer_norm|bias"  # the names of weights without decay; "": all weights decay
+    corrects_epsilon: bool = (
+        True  # torch's AdamW adds epsilon to the corrected root, TensorFlow's and fairseq's Adam do not
+    )
+    corrects_lamb: bool = True  # bias correction in LAMB
+    adapts_undecayed: bool = True  # whether LAMB scales the steps of weights without decay
+
+    def given_by(self, options: object) -> OptimizerRules:
+        """The rules with the options that are given."""
+        values = {each.name: getattr(options, each.name, None) for each in fields(self)}
+        return replace(self, **{name: value for name, value in values.items() if value is not None})
+
+
+BERT_RULES = OptimizerRules()
+
+
 def starts_after_padding(model: PreTrainedModel) -> int:
     """The first position: the padding id + 1, as in RoBERTa, if the position embeddings have a row for it, else 0."""
     table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
@@ -65,6 +109,11 @@ def has_bert_heads(model: PreTrainedModel) -> bool:
     return hasattr(getattr(model, "cls", None), "seq_relationship")
 
 
+def predict_pair_as_bert(model: PreTrainedModel, first: Tensor) -> Any:
+    """The logits of the next-sentence head, [N, 2], of the hidden states of the first tokens, [N, 1, H]."""
+    return model.cls.seq_relationship(pool_as_bert(model.base_model, first))
+
+
 def predict_as_bert(model: PreTrainedModel, hidden: Tensor) -> Any:
     """The masked-LM head's logits, [T, V], of hidden states, [T, H]."""
     return model.cls.predictions(hidden)
@@ -80,11 +129,60 @@ class Family:
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
+    generator: Callable[[ModelSize, float | None], dict[str, int]] | None = (
+        None  # its settings, by its share of the width
+    )
+    glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
+    has_types: Callable[[PretrainedConfig], bool] = lambda config: getattr(config, "type_vocab_size", 0) > 1
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
+    predict_pair: Callable[[PreTrainedModel, Tensor], Any] = predict_pair_as_bert
     can_pretrain: Callable[[PreTrainedModel], bool] = has_bert_heads
     prepare: Callable[[PreTrainedModel, str], None] = lambda model, source: None  # after loading
+    initialize: Callable[[PreTrainedModel], None] = lambda model: None  # new weights that start as no other
+    cuts_new_weights: bool = True  # normal weights are cut at two deviations, as TensorFlow's
+    # Pre-training from raw text, for a family that has an objective.
+    objectives: tuple[str, ...] = ()  # the default first
+    vocabularies: tuple[str, ...] = (
+        "wordpiece",
+    )  # algorithms of vocabularies that fit; `bert build-vocab` makes the first
+    tokenizer_class: str = "BertTokenizer"  # of transformers
+    special_tokens: tuple[str, ...] = ()  # the first ids of a new vocabulary, where it is not WordPiece
+    last_tokens: tuple[str, ...] = ()  # its last ids
+    data_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert make-pretraining-data`
+    training_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert pretrain`
+    finetuning_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert finetune`
+    head_settings: Mapping[str, Any] = field(default_factory=dict)  # in config.json, of heads that label texts
+    optimizer: OptimizerRules = BERT_RULES  # in pre-training
+    finetuning: OptimizerRules = BERT_RULES
+    layer_decay: Callable[[int], float] = lambda hidden: 1.0  # in fine-tuning, by hidden units
+    for_task: Callable[[Task, int], Task] = lambda task, hidden: task  # with the family's own settings, by hidden units
+
+    @property
+    def key(self) -> str:
+        """Its name as an option: `--family roberta`."""
+        return self.name.lower()
+
+    @property
+    def objective(self) -> str:
+        """The default objective of pre-training; "" for a family that is not pre-trained."""
+        return self.objectives[0] if self.objectives else ""
+
+    def finetuning_of(self, hidden: int) -> OptimizerRules:
+        """How a model of so many hidden units is fine-tuned."""
+        return replace(self.finetuning, layer_decay=self.layer_decay(hidden))
+
+    def new_tokenizer(self, source: str, **vocabulary: Any) -> Subwords:
+        """The tokenizer of a new vocabulary that is not WordPiece; its mask stands for a word and the space before it."""
+        import transformers
+
+        from bertcli.data.text.tokenization import of_transformers
+
+        name = next(token for token in (*self.special_tokens, *self.last_tokens) if "mask" in token.lower())
+        mask = transformers.AddedToken(name, lstrip=True, special=True)
+        made = getattr(transformers, self.tokenizer_class)(**vocabulary, mask_token=mask)
+        return of_transformers(made, source)
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
         """Whether a model runs without padding."""
@@ -101,4 +199,4 @@ class Family:
         from transformers import AutoConfig
 
         size = size if isinstance(size, ModelSize) else self.get_size(size)
-        return AutoConfig.for_model(self.model_types[0], **self.settings(size), **known)
+        return AutoConfig.for_model(self.model_types[0], **{**self.settings(size), **known})

@@ -1,7 +1,8 @@
 """Faster implementations of functions in models/ and the optimizer, imported only from here."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
 from typing import Any, ParamSpec, TypeVar, cast
@@ -16,6 +17,19 @@ R = TypeVar("R")
 def are_on() -> bool:
     """Whether kernels run: unless BERT_KERNELS=off."""
     return os.environ.get("BERT_KERNELS", "on").lower() != "off"
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """A context in which the plain functions run."""
+    before = os.environ.get("BERT_KERNELS")
+    os.environ["BERT_KERNELS"] = "off"
+    try:
+        yield
+    finally:
+        os.environ.pop("BERT_KERNELS")
+        if before is not None:
+            os.environ["BERT_KERNELS"] = before
 
 
 def faster(plain: Callable[P, R]) -> Callable[P, R]:
@@ -55,6 +69,11 @@ def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:
 def attends_alone(attention: nn.Module, tokens: Tensor) -> bool:
     """Whether a layer's self-attention takes `one_each`, tokens which then attend alone, in a batch of tokens, [T]."""
     return getattr(attention, "may_attend_alone", lambda _: False)(tokens) is True
+
+
+def chooses_rows(attention: nn.Module | None) -> bool:
+    """Whether an attention, with the product after it, takes `choose`, a function of context and input that leaves rows out."""
+    return getattr(attention, "chooses_rows", False) is True
 
 
 def prepack(model: nn.Module) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad, scaled_dot_product_attention
@@ -61,12 +62,19 @@ class SelfAttention(nn.Module):
         """[1, T, H] to the context, [1, T, H], or [1, N, H] of one token of each sequence; and no weights."""
         if one_each is not None:
             return self._of_one_each(hidden_states[0], one_each, kwargs["sequences"])[None], None
-        is_one = self.prepacked is not None or gpu.is_on_gpu(hidden_states)
-        if not (is_one or fits_many(hidden_states, self.query.weight)):
+        if not self.joins(hidden_states):
             return cast(tuple[Tensor, None], super().forward(hidden_states, *args, **kwargs))
+        return self.attend_in(hidden_states, self.dropout, kwargs["sequences"]), None
+
+    def joins(self, hidden_states: Tensor) -> bool:
+        """Whether query, key and value of these states, [1, T, H], are one product."""
+        is_one = self.prepacked is not None or gpu.is_on_gpu(hidden_states)
+        return is_one or fits_many(hidden_states, self.query.weight)
+
+    def attend_in(self, hidden_states: Tensor, dropout: nn.Dropout, sequences: Sequences) -> Tensor:
+        """[1, T, H] to the context, [1, T, H]."""
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
-        dropout = self.dropout.p if self.training else 0.0
-        return self.attend(kwargs["sequences"], dropout, self.scaling, states).flatten(1)[None], None
+        return self.attend(sequences, dropout.p if self.training else 0.0, self.scaling, states).flatten(1)[None]
 
     def may_attend_alone(self, tokens: Tensor) -> bool:
         """Whether one token of each sequence may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""
@@ -109,18 +117,8 @@ class Intermediate(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
-        is_tanh = GELUS.get(type(self.intermediate_act_fn))
-        if is_tanh is not None and torch.is_grad_enabled() and gpu.compiles(hidden_states):
-            middle: Tensor = gpu.linear_gelu(rows(hidden_states), (self.dense.weight, self.dense.bias), is_tanh)
-            return middle.view(*hidden_states.shape[:-1], -1)
-        if is_tanh is None or not fits_many(hidden_states, self.dense.weight):
-            return cast(Tensor, super().forward(hidden_states))
-        if not torch.is_grad_enabled():
-            activated = product(hidden_states, self.dense.weight, self.dense.bias)
-            loops("inference").gelu_in_place(rows(activated), is_tanh)
-            return activated
-        found: Tensor = _Gelu.apply(product(hidden_states, self.dense.weight), self.dense.bias, is_tanh)  # type: ignore[no-untyped-call]
-        return found
+        found = _activated(hidden_states, self.dense, self.intermediate_act_fn)
+        return cast(Tensor, super().forward(hidden_states)) if found is None else found
 
 
 class Output(nn.Module):
@@ -132,22 +130,68 @@ class Output(nn.Module):
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
-        norm = self.LayerNorm
-        if torch.is_grad_enabled() and gpu.compiles(hidden_states):
-            weights = (self.dense.weight, self.dense.bias, norm.weight, norm.bias)
-            mask = self.dropout.next_mask(len(rows(hidden_states)))
-            normed = gpu.linear_add_and_norm(rows(hidden_states), rows(input_tensor), weights, mask, norm.eps)
-            return normed.view(input_tensor.shape)
-        if not fits_many(hidden_states, input_tensor, norm.weight):
-            return cast(Tensor, super().forward(hidden_states, input_tensor))
-        added = product(hidden_states, self.dense.weight)
-        mask = self.dropout.next_mask(len(rows(added)))
-        states = (added, self.dense.bias, input_tensor, norm.weight, norm.bias)
-        if not (torch.is_grad_enabled() or mask[1]):
-            loops("inference").add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
-            return added
-        found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
-        return found
+        found = _added_and_normed(hidden_states, input_tensor, self.dense, self.LayerNorm, self.dropout.next_mask)
+        return cast(Tensor, super().forward(hidden_states, input_tensor)) if found is None else found
+
+
+class AlbertAttention(SelfAttention):
+    """ALBERT's attention, which includes what BERT has in a module of its own: the product, dropout and LayerNorm after it."""
+
+    query: nn.Linear
+    key: nn.Linear
+    value: nn.Linear
+    attention_dropout: nn.Dropout
+    attention_head_size: int
+    scaling: float
+    dense: nn.Linear
+    output_dropout: Any  # of models/dropout.py
+    LayerNorm: nn.LayerNorm
+
+    chooses_rows = True
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        *args: Any,
+        one_each: Tensor | None = None,
+        choose: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, None]:
+        """[1, T, H] to [1, T, H], or to the rows that are chosen of the context and of the input, and no weights."""
+        if one_each is not None:
+            context = self._of_one_each(hidden_states[0], one_each, kwargs["sequences"])[None]
+        elif self.joins(hidden_states):
+            context = self.attend_in(hidden_states, self.attention_dropout, kwargs["sequences"])
+        else:
+            whole, _ = super(SelfAttention, self).forward(hidden_states, *args, **kwargs)
+            return choose(whole, whole)[0] if choose else whole, None
+        if choose:
+            context, hidden_states = choose(context, hidden_states)
+        after = self.dense, self.LayerNorm, self.output_dropout.next_mask
+        found = _added_and_normed(context, hidden_states, *after)
+        if found is None:
+            found = self.LayerNorm(hidden_states + self.output_dropout(self.dense(context)))
+        return found, None
+
+
+class AlbertLayer(nn.Module):
+    """ALBERT's layer: after its attention, what BERT has in two modules, without dropout, as in transformers."""
+
+    attention: nn.Module
+    ffn: nn.Linear
+    activation: nn.Module
+    ffn_output: nn.Linear
+    full_layer_layer_norm: nn.LayerNorm
+    dropout: nn.Dropout  # which transformers does not call
+
+    def forward(self, hidden_states: Tensor, attention_mask: None = None, **kwargs: Any) -> Tensor:
+        """[1, T, H] to [1, T, H]."""
+        attended: Tensor = self.attention(hidden_states, attention_mask, **kwargs)[0]
+        middle = _activated(attended, self.ffn, self.activation)
+        if middle is None:
+            middle = self.activation(self.ffn(attended))
+        found = _added_and_normed(middle, attended, self.ffn_output, self.full_layer_layer_norm, _no_mask)
+        return self.full_layer_layer_norm(self.ffn_output(middle) + attended) if found is None else found
 
 
 class LMPredictionHead(nn.Module):
@@ -166,7 +210,56 @@ class LMPredictionHead(nn.Module):
         return logits[..., : len(weight)]
 
 
-PARTS = (SelfAttention, Intermediate, Output, LMPredictionHead)  # the families' classes end so
+PARTS = (
+    SelfAttention,
+    Intermediate,
+    Output,
+    AlbertAttention,
+    AlbertLayer,
+    LMPredictionHead,
+)  # the families' classes end so
+
+
+def _activated(hidden_states: Tensor, dense: nn.Linear, activation: nn.Module) -> Tensor | None:
+    """The GELU of a product, [..., H] to [..., L], or None where no kernel does it."""
+    is_tanh = GELUS.get(type(activation))
+    if is_tanh is not None and torch.is_grad_enabled() and gpu.compiles(hidden_states):
+        middle: Tensor = gpu.linear_gelu(rows(hidden_states), (dense.weight, dense.bias), is_tanh)
+        return middle.view(*hidden_states.shape[:-1], -1)
+    if is_tanh is None or not fits_many(hidden_states, dense.weight):
+        return None
+    if not torch.is_grad_enabled():
+        activated = product(hidden_states, dense.weight, dense.bias)
+        loops("inference").gelu_in_place(rows(activated), is_tanh)
+        return activated
+    found: Tensor = _Gelu.apply(product(hidden_states, dense.weight), dense.bias, is_tanh)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _added_and_normed(
+    hidden_states: Tensor, residual: Tensor, dense: nn.Linear, norm: nn.LayerNorm, next_mask: Callable[[int], Any]
+) -> Tensor | None:
+    """LayerNorm of the sum of a product with dropout, [..., L] to [..., H], and the residual, or None where no kernel does it."""
+    if torch.is_grad_enabled() and gpu.compiles(hidden_states):
+        weights = (dense.weight, dense.bias, norm.weight, norm.bias)
+        mask = next_mask(len(rows(hidden_states)))
+        normed = gpu.linear_add_and_norm(rows(hidden_states), rows(residual), weights, mask, norm.eps)
+        return normed.view(residual.shape)
+    if not fits_many(hidden_states, residual, norm.weight):
+        return None
+    added = product(hidden_states, dense.weight)
+    mask = next_mask(len(rows(added)))
+    states = (added, dense.bias, residual, norm.weight, norm.bias)
+    if not (torch.is_grad_enabled() or mask[1]):
+        loops("inference").add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
+        return added
+    found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _no_mask(count: int) -> Any:
+    """A mask that drops nothing of so many rows."""
+    return np.uint64(0), 0, np.float32(1), torch.arange(count, dtype=torch.int32)
 
 
 class _Gelu(torch.autograd.Function):

@@ -29,7 +29,7 @@ class Mask(Kind):
 
     name = "fill"
     pipeline = "fill-mask"
-    architectures = ("MaskedLM", "PreTraining")
+    architectures = ("MaskedLM", "PreTraining", "XLNetLMHead")
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
     is_task = False
@@ -48,6 +48,17 @@ for token in shares.argsort()[:-6:-1]:
 
     def model_class(self, saved: Any, config: dict[str, Any] | None) -> None:
         """The class that was saved."""
+
+    def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> t.Model:
+        """Load a model, or the generator that was trained beside it. Raises UserError if it only tells replaced tokens."""
+        from bertcli.models.model_with_loss import GENERATOR
+
+        beside = Path(source, GENERATOR)
+        model = super().load_model(str(beside) if (beside / "config.json").exists() else source, config, seed)
+        if model.get_output_embeddings() is None:
+            what = f"The model `{source}` ({type(model).__name__}) tells replaced tokens from others; it fills no {MASK_TOKEN}."
+            raise UserError(what, "Give the generator that was trained beside it.")
+        return model
 
     def check_input(self, row: t.Row, tokenizer: t.Tokenizer, longest: int, file: str | None) -> None:
         from bertcli.data.packing.text_features import encode_masks
@@ -88,7 +99,7 @@ for token in shares.argsort()[:-6:-1]:
                 ids, shares = next(masks)
                 number = {"mask": mask} if count > 1 else {}
                 fills += [
-                    {"token": names[int(id_)], "score": round(float(share), 6), **number}
+                    {"token": tokenizer.shown(names[int(id_)]), "score": round(float(share), 6), **number}
                     for id_, share in zip(ids, shares, strict=True)
                 ]
             predictions.append({"fills": fills})

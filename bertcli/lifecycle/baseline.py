@@ -5,16 +5,19 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertcli import quietly, say
 from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError
+from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
 from bertcli.lifecycle.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.sources import check_options, find_source, size_of
+from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import new_run
 from bertcli.tasks import get_task, is_task
 from bertcli.training.progress import doing
@@ -47,7 +50,7 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
         hint = f"Make one: bert baseline {source.task.learnt_as}; then: bert evaluate {source.task.name}"
         raise UserError(f"{source.task.name} has no training data.", hint)
     fitted = _fitted(METHODS[config.method], source.task.name, source.kind.name)
-    source = source.for_training(False)
+    source = source.for_training(source.is_small and not fitted.needs_dev)
     train, *dev = [source.read("train", True, config.limit), *map(source.read, source.dev_splits)]
     setup = Fitting(config, source, train, dev)
     if source.own is None:
@@ -71,20 +74,16 @@ def _fitted(method: Method, task: str, kind: str) -> type[Baseline]:
 
 
 def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult:
-    """Score what was fitted on the dev sets, and write the run."""
+    """Score what was fitted, and write the run."""
     from bertcli.lifecycle.after_finetuning import next_commands
     from bertcli.lifecycle.baselining.saving import save_baseline
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.data_summary import summarize_data
-    from bertcli.lifecycle.scoring import is_collapsed, score
+    from bertcli.lifecycle.scoring import is_collapsed
 
-    task, config, dev = setup.task, setup.config, setup.dev[0]
-    predicted = [found.predict(task, split.examples) for split in setup.dev]
-    metrics: dict[str, float] = {}
-    for split, predictions in zip(setup.dev, predicted, strict=True):
-        prefix = "" if split is dev else f"{split.name}_"
-        with quietly() if found.is_constant else nullcontext():
-            metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+    task, config, scored = setup.task, setup.config, setup.scored[0]
+    predicted = [found.predict(task, split.examples) for split in setup.dev] or [_cross_validated(setup, found)]
+    metrics = _scores(setup, found, predicted)
     unused = {name.rstrip("_"): None for name in config.unused}
     digests = {split.name: split.examples.digest for split in (setup.train, *setup.dev)}
     resolved = {**setup.source.resolved, "data_digests": digests}
@@ -104,14 +103,42 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
         best_step=_best_step(setup),
         metrics=metrics,
         seed=config.seed,
-        split="dev",
+        split="dev" if setup.dev else CROSS_VALIDATED,
         notes=[METHODS[config.method].explained, *found.notes(task), *filter(None, [task.warning])],
         data=summarize_data(setup),
         collapsed=not found.is_constant and is_collapsed(task, predicted[0]),
     )
     result = replace(result, next=next_commands(setup, result))
-    write_reports(folder, result, dev, task)
+    write_reports(folder, result, scored, task)
     return result
+
+
+def _scores(setup: Fitting, found: Baseline, predicted: list[Predictions]) -> dict[str, float]:
+    """The scores of the predictions of each split; names of those after the first begin with the split's."""
+    from bertcli.lifecycle.scoring import score
+
+    metrics: dict[str, float] = {}
+    for split, predictions in zip(setup.scored, predicted, strict=True):
+        prefix = "" if split is setup.scored[0] else f"{split.name}_"
+        with quietly() if found.is_constant else nullcontext():
+            metrics |= {prefix + name: value for name, value in score(setup.task, split, predictions).items()}
+    return metrics
+
+
+def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:
+    """The predictions for each part of the training examples of what is fitted to the others; of a constant, its own."""
+    from bertcli.lifecycle.cross_validation import folds, targets_of
+
+    task, examples = setup.task, setup.train.examples
+    if found.is_constant:  # means of folds correlate
+        return found.predict(task, examples)
+    predictions: Predictions = [{}] * len(examples)
+    for fitted, left in folds(targets_of(task, cast(TextExamples, examples))):
+        of_fold = replace(setup, train=replace(setup.train, examples=examples.take(fitted.tolist())))
+        of_left = found.fit(of_fold).predict(task, examples.take(left.tolist()))
+        for row, prediction in zip(left, of_left, strict=True):
+            predictions[row] = prediction
+    return predictions
 
 
 def _best_step(setup: Fitting) -> int:

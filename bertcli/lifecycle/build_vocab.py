@@ -1,4 +1,4 @@
-"""Learn a WordPiece vocabulary from text."""
+"""Learn a vocabulary from text."""
 
 import time
 from collections import Counter
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from tokenizers import Tokenizer, trainers
-
 from bertcli import say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.data.atomic import replacing
@@ -18,8 +16,12 @@ from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
 from bertcli.data.text.documents import find_text_files, read_lines
-from bertcli.data.text.tokenization import SPECIAL_TOKENS, TOKENIZER_FILES, WordPiece, plain_backend
+from bertcli.data.text.tokenization import TOKENIZER_FILES, WordPiece
 from bertcli.errors import UserError, check_place
+from bertcli.families import FAMILIES, get_family
+from bertcli.families.bert import BERT
+from bertcli.families.family import Family
+from bertcli.lifecycle.vocabularies import LEARN
 from bertcli.training.progress import Progress
 
 OWN_FILES = {*TOKENIZER_FILES, "special_tokens_map.json", CHECKSUMS}
@@ -42,10 +44,10 @@ class Vocabulary(Result):
 def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Vocabulary:
     """Learn a vocabulary of `vocab_size` tokens from text files and write it to `out`.
 
-    The original's builder was never published; this is the WordPiece trainer of the `tokenizers` library, made
-    reproducible: the same text gives the same file on every run and in any order of the files. Coverage is measured on
-    lines held out from learning. Raises UserError if there is no text, `vocab_size` is too small for its characters,
-    or `out` holds something else.
+    BERT's own builder was never published; these are the trainers of the `tokenizers` library, made reproducible: the
+    same text gives the same file on every run and in any order of the files. Coverage is measured on lines held out
+    from learning. Raises UserError if there is no text, `vocab_size` is too small for its characters, or `out` holds
+    something else.
     """
     config = BuildVocabConfig.build(text, options)
     if config.add_words or config.to:
@@ -55,26 +57,38 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     started = time.perf_counter()
     files, out = find_text_files(config.text), Path(config.out or "vocab")
     _check_replaceable(out)
+    family = _family(config)
+    learn = LEARN[family.vocabularies[0]]
     if config.dry_run:
         say(f"would learn {config.vocab_size:,} tokens from {len(files)} files and write {out}")
         return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
 
     with Progress("reading characters", total=sum(status_of(path).st_size for path in files), unit="B") as progress:
         characters, held_out, lines = _count_characters(files, progress)
-    backend = plain_backend({"[UNK]": 0}, config.cased)
-    alphabet = _alphabet(characters, backend, config.limit_alphabet)
-    reserved = _reserved_tokens(alphabet, backend, config)
     lines_to_learn = (line for path in files for line in read_lines(path) if line and line not in held_out)
     with Progress("learning pieces", total=None, unit=""):
-        tokens = _learn(lines_to_learn, reserved, backend, config)
-    vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, str(out))
+        vocabulary, alphabet_size = learn(lines_to_learn, characters, config, family, str(out))
+    if vocabulary.size < config.vocab_size:
+        say(f"the text gives only {vocabulary.size:,} tokens of the {config.vocab_size:,} asked for")
     verb = "replaced" if out.exists() else "wrote"
     with replacing(out) as part:
         vocabulary.save(part)
     seconds = time.perf_counter() - started
-    say(f"{verb} {out}: {len(tokens):,} tokens from {len(files)} file{'s' * (len(files) != 1)} in {seconds:.0f} s")
+    say(f"{verb} {out}: {vocabulary.size:,} tokens from {len(files)} file{'s' * (len(files) != 1)} in {seconds:.0f} s")
     coverage = _measure(held_out, vocabulary)
-    return Vocabulary(str(out), len(tokens), len(alphabet), config.cased, lines, coverage, round(seconds, 2))
+    return Vocabulary(str(out), vocabulary.size, alphabet_size, config.cased, lines, coverage, round(seconds, 2))
+
+
+def _family(config: BuildVocabConfig) -> Family:
+    """The family that is named, else the first whose vocabularies are made by the algorithm. Raises UserError if both differ."""
+    if config.family is None:
+        algorithm = config.algorithm or BERT.vocabularies[0]
+        return next(each for each in FAMILIES if each.vocabularies[0] == algorithm)
+    family = get_family(config.family)
+    if config.algorithm not in (None, family.vocabularies[0]):
+        what = f"--algorithm {config.algorithm} does not make a vocabulary for {family.name}."
+        raise UserError(what, f"Leave it out: {family.name} has {family.vocabularies[0]}.")
+    return family
 
 
 def _measure(held_out: Counter[str], vocabulary: WordPiece) -> Coverage | None:
@@ -118,51 +132,3 @@ def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counte
     for line in held_out.elements():
         characters.subtract(line)
     return +characters, held_out, lines
-
-
-def _alphabet(characters: Counter[str], backend: Tokenizer, limit: int) -> list[str]:
-    """The most frequent characters after normalisation, in code-point order."""
-    counts: Counter[str] = Counter()
-    for character, count in characters.items():
-        for normal in backend.normalizer.normalize_str(character).strip():
-            counts[normal] += count
-    kept = sorted(counts, key=lambda character: (-counts[character], character))[:limit]
-    dropped = len(counts) - len(kept)
-    if dropped:
-        share = sum(counts[c] for c in kept) / counts.total()
-        say(f"kept {len(kept):,} characters ({100 * share:.4f} % of the text) and dropped the {dropped:,} rarest")
-    return sorted(kept)
-
-
-def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
-    """Special and unused tokens, the alphabet, and its `##` pieces, whose ids are fixed before training.
-
-    The trainer would number `##x` pieces in the order of a hash map and break ties between pairs by number, which gives
-    another vocabulary on every run.
-    """
-    split, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
-    joins = [character for character in alphabet if len(split(normalize(f"a{character}"))) == 1]
-    unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
-    reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
-    if len(reserved) > config.vocab_size:
-        raise UserError(
-            f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}.",
-            f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.",
-        )
-    return reserved
-
-
-def _learn(lines: Iterable[str], reserved: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
-    sizes: dict[str, Any] = {
-        "vocab_size": config.vocab_size,
-        "min_frequency": config.min_frequency,
-        "limit_alphabet": 0,
-    }
-    trainer = trainers.WordPieceTrainer(
-        **sizes, special_tokens=reserved, show_progress=False, continuing_subword_prefix="##"
-    )
-    backend.train_from_iterator(lines, trainer)
-    vocab = backend.get_vocab(with_added_tokens=True)
-    if len(vocab) < config.vocab_size:
-        say(f"the text gives only {len(vocab):,} tokens of the {config.vocab_size:,} asked for")
-    return sorted(vocab, key=vocab.__getitem__)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, cast
 
 from sklearn.model_selection import KFold, StratifiedKFold
@@ -19,17 +20,22 @@ def cross_validate(task: Task, examples: TextExamples, states: Floats, strength:
     """The predictions of heads fitted to all folds but one, each on that one."""
     targets = targets_of(task, examples)
     predictions: Predictions = [{}] * len(examples)
+    for fitted, left in folds(targets):
+        found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
+        for row, prediction in zip(left, found, strict=True):
+            predictions[row] = prediction
+    return predictions
+
+
+def folds(targets: Labels) -> Iterator[tuple[Any, Any]]:
+    """The rows that are fitted to and those that are left, for each part of the examples with these targets."""
     counts = Counter(targets.tolist() if targets.dtype.kind == "i" else ())
     most = max(counts.values(), default=0)
     drawn: dict[str, Any] = {"shuffle": True, "random_state": 0}
-    folds = StratifiedKFold(min(FOLDS, most), **drawn) if most > 1 else KFold(FOLDS, **drawn)
+    parts = StratifiedKFold(min(FOLDS, most), **drawn) if most > 1 else KFold(FOLDS, **drawn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # some classes have fewer examples than there are folds
-        for fitted, left in folds.split(states, targets):
-            found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
-            for row, prediction in zip(left, found, strict=True):
-                predictions[row] = prediction
-    return predictions
+        yield from parts.split(targets, targets)
 
 
 def fit_and_predict(task: Task, states: Floats, targets: Labels, others: Floats, strength: float) -> Predictions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.families import family_of
+from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
@@ -45,13 +45,15 @@ from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddin
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
 from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
-from bertcli.objectives.masked_lm import MLM, runs_of_document
+from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.objective import Part
+from bertcli.objectives.smoothed_masks import smoothed_part
 from bertcli.training.device import inference_device, training_precision
 from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 BATCH_SIZE, EPOCHS, LEARNING_RATE, WARMUP, SOFT_WEIGHT = 256, 3, 5e-4, 0.05, 5.0
-COUNTED_ROWS = 20_000  # enough for the frequencies of tokens
+COUNTED_ROWS = 20_000  # of the data, from which the frequency of each token is known
 DATA_OPTIONS = {"next_sentence": False, "masking": "dynamic", "dupe_factor": 1}
 
 
@@ -85,13 +87,13 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     pretraining = PretrainConfig.from_values(
         {**shared, "from": config.from_ or ("scratch" if config.size else config.teacher), "dry_run": config.dry_run}
     )
-    objective = _objective(config, vocabularies, source)
+    objective = replace(_objective(config, vocabularies, source), parts=_parts(examples, config.mask_smoothing))
     check_length(objective.teacher.model, examples.max_seq_length)
     phases = (Phase(range(pretraining.steps), examples),)
     check_data(phases, objective, folder if config.resume else None)
     model = _student(config, vocabularies, source, folder)
     if not config.resume:
-        start_bias(model, _token_counts(examples, config.seed))
+        start_bias(model, _token_counts(examples))
     check_length(model, examples.max_seq_length)
     objective.teacher.place(inference_device())
     learns_vectors = VECTORS in targets_of(config, True)
@@ -131,9 +133,9 @@ def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> Pretrainin
     return open_data(config, data, begun=run.shards_per_window[0] if config.resume else None)
 
 
-def _token_counts(examples: PretrainingExamples, seed: int) -> Ints:
-    """How often each token occurs in some rows of the data, [V]."""
-    rows = np.sort(np.random.default_rng(seed).permutation(len(examples))[:COUNTED_ROWS])
+def _token_counts(examples: PretrainingExamples) -> Ints:
+    """How often each token occurs in the first rows of the data, [V]."""
+    rows = np.arange(min(COUNTED_ROWS, len(examples)))
     return np.bincount(examples.take(rows).unmasked_ids(), minlength=examples.tokenizer.size)
 
 
@@ -192,7 +194,7 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
     return Distillation(
         MLM.name,
         MLM.parts,
-        runs_of_document,
+        MLM.cut,
         trains_every_weight=False,
         teacher=Teacher(model, dtype, has_logits, reads_whole, columns),
         weights=weights,
@@ -201,6 +203,14 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
         tokens=TeacherTokens(vocabularies.student, vocabularies.teacher) if is_read_anew else None,
         seed=config.seed,
     )
+
+
+def _parts(examples: PretrainingExamples, smoothing: float) -> tuple[Part, ...]:
+    """Masked-LM, perhaps with more masks on rare tokens. Raises UserError if the masks of the data are static then."""
+    if not smoothing:
+        return MLM.parts
+    examples = examples.masked_by({"masked_lm_prob": examples.options["masked_lm_prob"]})
+    return (smoothed_part(_token_counts(examples), smoothing, examples.rules),)
 
 
 def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, folder: RunFolder) -> PreTrainedModel:
@@ -214,7 +224,9 @@ def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, fo
         return model
     teacher = load_model(source, AutoModelForMaskedLM, seed=config.seed)
     if config.size:
-        model = build_model(AutoModelForMaskedLM, BERT, config.model_size, tokenizer, {}, config.seed)
+        model = build_model(
+            AutoModelForMaskedLM, get_family(config.family), config.model_size, tokenizer, {}, config.seed
+        )
         start_embeddings(model, teacher, ids)
         say(
             f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"

@@ -9,7 +9,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
-from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, run_name
+from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
@@ -20,8 +20,6 @@ from bertcli.lifecycle.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import TrainingResult
-
-SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
 
 
 def _load_finetuning() -> Any:
@@ -73,9 +71,7 @@ def train_on_task(
 def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:
     """Whether a dev set would be too small to say much, while frozen states can be cross-validated, and none is needed."""
     needs_dev = config.seeds > 1 or config.grid or config.patience or config.frozen or start == "scratch"
-    count = len(source.own["train"]) if source.own else 0
-    is_few = SMALLEST_TRAINING_SET <= count < SMALLEST_DEV_SET / DEV_SHARE
-    return bool(is_few and not needs_dev and source.kind.has_linear_head and is_sentence_encoder(resolve_model(start)))
+    return bool(source.is_small and not needs_dev and is_sentence_encoder(resolve_model(start)))
 
 
 def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, Source]:

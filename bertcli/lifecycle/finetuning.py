@@ -19,6 +19,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
@@ -85,7 +86,10 @@ class Finetuning:
         with doing("loading the model"):
             new = partial(cls.start_model, start, config, source, tokenizer)
             model = resumed_model(resumed, kind, config.frozen) if resumed else new()
+        family = family_of(model.config.model_type)
+        source = replace(source, task=family.for_task(task, model.config.hidden_size))
         check_length(model, rules.max_seq_length)
+        config = config.with_defaults(family.finetuning_defaults)
         train, *dev = splits
         with doing("encoding the examples"):
             train = encode_split(task, train, tokenizer, rules, training=True)
@@ -189,10 +193,11 @@ class Finetuning:
 
     def _plan(self) -> Plan:
         """Steps as the original counts them: from examples, not windows, rounded down."""
-        chosen, config = self.settings, self.config
+        chosen, config, saved = self.settings, self.config, self.model.config
         steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
         return Plan.of(
             config,
+            rules=family_of(saved.model_type).finetuning_of(saved.hidden_size).given_by(config),
             steps=steps,
             batch_size=chosen.batch_size,
             learning_rate=chosen.learning_rate,

@@ -16,15 +16,19 @@ from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, Destination
 from bertcli.data.pretraining.engines import ShardJob, check_ray, make_locally, make_on_ray
 from bertcli.data.pretraining.instances import InstanceRules
-from bertcli.data.pretraining.masking import MaskingRules, parse_shares
-from bertcli.data.pretraining.shards import MASKING_DEFAULTS
+from bertcli.data.pretraining.masking import parse_shares
+from bertcli.data.pretraining.shards import MASKING_DEFAULTS, masking_rules
 from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
-from bertcli.data.text.tokenization import WordPiece, load_wordpiece
+from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
+from bertcli.families import get_family
+from bertcli.families.bert import BERT
+from bertcli.families.family import Family
 from bertcli.lifecycle.workspace import latest_vocabulary, tokenizer_source
-from bertcli.objectives import default_objective
+from bertcli.objectives import check_objective, default_objective, get_objective
+from bertcli.objectives.objective import Objective
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import LOCK, RunFolder
 
@@ -55,12 +59,13 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     With one shard and static masking, rows and order equal the original's. With more, documents are dealt to the shards
     in turn, each made from `seed` + its number. Run again after an interruption, it makes the unfinished shards.
     """
-    config = MakePretrainingDataConfig.build(text, options)
+    config, family, objective = _resolved(MakePretrainingDataConfig.build(text, options))
     started = time.perf_counter()
     _check_engine(config)
     parse_shares(config.mask_shares)
     files = find_text_files(config.text)
-    tokenizer = load_wordpiece(tokenizer_source(config.tokenizer or latest_vocabulary()), config.cased)
+    tokenizer = load_tokenizer(tokenizer_source(config.tokenizer or latest_vocabulary(family=family)), config.cased)
+    _check_vocabulary(tokenizer, family)
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
     out = Destination(config.out)
@@ -69,7 +74,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     if _same(manifest, request, config):
         remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out.name} is complete already: the same text, vocabulary and options")
-        return _result(config.out, manifest, started)
+        return _result(config.out, manifest, objective, started)
     size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
@@ -81,8 +86,9 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     folder.lock()
     if not _holds(part, request):
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
-        counts = list(_make_shards(part, min(shards, documents), tokenizer, config))
-        manifest = writing.make_manifest(request, counts, documents, tokenizer)
+        counts = list(_make_shards(part, min(shards, documents), tokenizer, config, objective))
+        made_for = {"family": family.key, "objective": objective.name}
+        manifest = writing.make_manifest({**made_for, **request}, counts, documents, tokenizer)
         with replacing(part / TOKENIZER) as tokenizer_folder:
             tokenizer.save(tokenizer_folder, config.max_seq_length)
         write_json(part / MANIFEST, manifest, indent=2)
@@ -93,7 +99,30 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     out.put(part)
     folder.unlock()
     remove(part)
-    return _result(config.out, made, started)
+    return _result(config.out, made, objective, started)
+
+
+def _resolved(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataConfig, Family, Objective]:
+    """The options with the defaults of the family, and the objective that cuts the text."""
+    family = get_family(config.family)
+    config = config.with_defaults(family.data_defaults)
+    objective = (
+        get_objective(config.objective) if config.objective else default_objective(config.next_sentence, family.key)
+    )
+    check_objective(objective, family, config.given)
+    if config.objective and "next_sentence" in config.given and config.next_sentence != objective.needs_pairs:
+        what = f"--objective {objective.name} {'needs' if objective.needs_pairs else 'takes no'} pairs of texts."
+        raise UserError(what, "Leave --next-sentence or --no-next-sentence out.")
+    return config.with_defaults({"next_sentence": objective.needs_pairs}), family, objective
+
+
+def _check_vocabulary(tokenizer: WordPiece, family: Family) -> None:
+    """Raise UserError if a family does not take this kind of vocabulary."""
+    if tokenizer.algorithm not in family.vocabularies:
+        what = f"`{tokenizer.source}` is a {tokenizer.algorithm or 'strange'} vocabulary, which {family.name} does not take."
+        raise UserError(
+            what, f"Make one: bert build-vocab TEXT --family {family.key}; or give --family, or --tokenizer."
+        )
 
 
 def _check_engine(config: MakePretrainingDataConfig) -> None:
@@ -110,7 +139,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    options = {name: value for name, value in options.items() if MASKING_DEFAULTS.get(name) != value}  # as before them
+    before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True}  # there were these options
+    options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
@@ -164,7 +194,8 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         if old.name != LOCK:
             remove(old)
     try:
-        documents = writing.deal_documents(read_documents(files, config.join_files), part, request["shards"])
+        found = read_documents(files, config.join_files, config.blanks_separate_docs)
+        documents = writing.deal_documents(found, part, request["shards"])
         if documents == 0:
             raise UserError("The text files hold blank lines only.", "Name files with text in them.")
         if documents < (shards := config.shards or 1):
@@ -180,18 +211,21 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
 
 
 def _make_shards(
-    part: Path, shards: int, tokenizer: WordPiece, config: MakePretrainingDataConfig
+    part: Path, shards: int, tokenizer: WordPiece, config: MakePretrainingDataConfig, objective: Objective
 ) -> Iterator[dict[str, Any]]:
     """Make the unfinished shards; yield the counts of every shard."""
-    of_words = (config.masked_lm_prob, config.max_predictions_per_seq, config.whole_word_mask)
-    masking = MaskingRules.of(tokenizer, *of_words, config.mask_shares, config.span_mask)
+    masking = masking_rules(tokenizer, config.values())
     rules = InstanceRules(
-        default_objective(config.next_sentence).cut,
+        objective.cut,
+        tokenizer,
+        tokenizer.layout.open() if objective.ends_lines else tokenizer.layout,
         masking,
         static_masking=config.masking == "static",
         max_seq_length=config.max_seq_length,
         short_seq_prob=config.short_seq_prob,
         dupe_factor=config.dupe_factor,
+        ends_lines=objective.ends_lines,
+        draw_masks=objective.draw_masks,
     )
     unfinished = [shard for shard in range(shards) if not writing.counts_of(part, shard).exists()]
     sizes = {shard: writing.text_of(part, shard).stat().st_size for shard in unfinished}
@@ -207,12 +241,12 @@ def _make_shards(
         yield _read(writing.counts_of(part, shard))
 
 
-def _result(out: str, manifest: dict[str, Any], started: float) -> PretrainingData:
+def _result(out: str, manifest: dict[str, Any], objective: Objective, started: float) -> PretrainingData:
     counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     random = 100 * result.random_next / result.instances
-    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % random next)"
+    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % {objective.negatives})"
     say(
         f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
     )

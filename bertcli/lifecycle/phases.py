@@ -10,9 +10,12 @@ from typing import Any
 from bertcli import say
 from bertcli.config.distillation import DistillConfig
 from bertcli.config.training import PretrainConfig
+from bertcli.data.pretraining.destination import Destination
 from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.errors import UserError
+from bertcli.families import get_family
+from bertcli.families.bert import BERT
 from bertcli.lifecycle.workspace import MAKE_DATA, latest_pretraining_data
 from bertcli.objectives.objective import Objective
 from bertcli.training.run_folder import RunFolder
@@ -20,6 +23,24 @@ from bertcli.training.run_folder import RunFolder
 FORM = "Give lengths, and shares of the steps that sum to 1: --phases 128:0.9,512:0.1"
 MASKED_SHARE = 0.15
 EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretraining.py's 100 batches of 8
+
+
+def with_family(config: PretrainConfig) -> PretrainConfig:
+    """The options with the family of the data, and its defaults in the place of those that were not given.
+
+    Raises UserError if --family is another.
+    """
+    try:
+        folder = config.data.split(",")[0] if config.data else latest_pretraining_data()
+        made_for = Destination(folder).manifest().get("family", BERT.key)
+    except UserError:  # raised again, and to the point, where the data are opened
+        return config
+    if config.family not in (None, made_for):
+        what = f"`{folder}` was made for {get_family(made_for).name}, not for {get_family(config.family).name}."
+        hint = f"Leave --family out, or make other data: bert make-pretraining-data TEXT --family {config.family}"
+        raise UserError(what, hint)
+    family = get_family(made_for)
+    return config.with_defaults({**family.training_defaults, "family": None if family is BERT else family.key})
 
 
 def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -> tuple[Phase, ...]:
@@ -76,6 +97,11 @@ def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder |
             f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
+    made_for = examples.manifest.get("objective", objective.name)
+    if objective.needs_pairs and made_for != objective.name:
+        what = f"`{examples.folder}` has the pairs of --objective {made_for}, not of {objective.name}."
+        hint = f"Leave --objective out, or make the data again: bert make-pretraining-data TEXT --objective {objective.name}"
+        raise UserError(what, hint)
     if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
         what = (
             f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."

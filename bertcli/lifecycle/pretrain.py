@@ -9,13 +9,16 @@ from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import MASKING, PretrainConfig
 from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.phases import Phase
+from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
-from bertcli.lifecycle.phases import check_data, find_phases, held_out_of
+from bertcli.families import get_family
+from bertcli.lifecycle.compute import check_flops, with_steps
+from bertcli.lifecycle.phases import check_data, find_phases, held_out_of, with_family
 from bertcli.lifecycle.pretraining import Request, kept_steps, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
-from bertcli.objectives import default_objective, get_objective
+from bertcli.objectives import check_objective, default_objective, get_objective
 from bertcli.objectives.objective import Objective
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -33,20 +36,22 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     Raises UserError if there is no data, or if objective, vocabulary or length do not fit data and model; Interrupted
     after Ctrl-C, with the checkpoint saved.
     """
-    asked = PretrainConfig.build(config, options)
+    asked = with_family(PretrainConfig.build(config, options))
     config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
     request = _check(config, folder)
-    return run_pretraining(request, _make_model(request), folder)
+    model = _make_model(request)
+    return run_pretraining(with_steps(request, model), model, folder)
 
 
 def _check(config: PretrainConfig, run: RunFolder) -> Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
-    asked = get_objective(config.objective) if config.objective else None
+    check_flops(config)
     # The order stays, whatever the cache.
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
-    objective = asked or default_objective(examples.has_pairs)
+    objective = _objective_for(config, examples)
     check_data(phases, objective, run if config.resume else None)
+    objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
@@ -61,12 +66,41 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     return Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
 
 
+def _objective_for(config: PretrainConfig, examples: PretrainingExamples) -> Objective:
+    """The objective that is named, or that the data were made for. Raises UserError if it, or an option, is not for the family."""
+    named = config.objective or examples.manifest.get("objective")
+    objective, family = (
+        get_objective(named) if named else default_objective(examples.has_pairs),
+        get_family(config.family),
+    )
+    check_objective(objective, family, _given_masking(config))
+    if config.generator_size and not family.generator:
+        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    return objective
+
+
+def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
+    """The objective with the memory that is asked for. Raises UserError if it has none, or rows of `length` have less for the next."""
+    if memory is None:
+        return objective
+    if not objective.has_memory:
+        raise UserError(f"--objective {objective.name} has no memory.", "Leave --memory out.")
+    if memory > length // 2:
+        what = f"--memory {memory} is more than half a row of {length} tokens, which is what the next row continues."
+        raise UserError(what, f"Give --memory {length // 2} or less, or make data of a larger --max-seq-length.")
+    return replace(objective, memory=memory)
+
+
+def _given_masking(config: PretrainConfig) -> dict[str, Any]:
+    return {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+
+
 def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
     """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
 
     Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
     """
-    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    given = _given_masking(config)
     parse_shares(config.mask_shares or SHARES)
     if given and not objective.fills_masks:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
@@ -79,7 +113,7 @@ def _source(config: PretrainConfig) -> str:
     check_new_weights(config, config.from_ or "scratch")
     if not config.from_ or config.from_ == "scratch":
         return ""
-    for name in ("embeddings", "initializer_range"):
+    for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
             flag = f"--{name.replace('_', '-')}"
             raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
@@ -89,6 +123,7 @@ def _source(config: PretrainConfig) -> str:
 def _make_model(request: Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
     from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
+    from bertcli.models.model_with_loss import GENERATOR
 
     config, objective, source = request.config, request.objective, request.source
     if request.resumed:
@@ -104,8 +139,10 @@ def _make_model(request: Request) -> PreTrainedModel:
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range
-        size = config.model_size
-        model = build_model(objective.auto_class(), objective.family, size, tokenizer, labels, config.seed)
+        family = objective.family or get_family(config.family)
+        if config.generator_size and family.generator:
+            labels[GENERATOR] = family.generator(config.model_size, config.generator_size)
+        model = build_model(objective.auto_class(), family, config.model_size, tokenizer, labels, config.seed)
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:

@@ -16,6 +16,7 @@ from bertcli.data.pretraining.masking import SHARES
 from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.errors import UserError
+from bertcli.families import family_of
 from bertcli.lifecycle.phases import describe_phases, resolved_data
 from bertcli.lifecycle.start import enter
 from bertcli.objectives.objective import Objective
@@ -86,7 +87,9 @@ def _plan(request: Request, model: PreTrainedModel) -> Plan:
     costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
     eval_steps, kept = config.eval_steps or config.steps, kept_steps(config)
-    return Plan.of(config, warmup_steps=warmup_steps, eval_steps=eval_steps, kept_steps=kept, step_costs=costs)
+    rules = family_of(model.config.model_type).optimizer.given_by(config)
+    derived = {"warmup_steps": warmup_steps, "eval_steps": eval_steps, "kept_steps": kept, "step_costs": costs}
+    return Plan.of(config, rules=rules, **derived)
 
 
 def kept_steps(config: PretrainConfig) -> tuple[int, ...]:
@@ -120,6 +123,7 @@ def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
     options = examples.options
     units = "words" if options["whole_word_mask"] else "tokens"
     units = "tokens in spans of words" if options["span_mask"] else units
+    units = f"tokens in runs of up to {options['ngram_mask']} {units}" if options["ngram_mask"] else units
     shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
     masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
@@ -143,7 +147,7 @@ def _train(
 ) -> TrainingResult:
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
-    from bertcli.models.loading import save_architecture, save_model
+    from bertcli.models.loading import save_architecture, save_models
     from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
 
@@ -160,7 +164,7 @@ def _train(
     def evaluate() -> dict[str, float]:
         if (step := training.history.steps) in plan.kept_steps:
             with replacing(folder.path / "models" / f"step-{step}") as part:
-                save_model(training.model.model, examples.tokenizer, part)
+                save_models(training.model.models, examples.tokenizer, part)
             if not plan.is_due(step, plan.eval_steps):
                 return {}
         words.begin()
@@ -177,7 +181,7 @@ def _train(
     result = training.finish(PRETRAINING)
     if accelerator.is_main_process:
         with replacing(folder.model) as part:
-            save_model(training.model.model, examples.tokenizer, part)
+            save_models(training.model.models, examples.tokenizer, part)
             request.add_files(part)
         verdicts = objective.verdicts(result.metrics)
         for verdict in verdicts:

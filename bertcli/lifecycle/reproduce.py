@@ -69,6 +69,8 @@ def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | No
     Raises UserError if none are.
     """
     found, data_dir = EXPERIMENTS[config.experiment], data_folder(config.data_dir)
+    if config.rows:
+        found = found.with_rows(config.rows)
     if config.tasks:
         found = found.with_tasks([get_task(name) for name in config.tasks])
     if data_dir is None:
@@ -125,8 +127,11 @@ def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row])
     notes = []
     if experiment.systems[0].pretrain is not None:
         text = "the text given" if config.text else "seven novels"
+        much = (
+            f"{config.flops:.3g} floating-point operations" if experiment.equal_compute else f"{config.steps:,} steps"
+        )
         notes.append(
-            f"Pre-trained for {config.steps:,} steps on {text}, inputs of at most {config.max_seq_length} tokens, with masks"
+            f"Pre-trained for {much} on {text}, inputs of at most {config.max_seq_length} tokens, with masks"
             f" drawn for each batch, at the size {config.size}; the paper's base: 1,000,000 steps of 256 on 3.3 billion words."
         )
         if config.text and not config.held_out:

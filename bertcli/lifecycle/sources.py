@@ -13,7 +13,7 @@ from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.official_files import data_folder, find_file, load_from_hub, split_file
-from bertcli.data.labelled.own_splits import looks_like_file
+from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
@@ -36,6 +36,7 @@ class Cut(NamedTuple):
     windows: int = 0  # of the whole part, where its examples have windows
 
 
+SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
 WORTH_READING = 0.05  # share of the tokens that are cut
 
 
@@ -72,6 +73,13 @@ class Source:
         for split in set(others) - set(there):
             say(f"there is no {split} split in {self.data_dir}; scored without it")
         return [first, *there]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether own texts with labels or values have no dev set, and are too few to cut one that says much."""
+        if self.own is None or "dev" in self.own or not self.kind.has_linear_head:
+            return False
+        return SMALLEST_TRAINING_SET <= len(self.own["train"]) < SMALLEST_DEV_SET / DEV_SHARE
 
     def for_training(self, trains_on_all: bool) -> Source:
         """The same, with a dev set cut off own data that have none, unless all are trained on."""

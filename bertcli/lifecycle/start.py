@@ -26,7 +26,7 @@ CROSS_VALIDATED = "cross_validated"  # the scores of a head fitted to a frozen m
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # The options that may change when a run is resumed; any other would make it another run.
-SHAPE = ("size", *PARTS)  # of new weights
+SHAPE = ("family", "size", *PARTS)  # of new weights
 IDENTITY = ("task", *SHAPE)  # of the run that `--resume` looks for, where they are given
 # Fixed in a sweep, of which some runs may be finished.
 LENGTHS = {"steps", "epochs", "patience", "eval_steps", "learning_rate"}

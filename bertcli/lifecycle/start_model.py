@@ -11,7 +11,9 @@ from bertcli import say
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
+from bertcli.families.family import Family
 from bertcli.kinds.kind import Kind
 from bertcli.lifecycle.pretrained import pools_by_mean
 from bertcli.lifecycle.sources import Source
@@ -25,13 +27,13 @@ def tokenizer_of(start: str, config: FinetuneConfig, resumed: Path | None) -> Wo
     """The tokenizer that is named, or of the model. Raises UserError if there is neither it nor the model."""
     if start != "scratch" and not resumed:
         open_config(resolve_model(start))  # before its tokenizer, which is less to the point where there is neither
-    named = config.tokenizer or (_vocabulary() if start == "scratch" else start)
+    named = config.tokenizer or (_vocabulary(get_family(config.family)) if start == "scratch" else start)
     return replace(load_tokenizer(resumed or tokenizer_source(named)), source=named)
 
 
-def _vocabulary() -> str:
-    """The vocabulary of new weights: the latest in this folder, else that of the model in the package."""
-    name = latest_vocabulary(SHIPPED)
+def _vocabulary(family: Family) -> str:
+    """The vocabulary of new weights: the latest in this folder, else for a BERT that of the model in the package."""
+    name = latest_vocabulary(SHIPPED if family is BERT else None, family)
     why = "in the package, as none is in this folder" if name == SHIPPED else "latest in this folder"
     say(f"vocabulary: {name} ({why})")
     return name
@@ -48,9 +50,17 @@ def resumed_model(folder: Path, kind: Kind, is_frozen: bool) -> PreTrainedModel:
     return model
 
 
+def _family_of(start: str) -> Family:
+    return family_of(open_config(resolve_model(start)).model_type)
+
+
 def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
     """The model to start from, with a head for the task. Raises UserError if the tokenizer is not its own."""
-    labels = source.kind.model_config(source.task)
+    of_start = get_family(config.family) if start == "scratch" else _family_of(start)
+    labels = {
+        **(of_start.head_settings if source.kind.has_linear_head else {}),
+        **source.kind.model_config(source.task),
+    }
     if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
     if config.bilstm:
@@ -58,9 +68,9 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
     if config.frozen:
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":
-        say(f"new weights: {config.model_size}")
+        say(f"new weights: {of_start.name}, {config.model_size}")
         model_class = source.kind.model_class(None, labels)
-        return build_model(model_class, BERT, config.model_size, tokenizer, labels, config.seed)
+        return build_model(model_class, of_start, config.model_size, tokenizer, labels, config.seed)
     model = source.kind.load_model(resolve_model(start), labels, config.seed)
     check_vocabulary(model, tokenizer, resolve_model(start))
     return model

@@ -13,7 +13,10 @@ from bertcli import say
 from bertcli.data.hub import cached_model, download_model, hub_answers
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_labels import listed
+from bertcli.data.text.tokenization import ALGORITHMS
 from bertcli.errors import UserError, unknown
+from bertcli.families.bert import BERT
+from bertcli.families.family import Family
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, PRETRAINED, Pretrained
 from bertcli.objectives import OBJECTIVES
@@ -265,11 +268,18 @@ def remark_on(model: str, task: str) -> str:
     return ""
 
 
-def latest_vocabulary(otherwise: str | None = None) -> str:
-    """The latest vocabulary in this folder, else `otherwise`. Raises UserError if there is neither."""
-    if found := _latest("*/vocab.txt") or otherwise:
+def latest_vocabulary(otherwise: str | None = None, family: Family = BERT) -> str:
+    """The latest vocabulary in this folder that a family takes, else the latest, else `otherwise`.
+
+    Raises UserError if there is none of them.
+    """
+    fits = partial(_is_vocabulary, family.vocabularies)
+    if found := _latest("*/vocab.txt", fits) or _latest("*/tokenizer.json", fits) or otherwise:
         return found
-    hint = "Make one: bert build-vocab TEXT, or give --tokenizer."
+    if found := _latest("*/vocab.txt") or _latest("*/tokenizer.json"):
+        return found
+    of_family = "" if family is BERT else f" --family {family.key}"
+    hint = f"Make one: bert build-vocab TEXT{of_family}, or give --tokenizer."
     raise UserError("There is no vocabulary in this folder yet.", hint)
 
 
@@ -286,6 +296,14 @@ def latest_pretraining_data(max_seq_length: int | None = None, how_to_make: str 
         return found
     of_length = f" of length {max_seq_length}" if max_seq_length else ""
     raise UserError(f"There is no pre-training data{of_length} in this folder yet.", how_to_make)
+
+
+def _is_vocabulary(algorithms: Iterable[str], path: Path) -> bool:
+    """Whether a vocab.txt or tokenizer.json is of one of some algorithms."""
+    if path.name == "vocab.txt":
+        return "wordpiece" in algorithms
+    model = read_json(path, "Remove it, or make it again.").get("model")
+    return isinstance(model, dict) and ALGORITHMS.get(model.get("type", ""), "") in algorithms
 
 
 def _latest(pattern: str, is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:

@@ -72,6 +72,17 @@ def confidence_interval(scores: Array) -> list[float]:
     return [round(float(end), 6) for end in np.percentile(scores, [tail, 100 - tail])]
 
 
+def interval_of_score(scores: Array, examples: int) -> list[float]:
+    """The interval of a score of so many examples.
+
+    Where all are right, so are all resamples; then its lower end is that of Clopper and Pearson (1934), the score of
+    which all of so many examples are right in 2.5 % of cases.
+    """
+    if scores.min() < 100:
+        return confidence_interval(scores)
+    return [round(100 * ((100 - CONFIDENCE) / 200) ** (1 / examples), 6), 100.0]
+
+
 def paired_difference(difference: float, resampled: Array) -> dict[str, Any]:
     """A difference between two scores on the same examples, with its interval; significant if that excludes 0."""
     low, high = confidence_interval(resampled)

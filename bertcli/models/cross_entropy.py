@@ -39,7 +39,7 @@ class _CrossEntropy(torch.autograd.Function):
 def log_sums(logits: Tensor) -> Tensor:
     """The logarithm of the sum of the exponentials of each row of [M, V], in float32, [M]."""
     sums = torch.empty(len(logits), device=logits.device)
-    for rows in _parts(logits):
+    for rows in parts_of(logits):
         sums[rows] = logits[rows].float().logsumexp(1)
     return sums
 
@@ -48,14 +48,14 @@ def log_sums(logits: Tensor) -> Tensor:
 def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Tensor:
     """The gradient of the summed cross entropies, [M, V], times a factor: softmax, less one at the label."""
     given = torch.empty_like(logits)
-    for rows in _parts(logits):
+    for rows in parts_of(logits):
         shares = (logits[rows].float() - sums[rows, None]).exp()
         shares.scatter_add_(1, labels[rows, None], -torch.ones_like(shares[:, :1]))
         given[rows] = (shares * factor).to(logits.dtype)
     return given
 
 
-def _parts(logits: Tensor) -> Iterator[slice]:
+def parts_of(logits: Tensor) -> Iterator[slice]:
     """Rows that are made float32 at once."""
     size = max(1, (CPU_ELEMENTS if logits.device.type == "cpu" else GPU_ELEMENTS) // logits.shape[1])
     return (slice(start, start + size) for start in range(0, len(logits), size))
@@ -73,7 +73,7 @@ class _SoftDivergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
         gradient, total = torch.empty_like(student), student.new_zeros((), dtype=torch.float32)
-        for rows in _parts(student):
+        for rows in parts_of(student):
             own = log_softmax(student[rows].float() / temperature, -1)
             theirs = log_softmax(teacher[rows].float() / temperature, -1)
             shares = theirs.exp()

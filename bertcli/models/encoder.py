@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
@@ -17,7 +19,7 @@ from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.families.family import Family
-from bertcli.kernels import attends_alone
+from bertcli.kernels import attends_alone, chooses_rows
 from bertcli.models.dropout import choose_rows, drawn_again, name_rows
 from bertcli.models.packed import is_causal, is_joined, is_packed
 
@@ -139,8 +141,9 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     What follows the attention of a last layer like BERT's is computed for those rows only; and if they are one of each
     sequence, which sees all of it, only these attend, where the attention can do so.
     """
-    base, last = model.base_model, _last_layer(model)
-    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if last else rows
+    base = model.base_model
+    chooses = rows is not None and (getattr(base, "decodes_masks", False) or _last_layer(model) is not None)
+    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if chooses else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
         hidden = _read(model, batch, output.last_hidden_state[0], chosen, pooled)
@@ -150,22 +153,7 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             output.pooler_output = _family(model).pool(base, output.last_hidden_state)
         return output
 
-    hooks = [base.register_forward_hook(read)]
-    if rows is not None and last:
-        attention = last.attention
-        is_alone = pooled and attends_alone(attention.self, batch.input_ids)
-        if is_alone:
-            option = {"one_each": rows}
-            hooks.append(attention.self.register_forward_pre_hook(lambda _, a, b: (a, b | option), with_kwargs=True))
-
-        def choose(
-            _: Any, states: tuple[Tensor, Tensor]
-        ) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
-            choose_rows(model, rows)
-            context = states[0] if is_alone else states[0].index_select(1, rows)
-            return context, states[1].index_select(1, rows)
-
-        hooks.append(attention.output.register_forward_pre_hook(choose))
+    hooks = [base.register_forward_hook(read), *(_choosing(model, batch, rows, pooled) if chooses else ())]
     try:
         yield
     finally:
@@ -173,14 +161,49 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             hook.remove()
 
 
+def _choosing(model: PreTrainedModel, batch: PackedBatch, rows: Any, pooled: bool) -> list[RemovableHandle]:
+    """The hooks that have the last layer leave out all but some rows."""
+    if getattr(model.base_model, "decodes_masks", False):  # in a way of its own (models/own/deberta.py)
+        return [_before_call(model.base_model, 1, {"rows": rows})]
+    attention = _last_layer(model).attention
+    self_attention = getattr(attention, "self", attention)
+    is_alone = pooled and attends_alone(self_attention, batch.input_ids)
+
+    def choose(context: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
+        choose_rows(model, rows)
+        return context if is_alone else context.index_select(1, rows), residual.index_select(1, rows)
+
+    options = {"one_each": rows} if is_alone else {}
+    if chooses_rows(attention):
+        return [_before_call(attention, _uses_of_last_layer(model), options | {"choose": choose})]
+    before = attention.output.register_forward_pre_hook(lambda _, states: choose(*states))
+    return [_before_call(self_attention, 1, options), before]
+
+
+def _before_call(module: nn.Module, number: int, options: dict[str, Any]) -> RemovableHandle:
+    """Have a module take more options in its call of this number, counted from 1."""
+    calls = count(1)
+
+    def add(_: Any, given: Any, known: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        return given, known | (options if next(calls) == number else {})
+
+    return module.register_forward_pre_hook(add, with_kwargs=True)
+
+
 def _last_layer(model: PreTrainedModel) -> Any:
-    """The last layer of an encoder, if it is like BERT's and the head reads its output; else None."""
-    last: Any = getattr(getattr(model.base_model, "encoder", None), "layer", [None])[-1]
-    return (
-        last
-        if hasattr(last, "attention") and hasattr(last.attention, "output") and not hasattr(model, BILSTM)
-        else None
-    )
+    """The last layer of an encoder, if it can leave rows out and the head reads its output; else None."""
+    encoder: Any = getattr(model.base_model, "encoder", None)
+    groups = getattr(encoder, "albert_layer_groups", None)
+    last: Any = groups[-1].albert_layers[-1] if groups else getattr(encoder, "layer", [None])[-1]
+    attention = getattr(last, "attention", None)
+    can_choose = hasattr(attention, "output") or chooses_rows(attention)
+    return last if can_choose and not hasattr(model, BILSTM) else None
+
+
+def _uses_of_last_layer(model: PreTrainedModel) -> int:
+    """How often the weights of the last layer are used in a pass: in ALBERT, by each layer of the last group."""
+    layers, groups = model.config.num_hidden_layers, getattr(model.config, "num_hidden_groups", 1)
+    return sum(int(layer / (layers / groups)) == groups - 1 for layer in range(layers))
 
 
 def _read(model: PreTrainedModel, batch: PackedBatch, hidden: Tensor, chosen: Any, pooled: bool) -> Tensor:
@@ -232,5 +255,5 @@ def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tenso
 
 
 def _columns(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
-    has_types = getattr(model.config, "type_vocab_size", 0) > 1
-    return {"input_ids": batch.input_ids, **({"token_type_ids": batch.token_type_ids} if has_types else {})}
+    types = {"token_type_ids": batch.token_type_ids} if _family(model).has_types(model.config) else {}
+    return {"input_ids": batch.input_ids, **types}

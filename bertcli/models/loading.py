@@ -1,6 +1,7 @@
 """Models of transformers: built with new weights, loaded, checked and saved."""
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +21,8 @@ from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
-from bertcli.models.own import two_directions
+from bertcli.models.model_with_loss import GENERATOR
+from bertcli.models.own import deberta, replaced_tokens, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
@@ -37,7 +39,12 @@ LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
 OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
+OWN_HEADS_OF_FAMILIES = (
+    *two_directions.CLASSES.values(),
+    *deberta.CLASSES.values(),
+    replaced_tokens.DebertaV2ForPreTraining,
+)
+OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *OWN_HEADS_OF_FAMILIES)}
 
 
 def build_model(
@@ -51,29 +58,57 @@ def build_model(
     attention = {"attn_implementation": PACKED} if family.is_packed else {}
     config = family.new_config(size, vocab_size=tokenizer.size, **attention, **settings)
     torch.manual_seed(seed)
-    model = _new_model(model_class, config, attention)
-    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range)
+    model = _with_new_weights(_new_model(model_class, config, attention))
     if getattr(config, BILSTM, False):
         add_bilstm(model)
-    return with_trained_padding(model)
+    return model
 
 
 def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, str]) -> PreTrainedModel:
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return cast(PreTrainedModel, model_class(config))
-    return cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE))
+        return _run_packed(cast(PreTrainedModel, model_class(config)))
+    return _run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
+
+
+def _run_packed(model: PreTrainedModel) -> PreTrainedModel:
+    """Have a model whose attention is of its family run packed in a way of its own."""
+    return deberta.run_packed(two_streams.run_packed(model))
+
+
+def build_generator(model: PreTrainedModel) -> PreTrainedModel:
+    """Build a generator with new weights for a model, whose config.json says under `generator` in what it differs."""
+    saved, make = model.config, family_of(model.config.model_type).generator
+    size = ModelSize(saved.num_hidden_layers, saved.hidden_size, saved.num_attention_heads)
+    own = getattr(saved, GENERATOR, None) or (make(size, None) if make else {})
+    config = type(saved)(**{**saved.to_dict(), GENERATOR: None, **own})
+    attention = {"attn_implementation": saved._attn_implementation}
+    return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
+
+
+def _with_new_weights(model: PreTrainedModel) -> PreTrainedModel:
+    config, family = model.config, family_of(model.config.model_type)
+    initialize(model, {name for name, _ in model.named_parameters()}, config.initializer_range, family.cuts_new_weights)
+    family.initialize(model)
+    return with_trained_padding(model)
 
 
 @torch.no_grad()
-def initialize(model: nn.Module, names: set[str], deviation: float = INITIALIZER_RANGE) -> None:
+def initialize(
+    model: PreTrainedModel, names: set[str], deviation: float = INITIALIZER_RANGE, is_cut: bool = True
+) -> None:
     """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
+    glorot = {*family_of(model.config.model_type).glorot}
     for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
-        if "LayerNorm" in name and name.endswith("weight"):
+        if ("LayerNorm" in name or "layer_norm" in name) and name.endswith("weight"):
             nn.init.ones_(parameter)
         elif parameter.dim() == 1:
             nn.init.zeros_(parameter)
+        elif glorot.intersection(name.split(".")):
+            nn.init.xavier_uniform_(parameter)
+        elif not is_cut:
+            nn.init.normal_(parameter, std=deviation)
         else:
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 
@@ -132,7 +167,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return model, info
+    return _run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:
@@ -242,6 +277,12 @@ def save_model(model: PreTrainedModel, tokenizer: WordPiece, folder: Path) -> No
     """Write weights (safetensors), configuration and tokenizer, which `from_pretrained` reads."""
     model.save_pretrained(folder)
     tokenizer.save(folder, longest_input(model))
+
+
+def save_models(models: Mapping[str, PreTrainedModel], tokenizer: WordPiece, folder: Path) -> None:
+    """Write models that were trained together, each in the folder of its name within that of the one without."""
+    for name, model in models.items():
+        save_model(model, tokenizer, folder / name)
 
 
 def load_with_tokenizer(source: str) -> tuple[PreTrainedModel, WordPiece]:

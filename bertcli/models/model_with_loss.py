@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from bertcli.models.encoder import in_precision
 from bertcli.models.packed import prepare_layers
 
 PROJECTION_DEVIATION = 0.02  # standard deviation of new weights
+GENERATOR = "generator"  # the folder of a generator in that of its model, and its settings in config.json
 
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
@@ -31,12 +33,51 @@ class ModelWithLoss(nn.Module):
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """The summed losses of a batch, by name; `batch.counts` says what to divide each by."""
-        return self.losses(self.head(self.model, batch), batch)
+        return self.losses(self.head(self.read, batch), batch)
 
     @torch.no_grad()
     def outputs(self, batch: PackedBatch) -> Outputs:
         """The outputs of the head, without a loss."""
-        return self.head(self.model, batch)
+        return self.head(self.read, batch)
+
+    @property
+    def read(self) -> Any:
+        """What the head reads: the model."""
+        return self.model
+
+    @property
+    def models(self) -> dict[str, PreTrainedModel]:
+        """The models that are trained, by the folder in which each is saved within that of the first."""
+        return {"": self.model}
+
+    @property
+    def filler(self) -> PreTrainedModel:
+        """The model that fills masks."""
+        return self.model
+
+
+class Detector(ModelWithLoss):
+    """A model with the generator that is trained beside it (objectives/replaced_tokens.py); the head reads both."""
+
+    def __init__(self, model: PreTrainedModel, generator: PreTrainedModel, head: Any, losses: Losses) -> None:
+        super().__init__(model, head, losses)
+        self.generator = generator
+        prepare_layers(generator)
+
+    @property
+    def read(self) -> "Detector":
+        """What the head reads: the model and its generator."""
+        return self
+
+    @property
+    def models(self) -> dict[str, PreTrainedModel]:
+        """The model and its generator."""
+        return {"": self.model, GENERATOR: self.generator}
+
+    @property
+    def filler(self) -> PreTrainedModel:
+        """The generator."""
+        return self.generator
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,29 @@
 """Pre-training objectives, one file each: instances, targets, heads, losses and metrics."""
 
-from bertcli.errors import unknown
+from collections.abc import Collection
+
+from bertcli.errors import UserError, unknown
+from bertcli.families import get_family
+from bertcli.families.family import Family
+from bertcli.objectives.full_sentences import DOC_SENTENCES, FULL_SENTENCES
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
+from bertcli.objectives.lines import LINES
 from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.masked_ngrams import MASKED_NGRAMS
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
+from bertcli.objectives.permutation_lm import PERMUTATION_LM
+from bertcli.objectives.replaced_tokens import DETECTION
+from bertcli.objectives.rtd_gdes import RTD_GDES
+from bertcli.objectives.sentence_order import MLM_AND_SOP
+from bertcli.objectives.sentence_pairs import SENTENCE_PAIRS, SENTENCE_PAIRS_AND_NSP
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
-OBJECTIVES = {objective.name: objective for objective in (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS)}
+OF_BERT = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, LINES)
+OF_ROBERTA = (FULL_SENTENCES, DOC_SENTENCES, SENTENCE_PAIRS, SENTENCE_PAIRS_AND_NSP)
+OF_DEBERTA = (MASKED_NGRAMS, RTD_GDES)
+ALL = (*OF_BERT, *OF_ROBERTA, MLM_AND_SOP, DETECTION, PERMUTATION_LM, *OF_DEBERTA)
+OBJECTIVES = {objective.name: objective for objective in ALL}
 
 
 def get_objective(name: str) -> Objective:
@@ -17,6 +33,18 @@ def get_objective(name: str) -> Objective:
     return OBJECTIVES[name]
 
 
-def default_objective(has_pairs: bool) -> Objective:
-    """The original's objective for data of pairs; for data of single texts, the part that they allow."""
-    return MLM_AND_NSP if has_pairs else MLM
+def check_objective(objective: Objective, family: Family, given: Collection[str] = ()) -> None:
+    """Raise UserError if a family is not pre-trained by an objective, or an option that is given means nothing to it."""
+    for name in objective.ignored:
+        if name in given:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} means nothing to --objective {objective.name}.", f"Leave {flag} out.")
+    if objective.name not in family.objectives:
+        what = f"{family.name} is not pre-trained by --objective {objective.name}."
+        raise UserError(what, f"Give one of: {', '.join(family.objectives)}.")
+
+
+def default_objective(has_pairs: bool, family: str | None = None) -> Objective:
+    """The objective of a family; for single texts, where its own needs pairs, the part that they allow."""
+    own = OBJECTIVES[get_family(family).objective]
+    return own if has_pairs or not own.needs_pairs else MLM

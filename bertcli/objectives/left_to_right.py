@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bertcli.objectives.masked_lm import of_frequencies, runs_of_document, vocabulary_loss
+from bertcli.objectives.masked_lm import RUNS, of_frequencies, vocabulary_loss
 from bertcli.objectives.objective import Objective, Part
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _is_left_to_right(model: PreTrainedModel) -> bool:
 LEFT_TO_RIGHT = Objective(
     "left-to-right",
     (NEXT_TOKEN,),
-    runs_of_document,
+    RUNS,
     model_class="AutoModelForCausalLM",
     labels={"is_decoder": True},
     fits=_is_left_to_right,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from bertcli.data.pretraining.instances import each_document
 from bertcli.families import family_of
 from bertcli.objectives.objective import Objective, Part
 
@@ -92,4 +94,5 @@ def has_heads(model: PreTrainedModel) -> bool:
     return family_of(model.config.model_type).can_pretrain(model) and not is_causal(model)
 
 
-MLM = Objective("mlm", (MASKED_LM,), runs_of_document, fits=has_heads, trains_every_weight=False)
+RUNS = partial(each_document, runs_of_document)
+MLM = Objective("mlm", (MASKED_LM,), RUNS, fits=has_heads, trains_every_weight=False)

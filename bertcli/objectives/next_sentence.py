@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bertcli.data.pretraining.draws import HEADS, Draws
+from bertcli.data.pretraining.instances import each_document
+from bertcli.families import family_of
 from bertcli.objectives.masked_lm import MASKED_LM, has_heads
 from bertcli.objectives.objective import Objective, Part
 
@@ -17,8 +20,13 @@ if TYPE_CHECKING:
     from bertcli.data.pretraining.instances import Instances, Span
 
 
-def pairs_of_document(documents: list[Span], index: int, instances: Instances, draws: Draws) -> None:
-    """Cut a document into pairs A, B as create_pretraining_data.py does: B follows A, or is from a random document."""
+def pairs_of_document(
+    documents: list[Span], index: int, instances: Instances, draws: Draws, swaps: bool = False
+) -> None:
+    """Cut a document into pairs A, B as create_pretraining_data.py does: B follows A, or is from a random document.
+
+    With `swaps`, as ALBERT's does: B follows A, or A follows B.
+    """
     bounds, rules = instances.corpus.bounds, instances.rules
     (position, last), longest = documents[index], rules.max_seq_length - 3
     target = rules.target_length(longest, draws)
@@ -29,17 +37,19 @@ def pairs_of_document(documents: list[Span], index: int, instances: Instances, d
         a_end = position + (draws.randint(1, segments - 1) if segments >= 2 else 1)
         first = bounds[position], bounds[a_end]
         # A chunk of one segment has nothing left to follow it: always random, and no draw.
-        is_random_next = segments == 1 or draws.random() < 0.5
-        if is_random_next:
-            second = _random_segments(documents, index, target - (first[1] - first[0]), bounds, draws)
+        is_negative = segments == 1 or draws.random() < 0.5
+        if segments == 1 or (is_negative and not swaps):
+            second = random_segments(documents, index, target - (first[1] - first[0]), bounds, draws)
             position = a_end  # the unused half starts the next chunk
         else:
             second = bounds[a_end], bounds[chunk_end]
             position = chunk_end
-        instances.add(*truncate_pair(first, second, longest, draws), is_random_next, draws)
+            if is_negative:
+                first, second = second, first
+        instances.add(*truncate_pair(first, second, longest, draws), is_negative, draws)
 
 
-def _random_segments(documents: list[Span], index: int, target: int, bounds: list[int], draws: Draws) -> Span:
+def random_segments(documents: list[Span], index: int, target: int, bounds: list[int], draws: Draws) -> Span:
     """Segments from a random place of another document (after ten tries: of the same) until `target` tokens."""
     for _ in range(10):
         if (other := draws.randint(0, len(documents) - 1)) != index:
@@ -73,11 +83,13 @@ def _cut(span: Span, at_front: bytes) -> Span:
     return span[0] + front, span[1] - len(at_front) + front
 
 
-def _head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-    return cast("Tensor", model.cls.seq_relationship(model.base_model.pooler(hidden[:, None])))  # [N, 2]
+def pair_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
+    """The logits of the head for pairs, [N, 2], of the hidden states of the first tokens, [N, H]."""
+    return cast("Tensor", family_of(model.config.model_type).predict_pair(model, hidden[:, None]))
 
 
-def _loss(logits: Tensor, labels: Tensor) -> Tensor:
+def pair_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """The summed cross entropy of logits, [N, 2]."""
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits.float(), labels, reduction="sum")
@@ -93,10 +105,11 @@ NEXT_SENTENCE = Part(
     labels="next_sentence_labels",
     targets=lambda read: {"next_sentence_labels": read.next_sentence_labels},
     rows=lambda batch: batch.first_tokens,
-    head=_head,
-    loss=_loss,
+    head=pair_logits,
+    loss=pair_loss,
     guess=lambda manifest: 1,
     in_words=_in_words,
     baselines=lambda share, manifest: {"majority_next_sentence_accuracy": 100 * max(share, 1 - share)},
 )
-MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), pairs_of_document, needs_pairs=True, fits=has_heads)
+PAIRS = partial(each_document, pairs_of_document)
+MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), PAIRS, needs_pairs=True, fits=has_heads)

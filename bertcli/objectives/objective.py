@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bertcli.families.bert import BERT
+from bertcli.data.pretraining.masking import draw_masks
 from bertcli.families.family import Family
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.pretraining.instances import CutDocument
+    from bertcli.data.pretraining.instances import Cut, DrawMasks
     from bertcli.data.pretraining.shards import PretrainingExamples, RowLengths, UnpackedRows
     from bertcli.models.model_with_loss import ModelWithLoss
 
@@ -52,14 +52,20 @@ class Objective:
 
     name: str
     parts: tuple[Part, ...]
-    cut: CutDocument  # cuts a document into instances
+    cut: Cut  # cuts documents into instances
     needs_pairs: bool = False
-    family: Family = BERT  # of new models
+    ends_lines: bool = False  # whether each line of the text has [SEP] at its end
+    draw_masks: DrawMasks = draw_masks  # the static ones
+    family: Family | None = None  # of new models; None: the one that the data were made for
     model_class: str = "AutoModelForPreTraining"  # of transformers
     labels: Mapping[str, Any] = field(default_factory=dict)  # the classes in the model's config
     fits: Callable[[PreTrainedModel], bool] = lambda model: True  # whether a loaded model has the heads
     trains_every_weight: bool = True
     fills_masks: bool = True
+    negatives: str = "random next"  # rows with the label 1, in words
+    has_memory: bool = False  # whether it can read the text before a row
+    memory: int = 0  # so many tokens of it
+    ignored: tuple[str, ...] = ()  # options of data and masks that mean nothing to it
 
     def auto_class(self) -> Any:
         """The class of transformers that makes the model."""
@@ -77,6 +83,21 @@ class Objective:
         """The examples with the targets of training."""
         return ObjectiveExamples(self, examples)
 
+    def pack(self, examples: PretrainingExamples, rows: NDArray[np.int64], key: int) -> PackedBatch:
+        """Pack rows with the targets of the step `key`; each part's loss is divided by its number of labels."""
+        import torch
+
+        from bertcli.data.packing.batches import pack
+
+        read = examples.take(rows, key)
+        targets: Targets = {}
+        for part in self.parts:
+            targets |= part.targets(read)
+        batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
+        labels = {name: torch.from_numpy(values) for name, values in targets.items()}
+        counts = {part.name: len(targets.get(part.labels, read.input_ids)) for part in self.parts}
+        return replace(batch, labels=labels, counts=counts)
+
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
         """The logits of each part, [R, C], from one pass of the encoder."""
         import torch
@@ -90,7 +111,8 @@ class Objective:
 
     def losses(self, outputs: dict[str, Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """The summed loss of each part; `batch.counts` says what to divide each by."""
-        return {part.name: part.loss(outputs[part.name], batch.labels[part.labels]) for part in self.parts}
+        labels = {**batch.labels, **outputs}  # some are made by a model
+        return {part.name: part.loss(outputs[part.name], labels[part.labels]) for part in self.parts}
 
     def evaluate(
         self, model: ModelWithLoss, examples: PretrainingExamples, device: torch.device, see: See | None = None
@@ -106,7 +128,7 @@ class Objective:
             batch = batch.to(device)
             outputs = model.outputs(batch)
             for part in self.parts:
-                logits, labels = outputs[part.name], batch.labels[part.labels]
+                logits, labels = outputs[part.name], {**batch.labels, **outputs}[part.labels]
                 right = logits.argmax(-1) == labels
                 guessed = (labels == part.guess(examples.manifest)).sum()
                 sums[part.name] += [float(part.loss(logits, labels)), int(right.sum()), int(guessed), len(labels)]
@@ -146,16 +168,5 @@ class ObjectiveExamples:
         return self.examples.rows_of_step(seed, step, batch_size)
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
-        """Pack rows with the targets of the step `key`; each part's loss is divided by its number of labels."""
-        import torch
-
-        from bertcli.data.packing.batches import pack
-
-        read = self.examples.take(rows, key)
-        targets: Targets = {}
-        for part in self.objective.parts:
-            targets |= part.targets(read)
-        batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
-        labels = {name: torch.from_numpy(values) for name, values in targets.items()}
-        counts = {part.name: len(targets[part.labels]) for part in self.objective.parts}
-        return replace(batch, labels=labels, counts=counts)
+        """Pack rows with the targets of the step `key`."""
+        return self.objective.pack(self.examples, rows, key)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bertcli.families.two_directions import TWO_DIRECTIONS as FAMILY
 from bertcli.objectives.left_to_right import NEXT_TOKEN, all_but_one
-from bertcli.objectives.masked_lm import runs_of_document
+from bertcli.objectives.masked_lm import RUNS
 from bertcli.objectives.objective import Objective
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ PREVIOUS_TOKEN = replace(
 TWO_DIRECTIONS = Objective(
     "two-directions",
     (replace(NEXT_TOKEN, head=lambda model, hidden: model.predictions(0, hidden)), PREVIOUS_TOKEN),
-    runs_of_document,
+    RUNS,
     family=FAMILY,
     model_class="AutoModelForCausalLM",
     labels={"is_decoder": True},

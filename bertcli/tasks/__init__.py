@@ -1,6 +1,7 @@
 """The tasks as values, a few lines of data each, and every number of the paper."""
 
 from bertcli.errors import unknown
+from bertcli.tasks.banking77 import BANKING77
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.glue import GLUE
 from bertcli.tasks.imdb import IMDB
@@ -8,7 +9,7 @@ from bertcli.tasks.squad import SQUAD, SQUAD_V2
 from bertcli.tasks.swag import SWAG
 from bertcli.tasks.task import Task
 
-TASKS: dict[str, Task] = {task.name: task for task in (*GLUE, SQUAD, SQUAD_V2, SWAG, CONLL2003, IMDB)}
+TASKS: dict[str, Task] = {task.name: task for task in (*GLUE, SQUAD, SQUAD_V2, SWAG, CONLL2003, IMDB, BANKING77)}
 SQUAD_VERSIONS = {"1": SQUAD, "11": SQUAD, "2": SQUAD_V2, "20": SQUAD_V2}  # as people write them: SQuAD 1.1, squad-v2.0
 
 

@@ -23,7 +23,7 @@ from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
-from bertcli.training.optimizer import Adam, learning_rate_at, make_optimizer
+from bertcli.training.optimizer import Adam, make_optimizer
 from bertcli.training.plan import Plan
 from bertcli.training.processes.shards import Shards, is_sharded
 from bertcli.training.processes.watch import Watch
@@ -66,7 +66,7 @@ class Training:
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
         self.module = module if is_sharded() else accelerator.prepare(module)
-        optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy)
+        optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy, plan.rules)
         self.optimizer = accelerator.prepare(optimizer)
         if accelerator.num_processes == 1:
             optimizer.defer_rows()
@@ -213,9 +213,9 @@ class Training:
         give the gradients of one large batch.
         """
         totals = self._global_counts(micro_batches, asked)
-        rate = learning_rate_at(step, self.plan.learning_rate, self.plan.steps, self.plan.warmup_steps)
+        rate = self.plan.rate_at(step)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["rate"]
         losses: dict[str, Tensor] = {}
         self._last_batch = micro_batches[-1]
         self.module.train()
@@ -232,14 +232,14 @@ class Training:
             losses = {name: losses.get(name, 0) + part.detach() for name, part in parts.items()}
             if last or self.accelerator.num_processes == 1:  # processes exchange the sums of the copies
                 self.working_copy.give_gradients(is_last=last)
-        self._update(step, micro_batches, losses)
+        self._update(step, micro_batches, losses, totals.get("loss", 1.0))
         return totals
 
-    def _update(self, step: int, micro_batches: list[PackedBatch], losses: dict[str, Tensor]) -> None:
+    def _update(self, step: int, micro_batches: list[PackedBatch], losses: dict[str, Tensor], examples: float) -> None:
         """Update the weights, unless the loss or its gradient is not finite. Raises RunError where that is so ten times in a row."""
         if self.accelerator.scaler is not None:
             self.accelerator.unscale_gradients(self.optimizer)
-        norm = self._own_optimizer.clip_by_global_norm()
+        norm = self._own_optimizer.clip_by_global_norm(count=examples)
         values = self._summed(torch.stack([*losses.values(), norm.to(self.accelerator.device)]))
         history, self.gradient_norm = self.history, float(norm)
         if values.isfinite().all():
@@ -266,7 +266,7 @@ class Training:
     def _global_counts(self, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
         saves = self.plan.is_save_due(time.perf_counter() - self.saved_at, not self.has_saved)
         saves = saves and self.accelerator.is_main_process
-        counts = {**work_of(self.model.model, micro_batches), "stop": int(asked > 0), "saves": int(saves)}
+        counts = {**work_of(self.model.models.values(), micro_batches), "stop": int(asked > 0), "saves": int(saves)}
         values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.accelerator.device)
         return dict(zip(counts, self._summed(values).tolist(), strict=True))
 
@@ -318,7 +318,7 @@ class Training:
         line = {
             "step": history.steps,
             "loss": history.losses[-1],
-            "learning_rate": learning_rate_at(history.steps - 1, plan.learning_rate, plan.steps, plan.warmup_steps),
+            "learning_rate": plan.rate_at(history.steps - 1),
             "gradient_norm": round(self.gradient_norm, 6),
             "tokens_per_second": history.tokens_per_second,
             "share_of_peak": self.share_of_peak,

@@ -1,18 +1,19 @@
-"""Adam as in the original and with bias correction, and the learning rate schedule of both."""
+"""Adam as in the original and with bias correction, and LAMB."""
 
+import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from bertcli.families.family import BERT_RULES, OptimizerRules
 from bertcli.kernels import faster
 from bertcli.models.working_copy import WorkingCopy
 
-WEIGHT_DECAY = 0.01
+LAYER = re.compile(r"\blayers?\.(\d+)\.")  # in the names of weights
 UNCORRECTED_STEP = 1e6  # 0.999 to this power is 0 in float64, and float32 counts on from it by ones
-NOT_DECAYED = re.compile(r"LayerNorm|layer_norm|bias")
 
 
 class Adam(torch.optim.AdamW):
@@ -24,22 +25,28 @@ class Adam(torch.optim.AdamW):
     m = 0.9 m + 0.1 g;  v = 0.999 v + 0.001 g²;  p -= lr (m / (√v + 1e-6) + 0.01 p)
 
     This is torch's fused AdamW but for the correction, 1 / (1 - β^step), which is 1 from a late step on: so its count of
-    steps begins there.
+    steps begins there. TensorFlow's and fairseq's Adam correct the step alone, not the root that epsilon is added to.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], first_step: float, working_copy: WorkingCopy) -> None:
-        super().__init__(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-6, fused=True)
-        self.first_step, self.working_copy = first_step, working_copy
+    def __init__(
+        self, groups: list[dict[str, Any]], first_step: float, working_copy: WorkingCopy, rules: OptimizerRules
+    ) -> None:
+        betas = (0.9, rules.adam_beta2)
+        super().__init__(groups, lr=0.0, betas=betas, eps=rules.adam_epsilon, weight_decay=0.0, fused=True)
+        self.first_step, self.working_copy, self.rules = first_step, working_copy, rules
         self.grad_scale = torch.ones(())  # what all gradients are divided by, as fused Adam and torch's scaler call it
 
     @torch.no_grad()
-    def clip_by_global_norm(self, max_norm: float = 1.0) -> Tensor:
-        """Have the next step divide all gradients by max(1, norm / max_norm); return the norm.
+    def clip_by_global_norm(self, max_norm: float | None = None, count: float = 1.0) -> Tensor:
+        """Have the next step divide all gradients by max(1, norm / max_norm), which the rules give; return the norm.
 
-        Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm.
+        Dividing while it reads spares a pass over them. Unlike in torch's clipping, nothing is added to the norm. Where the
+        rules say so, the gradients are those of the sum of `count` losses, of whose mean they are given.
         """
         norm = self.working_copy.norm(gradient_norm([gradient for _, gradient, _ in self.given()]))
-        self.grad_scale = (norm / max_norm).clamp(min=1.0)
+        limit = self.rules.max_grad_norm if max_norm is None else max_norm
+        factor = count if self.rules.sums_losses else 1.0
+        self.grad_scale = ((norm * factor / limit).clamp(min=1.0) if limit else torch.ones_like(norm)) / factor
         return norm
 
     @torch.no_grad()
@@ -52,7 +59,16 @@ class Adam(torch.optim.AdamW):
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
+        if not self.rules.corrects_epsilon:
+            self._place_epsilon()
         self._take_step()
+
+    def _place_epsilon(self) -> None:
+        """Give the step, which adds epsilon to the corrected root, the one that does the same to the uncorrected root."""
+        for group in self.param_groups:
+            taken = [float(self.state[each]["step"]) for each in group["params"] if self.state[each]]
+            correction = 1 - group["betas"][1] ** (max(taken, default=0.0) + 1)
+            group["eps"] = self.rules.adam_epsilon / math.sqrt(correction)
 
     def _take_step(self) -> None:
         adam_step(self)
@@ -92,7 +108,8 @@ class Adam(torch.optim.AdamW):
 class Lamb(Adam):
     """LAMB (You et al. 2020): Adam's step of each tensor, decay included, scaled to the norm of its weights.
 
-    r = m̂ / (√v̂ + 1e-6) + 0.01 p;  p -= lr (‖p‖ / ‖r‖) r, the ratio being 1 where a norm is 0.
+    r = m̂ / (√v̂ + 1e-6) + 0.01 p;  p -= lr (‖p‖ / ‖r‖) r, the ratio being 1 where a norm is 0. ALBERT's has no bias
+    correction, and scales no weights that do not decay.
     """
 
     def defer_rows(self) -> None:
@@ -110,6 +127,8 @@ class Lamb(Adam):
             step += group["weight_decay"] * parameter
             norms = self.working_copy.norm(torch.stack([parameter.norm(), step.norm()]))
             ratio = torch.where((norms[0] > 0) & (norms[1] > 0), norms[0] / norms[1], 1.0)
+            if not (self.rules.adapts_undecayed or group["decays"]):
+                ratio = torch.ones_like(ratio)
             parameter.sub_(group["lr"] * ratio * step)
         self.working_copy.refresh()
 
@@ -136,20 +155,32 @@ def defer_rows(optimizer: Adam) -> None:
     """Defer nothing: the fused AdamW of torch updates all rows."""
 
 
-def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy) -> Adam:
-    """Make `bert` (the original's), `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021) or `lamb`."""
-    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for n, p in named if not NOT_DECAYED.search(n)], "weight_decay": WEIGHT_DECAY},
-        {"params": [p for n, p in named if NOT_DECAYED.search(n)], "weight_decay": 0.0},
-    ]
-    kind = Lamb if name == "lamb" else Adam
-    return kind(groups, UNCORRECTED_STEP if name == "bert" else 0.0, working_copy)
+def layer_shares(names: Collection[str], decay: float) -> dict[str, float]:
+    """The share of the learning rate of each weight: it decays from the head down, as ELECTRA's optimization.py does.
 
-
-def learning_rate_at(step: int, peak: float, steps: int, warmup_steps: int) -> float:
-    """The learning rate of a step: linear warm-up, then linear decay counted from step 0 (optimization.py).
-
-    The first step of a warm-up has rate 0, and the rate drops where the warm-up ends: both as in the original.
+    The head has the whole rate, the last of n layers decay², the first decay^(n + 1), embeddings decay^(n + 2).
     """
-    return peak * step / warmup_steps if step < warmup_steps else peak * (1 - min(step, steps) / steps)
+    layer_of = {name: int(found[1]) + 1 for name in names if (found := LAYER.search(name))}
+    depth = max(layer_of.values(), default=0) + 2
+    lowest = {name: 0 for name in names if "embeddings" in name} | layer_of
+    return {name: decay ** (depth - lowest.get(name, depth)) for name in names}
+
+
+def _groups(model: nn.Module, rules: OptimizerRules) -> list[dict[str, Any]]:
+    """The weights by the share of the learning rate that they have, and whether they decay."""
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    shares = layer_shares(weights, rules.layer_decay)
+    parts: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    for name, weight in weights.items():
+        is_kept = bool(rules.not_decayed and re.search(rules.not_decayed, name))
+        parts.setdefault((shares[name], not is_kept), []).append(weight)
+    return [
+        {"params": parts[share, decays], "weight_decay": decays * rules.weight_decay, "decays": decays, "rate": share}
+        for share, decays in sorted(parts, reverse=True)
+    ]
+
+
+def make_optimizer(model: nn.Module, name: str, working_copy: WorkingCopy, rules: OptimizerRules = BERT_RULES) -> Adam:
+    """Make `bert` (the original's), `adamw` (bias-corrected: Mosbach et al. 2021, Zhang et al. 2021) or `lamb`."""
+    kind, is_corrected = (Lamb, rules.corrects_lamb) if name == "lamb" else (Adam, name != "bert")
+    return kind(_groups(model, rules), 0.0 if is_corrected else UNCORRECTED_STEP, working_copy, rules)

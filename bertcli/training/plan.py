@@ -1,8 +1,11 @@
 """The plan of a training: how long, how fast, and when to log, evaluate and save."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
+
+from bertcli.families.family import BERT_RULES, CONSTANT, COSINE, COSINE_AFTER, LINEAR, MULTIPLIED, OptimizerRules
 
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
 
@@ -20,6 +23,7 @@ class Plan:
     save_minutes: float  # between checkpoints, whichever comes first
     log_steps: int | None = None  # between log lines; None: about fifty lines in a run
     optimizer: str
+    rules: OptimizerRules = BERT_RULES  # of the family
     seed: int
     micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
@@ -32,6 +36,10 @@ class Plan:
         """The plan with the options of the same names, but for what is derived from others."""
         given = {each.name: getattr(options, each.name) for each in fields(cls) if hasattr(options, each.name)}
         return cls(**given | derived)
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step."""
+        return learning_rate_at(step, self.learning_rate, self.steps, self.warmup_steps, self.rules)
 
     def cost(self, step: int) -> float:
         """What a step costs beside others, by which the time left is estimated."""
@@ -57,3 +65,30 @@ class Plan:
             f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
             f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
         )
+
+
+def _cosine(share: float) -> float:
+    return (1 - math.cos(math.pi * share)) / 2
+
+
+# Decays that are no power of the share of them that is left (lr_schedulers.py of DeBERTa).
+DECAYS: dict[str, Callable[[float], float]] = {CONSTANT: lambda share: 1.0, COSINE: _cosine, COSINE_AFTER: _cosine}
+
+
+def learning_rate_at(
+    step: int, peak: float, steps: int, warmup_steps: float, rules: OptimizerRules = BERT_RULES
+) -> float:
+    """The learning rate of a step: linear warm-up, then polynomial decay, linear unless the rules say otherwise.
+
+    The first step of a warm-up has rate 0. Where the decay is counted from step 0, the rate drops where the warm-up
+    ends: both as in optimization.py. ELECTRA's does not drop: its warm-up is a factor of the decay.
+    """
+    is_multiplied = rules.schedule == MULTIPLIED
+    if step < warmup_steps and not is_multiplied:
+        return peak * step / warmup_steps
+    first = warmup_steps if rules.schedule in (LINEAR, COSINE_AFTER) else 0.0
+    share = 1 - (min(step, steps) - first) / max(1, steps - first)  # of the decay that is left
+    left: float = DECAYS[rules.schedule](share) if rules.schedule in DECAYS else share**rules.power
+    final = peak * rules.final_rate
+    rate = (peak - final) * left + final
+    return rate * min(1.0, step / warmup_steps) if is_multiplied and warmup_steps else rate

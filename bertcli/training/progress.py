@@ -18,6 +18,7 @@ _is_live = False  # whether a live display has the terminal: it has room for one
 CALLS_OF_ESTIMATE, SECONDS_OF_ESTIMATE = 5, 8  # after which the time is estimated, whichever comes last
 LEAST, MOST = 0.8, 1.3  # of the estimate, as a range
 Advise = Callable[[float], str]  # what to say of work that takes so many seconds
+WIDE_COLUMNS = 100  # of a terminal that has room for title, bar and percentage beside the words
 WARM_UP = 3  # the first calls of `advance`, which take longer: memory is allocated, kernels are chosen
 
 
@@ -90,12 +91,14 @@ class Progress:
     def _make_bar(self, console: Any) -> Any:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as RichProgress
+        from rich.table import Column
 
-        texts = ("{task.description}", "{task.percentage:>3.0f} %", "{task.fields[words]}")
-        title, share, words = map(TextColumn, texts)
-        columns = (title, BarColumn(bar_width=8), share, words)
+        title, share = map(TextColumn, ("{task.description}", "{task.percentage:>3.0f} %"))
+        words = TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True))
+        is_wide = console.width >= WIDE_COLUMNS
+        columns = (title, BarColumn(bar_width=8), share, words) if is_wide else (words,)
         # Results in a pipe are not for the terminal of the bar.
-        bar = RichProgress(*columns, console=console, transient=True, redirect_stdout=False)
+        bar = RichProgress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
         bar.add_task(self.title, total=self.total, words="")
         return bar
 
@@ -108,7 +111,7 @@ class Progress:
         self.done += amount
         self._mark()
         left = self.seconds_left()
-        words = (words or self._speed()) + (f"  {duration(left)} left" if self.total else "")
+        words = (f"{duration(left)} left  " if left else "") + (words or self._speed())
         now = time.perf_counter()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)
@@ -141,8 +144,11 @@ class Progress:
         say("; ".join(filter(None, (words, advise(left)))))
 
     def seconds_left(self) -> float:
-        """The time left at the speed of late, without that of the first calls."""
-        (begun, before), (now, done) = self._marks[0], self._marks[-1]
+        """The time left at the speed of late, without that of the first calls; 0 until there are two."""
+        first = 1 if 1 < self._calls <= WARM_UP else 0  # the first call of all takes far longer than those after it
+        (begun, before), (now, done) = self._marks[first], self._marks[-1]
+        if self._calls < 2:
+            return 0.0
         return (self.total - done) * (now - begun) / (done - before) if self.total and done > before else 0.0
 
     def _speed(self) -> str:

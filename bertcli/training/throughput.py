@@ -1,12 +1,17 @@
 """Model FLOPs utilization: the FLOPs of training, and the peak of the device."""
 
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 
 import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
+from bertcli.kernels import switched_off
 
 # Dense bfloat16 peaks from the data sheets, FLOP/s.
 BFLOAT16_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
@@ -16,8 +21,9 @@ PRODUCT_SIZE, PRODUCTS = 1024, 20  # rows and columns of the measured matrices; 
 def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
     """The FLOPs of forward and backward over the tokens of a batch, a multiply-add counted as two.
 
-    6 (T L (4 H² + 2 H I) + 2 L H Σ length² + M (H² + H V)) for T tokens, of which M are masked. Padding, embeddings,
-    pooler, optimizer and a frozen model count nothing.
+    6 (T L (4 H² + 2 H I) + 2 L H Σ length² + M (H E + E V)) for T tokens, of which M are masked, where embeddings of E are as
+    wide as the layers; others have a product to the width of the layers, and a model without a vocabulary a head for each
+    token. Padding, embeddings, pooler, optimizer and a frozen model count nothing.
     """
     config = model.config
     if not next(model.base_model.parameters()).requires_grad:
@@ -28,15 +34,32 @@ def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
     masked = len(batch.labels.get("masked_lm_ids", ()))
     encoder = len(batch.input_ids) * layers * (4 * hidden**2 + 2 * hidden * inner)
     attention = 2 * layers * hidden * sum(length**2 for length in batch.lengths)
-    head = masked * (hidden**2 + hidden * int(config.vocab_size))
-    return 6.0 * (encoder + attention + head)
+    width: int = getattr(config, "embedding_size", hidden)
+    head = masked * width * (hidden + int(config.vocab_size))
+    if masked and model.get_output_embeddings() is None:  # it tells tokens apart
+        head = len(batch.input_ids) * hidden * (hidden + 1)
+    projection = len(batch.input_ids) * width * hidden * (width != hidden)
+    return 6.0 * (encoder + attention + head + projection)
 
 
-def work_of(model: PreTrainedModel, micro_batches: list[PackedBatch]) -> dict[str, float]:
-    """The tokens and FLOPs of a step, and what each of its losses is divided by."""
+def count_flops(model: nn.Module, batch: PackedBatch) -> float:
+    """The FLOPs of forward and backward over a batch, as torch counts them by the shapes of the products; weights stay."""
+    is_training = model.training
+    model.eval()
+    # Only the plain attention is made of products that have counts.
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), switched_off():
+        torch.autograd.backward(list(model(batch).values()))
+    model.zero_grad(set_to_none=True)
+    model.train(is_training)
+    return float(counter.get_total_flops())
+
+
+def work_of(models: Iterable[PreTrainedModel], micro_batches: list[PackedBatch]) -> dict[str, float]:
+    """The tokens and FLOPs of a step of models that are trained together, and what each of its losses is divided by."""
     work = {"tokens": 0.0, "flops": 0.0}
     for batch in micro_batches:
-        counts = {"tokens": len(batch.input_ids), "flops": training_flops(model, batch), **batch.counts}
+        flops = sum(training_flops(model, batch) for model in models)
+        counts = {"tokens": len(batch.input_ids), "flops": flops, **batch.counts}
         work |= {name: work.get(name, 0) + count for name, count in counts.items()}
     return work
 

@@ -25,6 +25,7 @@ class Case:
     rows: tuple[Row, ...]
     task: str = "pretraining"
     size: str = "base"
+    family: str = "bert"
     length: int = 128
     batch_size: int = 32
     steps: int = 0
@@ -88,6 +89,36 @@ CPU_CASES = (
         size="mini",
         batch_size=64,
         steps=12,
+    ),
+    *(
+        Case(
+            f"pretrain-{family}-mini",
+            f"pre-train a mini {family}, 128 tokens, batch 64",
+            training(PRETRAIN, IN_BATCHES, *BOTH),
+            (Row(*OVER_FLOAT32, "2 ×"), Row(*OVER_BF16, "2 ×"), Row("ours, float32", "Trainer")),
+            size="mini",
+            family=family,
+            batch_size=64,
+            steps=12,
+        )
+        for family in ("roberta", "albert", "electra", "deberta")
+    ),
+    *(
+        Case(
+            f"causal-{length}",
+            f"forward and backward of mini from left to right, over both directions, {length} tokens",
+            {
+                f"{name}, {precision}": f"tests.benchmarks.ours encode {{size}} {objective} {{length}} {{batch_size}} {{steps}} {precision}"
+                for name, objective in (("left to right", "left-to-right"), ("both directions", "mlm"))
+                for precision in BOTH
+            },
+            tuple(Row(f"left to right, {precision}", f"both directions, {precision}", "1 ×") for precision in BOTH),
+            size="mini",
+            length=length,
+            batch_size=8192 // length,
+            steps=12,
+        )
+        for length in (128, 512)
     ),
     Case(
         "outside",

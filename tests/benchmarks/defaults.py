@@ -128,6 +128,33 @@ def baselines(train: str, test: str, model: str) -> dict[str, float]:
     return {name: next(iter(measure(task, each).values())) for name, each in compared.items()}
 
 
+def setfit(train_rows: list[Row], test_rows: list[Row], model: str, seed: int, iterations: int) -> dict[str, float]:
+    """The accuracy of SetFit, trained on `iterations` pairs of the same and of another class for each text, and its seconds."""
+    from datasets import Dataset
+    from setfit import SetFitModel, Trainer, TrainingArguments
+
+    from bertcli.lifecycle.workspace import resolve_model
+
+    began = time.time()
+    settings = TrainingArguments(
+        "setfit",
+        batch_size=16,
+        num_epochs=1,
+        num_iterations=iterations,
+        seed=seed,
+        report_to="none",
+        save_strategy="no",
+    )
+    settings.show_progress_bar = False
+    texts, labels = ([row[place] for row in train_rows] for place in (0, -1))
+    started = SetFitModel.from_pretrained(resolve_model(model))
+    Trainer(started, settings, train_dataset=Dataset.from_dict({"text": texts, "label": labels})).train()
+    seconds = time.time() - began
+    predicted = started.predict([row[0] for row in test_rows], as_numpy=True)
+    right = sum(str(found) == row[-1] for found, row in zip(predicted, test_rows, strict=True))
+    return {"score": 100 * right / len(test_rows), "seconds": round(seconds, 1)}
+
+
 def measure_all(asked: argparse.Namespace, grid: Iterable[tuple[int, float]]) -> None:
     """Measure what is not in the file yet."""
     done = {(each["set"], each["size"], each["model"], each["seed"], each["what"]) for each in results()}
@@ -155,6 +182,11 @@ def measure_all(asked: argparse.Namespace, grid: Iterable[tuple[int, float]]) ->
             }.items():
                 if (name, size, model, seed, what) not in done:
                     record(what, fine_tuned(*files, model, seed, **options))
+            if len(train_rows[0]) == 2:
+                for iterations in asked.setfit:
+                    if (name, size, model, seed, what := f"SetFit {iterations}") not in done:
+                        rows = sample(train_rows, size, seed), test_rows[:MOST_SCORED]
+                        record(what, setfit(*rows, model, seed, iterations))
             os.chdir("/")
 
 
@@ -196,6 +228,7 @@ def main(arguments: list[str]) -> None:
     options.add_argument("--models", nargs="*", default=["minilm", "bert-books"])
     options.add_argument("--seeds", type=int, default=3)
     options.add_argument("--grid", type=int, default=len(GRID), help="number of settings of the grid")
+    options.add_argument("--setfit", type=int, nargs="*", default=[], help="its pairs a text; it must be installed")
     options.add_argument("--table", action="store_true")
     asked = options.parse_args(arguments)
     logging.getLogger("bertcli").setLevel(logging.ERROR)

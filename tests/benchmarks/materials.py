@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoModelForPreTraining, AutoModelForSequenceClassification
 
 from bertcli.config.recipes import SHIPPED, recipes_folder
 from bertcli.data.checksums import CHECKSUMS
@@ -14,12 +14,16 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.text.documents import open_binary
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.families import get_family
+from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
+from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.lifecycle.sources import find_source
-from bertcli.models.loading import save_model
+from bertcli.models.loading import build_model, save_model, save_models
+from bertcli.objectives.replaced_tokens import DETECTION
 from bertcli.tasks import get_task
 from tests.benchmarks.cases import Case
 from tests.support import build
@@ -35,8 +39,10 @@ class Materials(dict[str, str]):
 
     def __init__(self, case: Case, folder: Path) -> None:
         super().__init__(
-            {name: str(getattr(case, name)) for name in ("task", "steps", "batch_size", "length", "learning_rate")},
-            vocab=str(VOCAB),
+            {
+                name: str(getattr(case, name))
+                for name in ("task", "steps", "batch_size", "length", "learning_rate", "size")
+            }
         )
         self.case, self.folder = case, folder
 
@@ -68,12 +74,21 @@ def books(case: Case, folder: Path) -> Path:
     return made
 
 
+def vocab(case: Case, folder: Path) -> Path:
+    """That of bert-base-uncased, or for another family one that is learnt from the books."""
+    made = VOCAB if case.family == BERT.key else folder / f"vocab-{case.family}"
+    if not made.exists():
+        build_vocab(str(books(case, folder)), family=case.family, vocab_size=8000, out=str(made))
+    return made
+
+
 def shards(case: Case, folder: Path) -> Path:
     """Pre-training data of the books: pairs, with masks to be drawn at each step, as the Trainer's collator draws them."""
-    made = folder / f"shards-{case.length}"
+    made = folder / f"shards-{case.family}-{case.length}"
     make_pretraining_data(
         str(books(case, folder)),
-        tokenizer=str(VOCAB),
+        family=case.family,
+        tokenizer=str(vocab(case, folder)),
         masking="dynamic",
         dupe_factor=1,
         max_seq_length=case.length,
@@ -124,9 +139,9 @@ def model(case: Case, folder: Path) -> Path:
     Raises:
         UserError: if minilm is not installed.
     """
-    made = folder / f"model-{case.size}-{case.task.replace('/', '-')}"
+    made = folder / f"model-{case.family}-{case.size}-{case.task.replace('/', '-')}"
     if not made.exists():
-        kind, labels, tokenizer = "pretrain", {}, load_tokenizer(VOCAB)
+        kind, labels, tokenizer = "pretrain", {}, load_tokenizer(vocab(case, folder))
         if case.task != "pretraining":
             task = get_task(case.task)
             kind, names = task.kind, dict(enumerate(task.labels))
@@ -145,10 +160,14 @@ def model(case: Case, folder: Path) -> Path:
             tokenizer = load_tokenizer(folder)
             torch.manual_seed(0)
             built = AutoModelForSequenceClassification.from_pretrained(folder, **labels)
+        elif case.family != BERT.key:
+            built = build_model(AutoModelForPreTraining, get_family(case.family), case.size, tokenizer, labels, seed=0)
         else:
             built = build(kind, case.size, tokenizer, labels, seed=0)
         built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
         save_model(built, tokenizer, made)
+        if case.family == "electra":  # the generator, from which both sides start too
+            save_models(DETECTION.with_loss(built).models, tokenizer, made)
     return made
 
 
@@ -209,5 +228,5 @@ def enlarge(folder: Path, size: str) -> None:
 
 
 MAKERS: dict[str, Callable[[Case, Path], object]] = {
-    made.__name__: made for made in (books, shards, data, trained_on, model, texts, learnt)
+    made.__name__: made for made in (books, vocab, shards, data, trained_on, model, texts, learnt)
 }

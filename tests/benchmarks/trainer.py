@@ -15,11 +15,12 @@ from datasets import Dataset, load_dataset
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
+    AutoModelForMaskedLM,
+    AutoModelForPreTraining,
     AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     AutoTokenizer,
-    BertForPreTraining,
     DataCollatorForLanguageModeling,
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
@@ -103,6 +104,35 @@ def questions(source: Source, split: str, tokenizer: Any) -> Dataset:
     return Dataset.from_dict({**encoded, **sides})
 
 
+class WithGenerator(torch.nn.Module):
+    """ELECTRA's two models as one that the Trainer takes: transformers has them, but nothing that trains both."""
+
+    def __init__(self, model: Any, generator: Any) -> None:
+        super().__init__()
+        self.model, self.generator = model, generator
+        self.config = model.config
+        generator.electra.embeddings = model.electra.embeddings
+        generator.generator_lm_head.weight = model.electra.embeddings.word_embeddings.weight
+
+    @classmethod
+    def from_pretrained(cls, folder: str, dtype: torch.dtype) -> "WithGenerator":
+        """Both models from where ours starts."""
+        model = AutoModelForPreTraining.from_pretrained(folder, dtype=dtype)
+        return cls(model, AutoModelForMaskedLM.from_pretrained(Path(folder, "generator"), dtype=dtype))
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor, labels: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """The loss of the generator, and 50 times that of the discriminator on its samples."""
+        columns = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        generated = self.generator(input_ids, **columns, labels=labels)
+        is_masked = labels != -100
+        shares = generated.logits[is_masked].detach().float().softmax(-1)
+        ids = torch.where(is_masked, labels, input_ids).masked_scatter(is_masked, shares.multinomial(1)[:, 0])
+        is_replaced = is_masked & (ids != labels)
+        return {"loss": generated.loss + 50 * self.model(ids, **columns, labels=is_replaced.long()).loss}
+
+
 # The rows of each kind of task, the model class and the collator.
 KINDS = {
     "classify": (texts, AutoModelForSequenceClassification, DataCollatorWithPadding),
@@ -112,9 +142,10 @@ KINDS = {
 
 
 def instances(data: str, out: str) -> Dataset:
-    """The rows of pre-training shards."""
+    """The rows of pre-training shards; the label of a pair has the names that BERT and ALBERT give it."""
     files = sorted(map(str, Path(data).glob("*.parquet")))
-    return load_dataset("parquet", data_files=files, split="train", cache_dir=tempfile.mkdtemp(dir=out))
+    rows = load_dataset("parquet", data_files=files, split="train", cache_dir=tempfile.mkdtemp(dir=out))
+    return rows.add_column("sentence_order_label", rows["next_sentence_label"])
 
 
 def counting(collate: Any, tokens: list[int], rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -147,8 +178,11 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
     """Train on the rows that ours takes, in its order; speed without the first steps, and the mean loss of all."""
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     if args.task == "pretraining":
-        rows, model_class = instances(args.data, args.out), BertForPreTraining
+        rows, model_class = instances(args.data, args.out), AutoModelForPreTraining
         collate = DataCollatorForLanguageModeling(tokenizer)
+        if Path(args.model, "generator").is_dir():
+            model_class = WithGenerator
+            collate = DataCollatorForLanguageModeling(tokenizer, mask_replace_prob=0.85, random_replace_prob=0.0)
     else:
         source = find_source(args.task, args.data, {})
         encode, model_class, collator = KINDS[source.task.kind]

@@ -260,6 +260,7 @@ LIGHT = [
     "tasks",
     "tasks --json",
     "sizes",
+    "families",
     "recipes",
     "recipes show pretrain/base",
     "pretrain --print-config",

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaForMaskedLM
+from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel, RobertaConfig, RobertaForMaskedLM
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.kernels.layers import Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu
+from bertcli.kernels.layers import AlbertAttention, AlbertLayer, Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu
 from bertcli.models.dropout import Dropout, next_mask, seed_dropout
 from bertcli.models.packed import PACKED, prepare_layers
 from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, assert_same, exactly, factors, random
@@ -67,8 +67,23 @@ def test_the_layers_of_a_packed_family_are_fused_and_keep_their_weights() -> Non
         assert list(model.state_dict()) == names
 
 
-def test_a_layer_gives_what_its_plain_twin_gives_with_the_same_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = BertConfig(
+TWINS = {
+    "Bert": (BertConfig, BertModel, {}, (SelfAttention, Intermediate, Output)),
+    "Albert": (
+        AlbertConfig,
+        AlbertModel,
+        {"embedding_size": 16, "hidden_act": "gelu_new"},
+        (AlbertAttention, AlbertLayer),
+    ),
+}
+
+
+@pytest.mark.parametrize("family", TWINS)
+def test_a_layer_gives_what_its_plain_twin_gives_with_the_same_dropout(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_class, model_class, more, parts = TWINS[family]
+    config = config_class(
         vocab_size=30,
         hidden_size=32,
         num_hidden_layers=2,
@@ -77,15 +92,16 @@ def test_a_layer_gives_what_its_plain_twin_gives_with_the_same_dropout(monkeypat
         hidden_dropout_prob=0.2,
         attention_probs_dropout_prob=0.3,
         attn_implementation=PACKED,
+        **more,
     )
     lengths = (40, 33, 9, 9, 1)
     found = {}
     for kernels in ("off", "on"):
         monkeypatch.setenv("BERT_KERNELS", kernels)
         torch.manual_seed(0)
-        model = BertModel(config, add_pooling_layer=False).train()
+        model = model_class(config, add_pooling_layer=False).train()
         prepare_layers(model)
-        assert any(isinstance(module, Output) for module in model.modules()) == (kernels == "on")
+        assert all(any(isinstance(module, part) for module in model.modules()) == (kernels == "on") for part in parts)
         seed_dropout(3)
         ids = torch.arange(sum(lengths) + 4)[None] % 30
         sequences = Sequences(lengths, 4, torch.device("cpu"))

@@ -50,7 +50,10 @@ def write_choices(path: Path) -> Path:
 def test_a_bag_of_words_learns_every_kind_of_text_and_is_scored_from_its_folder_as_it_was_fitted(
     workspace: Path, write: object
 ) -> None:
-    path = write(workspace / "own.jsonl") if write is write_several else write(workspace / "own.csv")  # type: ignore[operator]
+    path = workspace / "own"
+    path.mkdir()
+    for split in ("train", "dev"):
+        write(path / f"{split}.{'jsonl' if write is write_several else 'csv'}")  # type: ignore[operator]
     guess, run = (baseline(str(path), method=method) for method in ("majority", "bag-of-words"))
     metric = next(iter(run.metrics))
     assert run.metrics[metric] > 90 > guess.metrics[metric]
@@ -60,6 +63,20 @@ def test_a_bag_of_words_learns_every_kind_of_text_and_is_scored_from_its_folder_
     assert beside["others"][0]["to_first"][metric]["significant"]
     names = {"config.yaml", "environment.json", "metrics.jsonl", "predictions.jsonl", "README.md", "report.html"}
     assert names <= {each.name for each in Path(run.run).iterdir()}
+
+
+def test_few_examples_without_a_dev_set_are_all_fitted_to_and_cross_validated(workspace: Path) -> None:
+    rows = [f"{word} {number},{word}" for number in range(12) for word in ("good", "bad")]
+    rows += [
+        f"{word} alone,{label}" for word, label in (("once", "good"), ("never", "bad"))
+    ]  # no other part has these words
+    Path("few.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    run, guess = (baseline("few.csv", method=method) for method in ("bag-of-words", "majority"))
+    assert run.split == guess.split == "cross_validated"
+    assert len(Path(run.run, "predictions.jsonl").read_text().splitlines()) == len(rows)
+    assert guess.metrics["accuracy"] == 50
+    assert 90 < run.metrics["accuracy"] < 100 == evaluate("few.csv", model=[run.run]).metrics["accuracy"]
+    assert baseline("few.csv", method="lstm", epochs=1).split == "dev"
 
 
 def test_a_bag_of_words_reaches_what_scikit_learn_reaches_by_hand(workspace: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from conftest import write_corpus
 
 from bertcli.errors import Interrupted, UserError
@@ -197,3 +198,16 @@ def test_an_interruption_names_the_command_that_continues(
         reproduce("table-1", **finetuning, out=str(tmp_path / "my out"))
     assert stopped.value.hint.startswith("Continue: bert reproduce table-1 ")
     assert stopped.value.hint.endswith(f"--out '{tmp_path}/my out'")
+
+
+def test_families_are_pre_trained_for_the_same_operations(data: Path, workspace: Path) -> None:
+    rows = {"rows": ["RoBERTa", "BERT, one text", "BERT"]}
+    result = reproduce("family", flops=4e9, **rows, **{**tiny(data), "vocab_size": 300})
+    assert [*dict.fromkeys(cell["row"] for cell in result.cells)] == ["BERT", "BERT, one text", "RoBERTa"]
+    assert {(each["row"], each["beside"]) for each in result.comparisons} == {(row, "BERT") for row in rows["rows"][:2]}
+    assert "differences" in result.sentence
+    runs = [yaml.safe_load(path.read_text()) for path in Path(result.folder).glob("pretrained/*/config.yaml")]
+    assert {run["flops"] for run in runs} == {4e9}
+    assert len({run["steps"] for run in runs}) > 1
+    with pytest.raises(UserError, match="ALBER"):
+        reproduce("family", rows=["ALBER"], **tiny(data))

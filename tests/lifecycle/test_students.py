@@ -110,7 +110,9 @@ def test_layers_are_named_by_their_numbers() -> None:
 def test_a_new_masked_lm_head_starts_at_the_frequencies_of_tokens() -> None:
     model, counts = make("Bert", num_hidden_layers=1), np.arange(40)
     start_bias(model, counts)
-    assert model.get_output_embeddings().bias[5].item() != pytest.approx(np.log(6 / (counts.sum() + 40)))  # it was trained
+    assert model.get_output_embeddings().bias[5].item() != pytest.approx(
+        np.log(6 / (counts.sum() + 40))
+    )  # it was trained
     torch.nn.init.zeros_(model.get_output_embeddings().bias)
     start_bias(model, counts)
     assert model.get_output_embeddings().bias[5].item() == pytest.approx(np.log(6 / (counts.sum() + 40)))

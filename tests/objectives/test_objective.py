@@ -11,6 +11,7 @@ from transformers import AutoModelForPreTraining
 from bertcli.data.packing.batches import longest_first
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import UserError
+from bertcli.families.bert import BERT
 from bertcli.models.loading import build_model
 from bertcli.objectives import OBJECTIVES, default_objective, get_objective
 from bertcli.objectives.objective import ObjectiveExamples
@@ -28,12 +29,12 @@ def test_pairs_are_for_both_parts_and_single_texts_for_masked_lm() -> None:
     assert [part.name for part in default_objective(has_pairs=False).parts] == ["masked_lm"]
 
 
-@pytest.mark.parametrize("name", sorted(OBJECTIVES))
+@pytest.mark.parametrize("name", sorted(BERT.objectives))
 def test_outputs_targets_counts_and_metrics_fit_each_other(at_home: Path, name: str) -> None:
     objective, examples = get_objective(name), load_pretraining_examples("pretraining-data", 0)
     batch = ObjectiveExamples(objective, examples).pack(longest_first(np.array([3, 0]), examples.lengths), 7)
     tokenizer, labels = examples.tokenizer, dict(objective.labels)
-    model = build_model(objective.auto_class(), objective.family, "tiny", tokenizer, labels, 0)
+    model = build_model(objective.auto_class(), objective.family or BERT, "tiny", tokenizer, labels, 0)
     model = copy.deepcopy(objective.with_loss(model)).eval()
     outputs, losses = model.outputs(batch), model(batch)
     metrics = objective.evaluate(model, examples.head(5), torch.device("cpu"))

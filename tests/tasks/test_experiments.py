@@ -9,17 +9,18 @@ from bertcli.tasks.experiments import EXPERIMENTS
 from bertcli.tasks.experiments.experiment import Experiment
 
 
-def test_there_are_eight_tables_and_a_figure() -> None:
-    assert [*EXPERIMENTS] == [*(f"table-{number}" for number in range(1, 9)), "figure-5"]
+def test_there_are_eight_tables_a_figure_and_the_family() -> None:
+    assert [*EXPERIMENTS] == [*(f"table-{number}" for number in range(1, 9)), "figure-5", "family"]
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
 def test_its_rows_are_of_the_paper_and_its_options_are_of_the_commands(experiment: Experiment) -> None:
     names = [system.name for system in experiment.systems]
-    assert {*names, *(system.beside for system in experiment.systems)} <= {*experiment.table.rows, ""}
+    rows = experiment.table.rows or names
+    assert {*names, *(system.beside for system in experiment.systems)} <= {*rows, ""}
     for system in experiment.systems:
         PretrainConfig.from_values(dict(system.pretrain or {}))
-        MakePretrainingDataConfig.from_values(dict(system.data))
+        MakePretrainingDataConfig.from_values({"family": system.family, **system.data})
         for column in experiment.columns:
             FinetuneConfig.from_values({**system.finetune, **column.finetune})
 

@@ -4,10 +4,13 @@ import json
 import logging
 import os
 import sys
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from bertcli.training import progress
+from bertcli.training.checkpoint import History
 from bertcli.training.progress import Progress
 
 
@@ -55,6 +58,16 @@ def test_the_first_steps_do_not_spoil_the_estimate(clock: Clock) -> None:
         assert shown.seconds_left() == pytest.approx(492, rel=0.01)
 
 
+def test_nothing_is_said_of_the_time_left_before_the_second_step(clock: Clock) -> None:
+    with Progress("training", 100) as shown:
+        clock.now += 60
+        shown.advance(1)
+        assert shown.seconds_left() == 0
+        clock.now += 2
+        shown.advance(1)
+        assert shown.seconds_left() == pytest.approx(196)
+
+
 def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
     with Progress("training", 1000) as shown:
         shown.start_at(900)
@@ -62,6 +75,23 @@ def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
             clock.now += 2
             shown.advance(1)
         assert shown.seconds_left() == pytest.approx(180, rel=0.01)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_live_line_of_a_long_run_shows_all_of_it_on_a_terminal_of_80_columns(clock: Clock, width: int) -> None:
+    history = History(steps=12_207, losses=[10.4835], metrics={"matthews_correlation": 82.71})
+    history.time(tokens=11_550, flops=1.0, seconds=1, is_warm=True)
+    words = history.describe(12_375, 7 * 2**29)
+    shown = Progress("training", 12_375)
+    console = Console(width=width, file=StringIO())
+    shown._bar = shown._make_bar(console)
+    for _ in range(9):
+        clock.now += 1
+        shown.advance(1, words)
+    console.print(shown._bar)
+    (line,) = console.file.getvalue().splitlines()
+    assert line.strip().endswith("3 h 26 left  step 12207/12375  loss 10.5  matthews 82.7  11,550 tokens/s  3.8 GB")
+    assert line.startswith("training" if width > 80 else "3 h 26 left")
 
 
 def test_a_terminal_has_one_live_display_and_inside_it_progress_is_a_line(

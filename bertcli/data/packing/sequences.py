@@ -76,6 +76,11 @@ class Sequences:
     length_step: int = 1  # lengths above SHORT are rounded up to a multiple of it
     is_causal: bool = False  # whether a token attends only to those before it and to itself
 
+    def __post_init__(self) -> None:
+        """Check the order, on which the kernels rely: they would write beyond a group whose first sequence is not its longest."""
+        if list(self.lengths) != sorted(self.lengths, reverse=True):
+            raise ValueError("the sequences of a packed batch must be sorted, longest first")
+
     @cached_property
     def groups(self) -> list[Group]:
         """The sequences in groups: little padding, and few groups."""

@@ -90,8 +90,8 @@ def _choose(example: SpanExample, mine: list[tuple[Window, Logits]], finder: Tex
 
 def _null_scores(mine: list[tuple[Window, Logits]]) -> tuple[float, float]:
     """The logits of [CLS] in the window that has the lowest."""
-    start, end = min((scores for _, scores in mine), key=lambda scores: scores[0][0] + scores[1][0])
-    return float(start[0]), float(end[0])
+    of_none = [(float(start[window.no_answer]), float(end[window.no_answer])) for window, (start, end) in mine]
+    return min(of_none, key=sum)
 
 
 def _with_probabilities(found: list[Candidate], null: Candidate | None, rules: AnswerRules) -> list[Candidate]:

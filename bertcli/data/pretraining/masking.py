@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -36,7 +39,7 @@ class MaskingRules:
     """The options of masking, and what it needs of the vocabulary."""
 
     vocab_ids: list[int]  # a random replacement is any of these, special tokens included, as in the original
-    is_continuation: list[bool]  # for each id, whether it is a `##` piece
+    is_continuation: list[bool]  # for each id, whether it is a piece of a word that is not its first, such as `##s`
     mask_id: int
     cls_id: int
     sep_id: int
@@ -45,6 +48,10 @@ class MaskingRules:
     whole_word_mask: bool
     shares: tuple[int, int, int]  # percentages of [MASK], the same token, a random token
     span_mask: bool
+    special_ids: list[int]
+    ngram_mask: int = 0  # the most words of an n-gram that is masked whole, as in ALBERT; 0: none
+    favors_longer: bool = False  # n-grams of n words are drawn with the weights of 1 / n, else of these in reverse
+    permutes: bool = False  # as many other tokens as are masked change places among themselves
 
     @classmethod
     def of(
@@ -57,17 +64,33 @@ class MaskingRules:
         spans: bool = False,
     ) -> MaskingRules:
         """The rules of a tokenizer and the options. Raises UserError if the shares do not sum to 100."""
-        is_continuation = [False] * tokenizer.size
-        for token, index in tokenizer.vocab.items():
-            is_continuation[index] = token.startswith("##")
-        mask, first, sep = (tokenizer.special(name) for name in ("mask", "cls", "sep"))
-        of_vocabulary = (list(tokenizer.vocab.values()), is_continuation, mask, first, sep)
-        return cls(*of_vocabulary, prob, max_predictions, whole_word, parse_shares(shares), spans)
+        mask, first, sep, pad, unk = (tokenizer.special(name) for name in ("mask", "cls", "sep", "pad", "unk"))
+        of_vocabulary = (list(tokenizer.vocab.values()), tokenizer.continues_word, mask, first, sep)
+        of_options = (prob, max_predictions, whole_word, parse_shares(shares), spans)
+        return cls(*of_vocabulary, *of_options, [first, pad, sep, unk, mask])
+
+    @property
+    def unk_id(self) -> int:
+        """The id of [UNK]."""
+        return self.special_ids[3]
+
+    @cached_property
+    def replacing_ids(self) -> NDArray[np.int64]:
+        """The ids of all tokens but special ones, which [MASK] does not count as: fairseq's random tokens."""
+        return np.setdiff1d(self.vocab_ids, [each for each in self.special_ids if each != self.mask_id])
 
     @property
     def reads_words(self) -> bool:
-        """Whether the choice of tokens depends on where words begin."""
-        return self.whole_word_mask or self.span_mask
+        """Whether the choice of tokens depends on the text."""
+        return self.whole_word_mask or self.span_mask or self.ngram_mask > 0
+
+    @cached_property
+    def ngram_shares(self) -> list[float]:
+        """The probability of an n-gram of at most n words, for n from 1 (ALBERT, section 4.1)."""
+        weights = 1.0 / np.arange(1, self.ngram_mask + 1)
+        weights = weights[::-1] / weights.sum() if self.favors_longer else weights / weights.sum()
+        sums = (weights / weights.sum()).cumsum()
+        return list((sums / sums[-1]).tolist())
 
     def num_to_predict(self, length: int) -> int:
         """Number of tokens to mask: the share of all tokens, [CLS] and [SEP] included, rounded half to even."""
@@ -94,6 +117,10 @@ def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRul
         return [*chain.from_iterable(spans)], [
             *chain.from_iterable(_replace(len(span), rules, draws) for span in spans)
         ]
+    if rules.ngram_mask:
+        return _draw_ngrams(
+            [place for place in places if ids[place] not in (rules.cls_id, rules.sep_id)], ids, rules, wanted, draws
+        )
     if rules.whole_word_mask:
         chosen = _choose_words(places, ids, rules, wanted, draws)
     else:
@@ -156,14 +183,60 @@ def _choose_words(places: list[int], ids: list[int], rules: MaskingRules, wanted
     return chosen
 
 
+def _draw_ngrams(places: list[int], ids: list[int], rules: MaskingRules, wanted: int, draws: Draws) -> Masks:
+    """Mask n-grams of words; equal to create_masked_lm_predictions of ALBERT's create_pretraining_data.py, draw for draw."""
+    if rules.masked_lm_prob == 0:
+        return [], []
+    words = _words(places, ids, rules) if rules.whole_word_mask else [[place] for place in places]
+    order = [*range(len(words))]
+    draws.shuffle(order)
+    chosen = _choose_ngrams(words, order, rules, wanted, draws)
+    replacements = [_replace(1, rules, draws)[0] for _ in chosen]
+    draws.shuffle(order)
+    if rules.permutes:
+        moved = sorted(_choose_ngrams(words, order, rules, wanted, draws, chosen))
+        sources = moved.copy()
+        draws.shuffle(sources)
+        chosen, replacements = chosen + moved, replacements + [ids[source] for source in sources]
+    return chosen, replacements
+
+
+def _choose_ngrams(
+    words: list[list[int]],
+    order: list[int],
+    rules: MaskingRules,
+    wanted: int,
+    draws: Draws,
+    covered: Collection[int] = (),
+) -> list[int]:
+    """Take n-grams that begin with the words in this order, or shorter ones that fit, until enough tokens are masked.
+
+    An n-gram with a token that is masked already is left out whole, but its length is drawn.
+    """
+    chosen: list[int] = []
+    taken = set(covered)
+    for first in order:
+        if len(chosen) >= wanted:
+            break
+        longest = bisect_right(rules.ngram_shares, draws.numpy.random_sample()) + 1
+        for count in range(longest, 0, -1):
+            places = [*chain.from_iterable(words[first : first + count])]
+            if len(chosen) + len(places) <= wanted:
+                if taken.isdisjoint(places):
+                    chosen += places
+                    taken.update(places)
+                break
+    return chosen
+
+
 def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
     """Mask all sequences of a packed batch by the rules of `draw_masks`; masks depend on `key` and row alone.
 
     `ids`, [T], are changed in place; `rows`, [N], are the rows of the data and `lengths`, [N], their tokens.
     Returns the masked positions in the packed batch, ascending, [M], and their original ids, [M].
     """
-    if rules.span_mask:
-        return _mask_spans(ids, rows, lengths, rules, key)
+    if rules.span_mask or rules.ngram_mask:
+        return _mask_rows(ids, rows, lengths, rules, key)
     sequence = np.repeat(np.arange(len(lengths)), lengths)  # [T]
     place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # [T] within its sequence
     maskable = (ids != rules.cls_id) & (ids != rules.sep_id)
@@ -189,8 +262,8 @@ def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: i
     return positions, originals
 
 
-def _mask_spans(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
-    """As `mask_batch`, with spans, which are drawn a sequence at a time."""
+def _mask_rows(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
+    """As `mask_batch`, with spans or n-grams, which are drawn a sequence at a time."""
     drawn: dict[int, int] = {}  # the replacement at each masked position
     start = 0
     for row, length in zip(rows.tolist(), lengths.tolist(), strict=True):

@@ -28,7 +28,12 @@ from bertcli.errors import UserError
 
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int, "mask_shares": str, "span_mask": bool}
-MASKING_DEFAULTS = {"mask_shares": SHARES, "span_mask": False}  # of data made before there were these options
+OPTION_TYPES |= {"ngram_mask": int}
+MASKING_DEFAULTS = {
+    "mask_shares": SHARES,
+    "span_mask": False,
+    "ngram_mask": 0,
+}  # of data made before there were these options
 LIST_COLUMNS, LABEL = ("input_ids", "token_type_ids", "masked_lm_positions", "masked_lm_ids"), "next_sentence_label"
 CACHE_GB = 20.0  # larger data are shuffled in windows of shards
 WINDOW_BYTES = 250e6  # of a window, which lies in memory, also on a small machine
@@ -79,6 +84,11 @@ class PretrainingExamples:
         return bool(self.manifest["options"]["next_sentence"])
 
     @property
+    def family(self) -> str:
+        """The name of the family that the data were made for."""
+        return str(self.manifest.get("family", "bert"))
+
+    @property
     def max_seq_length(self) -> int:
         """The longest row that the data may hold."""
         return int(self.manifest["options"]["max_seq_length"])
@@ -95,8 +105,7 @@ class PretrainingExamples:
     @cached_property
     def rules(self) -> MaskingRules:
         """The rules of masking."""
-        names = ("masked_lm_prob", "max_predictions_per_seq", "whole_word_mask", *MASKING_DEFAULTS)
-        return MaskingRules.of(self.tokenizer, *(self.options[name] for name in names))
+        return masking_rules(self.tokenizer, self.options)
 
     def masked_by(self, masking: Mapping[str, Any]) -> PretrainingExamples:
         """The same data with other options of masking. Raises UserError if their masks are static."""
@@ -163,6 +172,15 @@ class PretrainingExamples:
         if len(table) != facts["instances"] or not all(_is_integers(table, name, name != LABEL) for name in names):
             raise UserError(f"`{path}` is damaged: its columns or rows are not those of its manifest.", MAKE_AGAIN)
         return table.select(names)
+
+
+def masking_rules(tokenizer: WordPiece, options: Mapping[str, Any]) -> MaskingRules:
+    """The rules of masking of a tokenizer and the options of data. Raises UserError if they do not go together."""
+    if options["ngram_mask"] and options["span_mask"]:
+        raise UserError("Masks are of n-grams or of spans.", "Leave --span-mask out, or give --ngram-mask 0.")
+    names = ("masked_lm_prob", "max_predictions_per_seq", "whole_word_mask", "mask_shares", "span_mask")
+    rules = MaskingRules.of(tokenizer, *(options[name] for name in names))
+    return replace(rules, ngram_mask=options["ngram_mask"])
 
 
 class RowLengths:

@@ -49,7 +49,7 @@ def deal_documents(documents: Iterable[list[str]], folder: Path, shards: int) ->
 
 def make_shard(folder: Path, tokenizer: WordPiece, rules: InstanceRules, seed: int, shard: int) -> int:
     """Make one shard from its text file: a Parquet file and, last, a JSON file with its counts."""
-    corpus = tokenize(read_documents([text_of(folder, shard)]), tokenizer)
+    corpus = tokenize(read_documents([text_of(folder, shard)]), tokenizer, rules.ends_lines)
     draws = Draws(seed + shard)
     instances, order = make_instances(corpus, rules, draws)
     path = counts_of(folder, shard).with_suffix(".parquet")

@@ -219,11 +219,17 @@ def _convert(path: Path, encoding: str) -> str:
     return f"{verb} it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
 
 
-def read_documents(paths: Iterable[Path], join_files: bool = False) -> Iterator[list[str]]:
-    """Yield the documents, each a list of non-blank lines; the end of a file ends one unless `join_files`, as in the original."""
+def read_documents(
+    paths: Iterable[Path], join_files: bool = False, blanks_separate: bool = True
+) -> Iterator[list[str]]:
+    """Yield the documents, each a list of non-blank lines; a blank line ends one, or the end of a file unless `join_files`.
+
+    BERT's original joins files; ELECTRA's may read each file as one document, whose blank lines do not separate.
+    """
     document: list[str] = []
     for path in paths:
-        for line in chain(read_lines(path), () if join_files else ("",)):
+        lines = read_lines(path) if blanks_separate else filter(None, read_lines(path))
+        for line in chain(lines, () if join_files else ("",)):
             if line:
                 document.append(line)
             elif document:

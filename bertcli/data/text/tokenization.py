@@ -4,6 +4,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +13,8 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import Types, check_values, read_json
+from bertcli.data.text.layout import Layout
+from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
 from bertcli.errors import UserError, check_regular
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
@@ -21,6 +25,12 @@ RULES: dict[str, Types] = {  # of tokenizer_config.json
     "strip_accents": bool | None,
     "tokenize_chinese_chars": bool,
 }
+ALGORITHMS = {
+    "WordPiece": "wordpiece",
+    "BPE": "byte-bpe",
+    "Unigram": "sentencepiece",
+}  # a model's type in tokenizer.json
+SPACES = "Ġ▁"  # the space before a word, as pieces have it
 LARGEST_VOCABULARY = 100_000_000  # bytes
 
 
@@ -38,7 +48,6 @@ class WordPiece:
     tokenize_chinese_chars: bool = True
     backend: Tokenizer = field(init=False, repr=False)
     is_wordpiece: ClassVar[bool] = True
-    pair_separators: ClassVar[int] = 1  # number of tokens between two texts
 
     def __post_init__(self) -> None:
         backend = plain_backend(self.vocab, self.cased, self.strip_accents, self.tokenize_chinese_chars)
@@ -70,6 +79,30 @@ class WordPiece:
         """The id of a special token, by a name such as `cls`."""
         return self.vocab[f"[{name.upper()}]"]
 
+    @property
+    def algorithm(self) -> str:
+        """What `bert build-vocab --algorithm` calls its kind of vocabulary."""
+        return "wordpiece"
+
+    @property
+    def layout(self) -> Layout:
+        """The special tokens around the texts of an input."""
+        sep = (self.special("sep"),)
+        return Layout((self.special("cls"),), sep, sep)
+
+    @property
+    def pair_separators(self) -> int:
+        """Number of tokens between two texts."""
+        return len(self.layout.between)
+
+    @property
+    def continues_word(self) -> list[bool]:
+        """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
+        is_continuation = [False] * self.size
+        for token, index in self.vocab.items():
+            is_continuation[index] = token.startswith("##")
+        return is_continuation
+
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Tokenize plain texts into ids, tokens and character offsets, without special tokens."""
         return self.backend.encode_batch(texts, add_special_tokens=False)
@@ -85,6 +118,10 @@ class WordPiece:
     def spell(self, tokens: list[str]) -> str:
         """The text of tokens; for WordPiece, normalized as they are, and with a space on both sides of punctuation."""
         return " ".join(" ".join(tokens).replace(" ##", "").replace("##", "").split())
+
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, `##` included."""
+        return token
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
@@ -109,26 +146,80 @@ class WordPiece:
 
 @dataclass(frozen=True)
 class Subwords(WordPiece):
-    """Another tokenizer, such as RoBERTa's byte pairs or ALBERT's sentence pieces: for fine-tuning and use, not pre-training."""
+    """A tokenizer of another algorithm, such as RoBERTa's byte pairs or ALBERT's sentence pieces."""
 
     fast: Any = None  # a fast tokenizer of transformers
     is_wordpiece: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        plain = Tokenizer.from_str(self.fast.backend_tokenizer.to_str())
+        state = json.loads(self.fast.backend_tokenizer.to_str())
+        state["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]  # text stays text
+        plain = Tokenizer.from_str(json.dumps(state))
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
         object.__setattr__(self, "backend", plain)
-        object.__setattr__(self, "pair_separators", self.fast.num_special_tokens_to_add(pair=True) - 2)
-        ids = self.backend.encode("a").ids
-        if (ids[0], ids[-1]) != (self.special("cls"), self.special("sep")):
-            what = f"The tokenizer `{self.source}` does not put [CLS] first and [SEP] last, as BERT's does."
+        object.__setattr__(
+            self, "vocab", dict(sorted(self.vocab.items(), key=itemgetter(1)))
+        )  # random ids are drawn from it
+        if not (self.layout.before or self.layout.after):
+            what = f"The tokenizer `{self.source}` puts no special tokens around a text, as BERT's does."
             raise UserError(what, "Use a model that does, such as a RoBERTa.")
+
+    @cached_property
+    def state(self) -> dict[str, Any]:
+        """What tokenizer.json says."""
+        state: dict[str, Any] = json.loads(self.backend.to_str())
+        return state
 
     @property
     def digest(self) -> str:
         """A hash that is equal for two tokenizers that give the same ids for every text."""
-        return hashlib.sha256(self.backend.to_str().encode()).hexdigest()
+        parts = [self.state[name] for name in ("normalizer", "pre_tokenizer", "model")]
+        return hashlib.sha256(json.dumps(parts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def algorithm(self) -> str:
+        """What `bert build-vocab --algorithm` calls its kind of vocabulary; "" for another kind."""
+        return ALGORITHMS.get(self.state["model"].get("type"), "")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The special tokens around the texts of an input."""
+        first, second = (self.backend.encode(text, add_special_tokens=False).ids for text in ("a", "b"))
+        one, two = self.backend.encode("a"), self.backend.encode("a", "b")
+        start = _place(one.ids, first)
+        before, after = tuple(one.ids[:start]), tuple(one.ids[start + len(first) :])
+        of_second = len(two.ids) - len(after) - len(second)
+        between = tuple(two.ids[start + len(first) : of_second])
+        return Layout(before, between, after, two.type_ids[of_second], one.type_ids[-1] if not before else 0)
+
+    @property
+    def pair_separators(self) -> int:
+        """Number of tokens between two texts. Raises UserError if [CLS] is not first and [SEP] last."""
+        layout = self.layout
+        if (layout.before, layout.after) != ((self.special("cls"),), (self.special("sep"),)):
+            what = f"The tokenizer `{self.source}` does not put [CLS] first and [SEP] last, as BERT's does."
+            raise UserError(what, "Use a model that does, such as a RoBERTa.")
+        return len(layout.between)
+
+    @cached_property
+    def original(self) -> AlbertPieces | None:
+        """How the original tokenizes, where it does not do so as transformers does."""
+        kind, keeps_accents = ORIGINALS.get(type(self.fast).__name__), getattr(self.fast, "keep_accents", False)
+        return kind(self.state, self.vocab, self.cased) if kind and not keeps_accents else None
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize plain texts into ids only."""
+        return self.original.encode_ids(texts) if self.original else super().encode_ids(texts)
+
+    @property
+    def continues_word(self) -> list[bool]:
+        """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
+        if self.original:
+            return self.original.continues_word
+        special = set(self.fast.all_special_ids)
+        words = [number in special or token.startswith(tuple(SPACES)) for number, token in enumerate(self.tokens)]
+        return [not begins for begins in words]
 
     def special(self, name: str) -> int:
         """The id of a special token, by a name such as `cls`."""
@@ -142,9 +233,25 @@ class Subwords(WordPiece):
         """The text of tokens."""
         return str(self.backend.decoder.decode(tokens)).strip()
 
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, without the space before it."""
+        return self.spell([token]) or token
+
     def save(self, folder: Path, model_max_length: int = 512) -> None:
-        """Write the tokenizer of transformers."""
+        """Write the tokenizer of transformers; one that knows no maximum length gets this one."""
+        self.fast.model_max_length = min(self.fast.model_max_length, model_max_length)
         self.fast.save_pretrained(folder)
+
+
+def of_transformers(fast: Any, source: str) -> Subwords:
+    """The tokenizer of a fast one of transformers that is not WordPiece."""
+    return Subwords(fast.get_vocab(), not getattr(fast, "do_lower_case", False), source, fast=fast)
+
+
+def _place(ids: list[int], part: list[int]) -> int:
+    """Where a part of ids begins; their end if it is not in them."""
+    places = (place for place in range(len(ids)) if part and ids[place : place + len(part)] == part)
+    return next(places, len(ids))
 
 
 def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None, chinese: bool = True) -> Tokenizer:
@@ -214,7 +321,7 @@ def _load_from_transformers(source: str) -> WordPiece:
         raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if state["model"].get("type") != "WordPiece":
-        return Subwords(tokenizer.get_vocab(), True, source, fast=tokenizer)
+        return of_transformers(tokenizer, source)
     normalizer = state.get("normalizer") or {}
     rules = normalizer.get("strip_accents"), normalizer.get("handle_chinese_chars", True)
     return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source, *rules)

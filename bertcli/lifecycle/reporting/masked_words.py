@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bertcli.data.packing.ragged import Ragged
 from bertcli.data.packing.text_features import MASK, MaskFeatures
 from bertcli.data.pretraining.shards import PretrainingExamples
-from bertcli.data.text.tokenization import WordPiece
+from bertcli.data.text.tokenization import SPACES, WordPiece
 from bertcli.kinds.kind import Split
 from bertcli.kinds.mask import Mask, MaskedTexts
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
@@ -68,7 +68,7 @@ class MaskedWords:
         ids, places = zip(*self.sentences, strict=True)
         masked = [[*own[:place], tokenizer.special("mask"), *own[place + 1 :]] for own, place in self.sentences]
         features = MaskFeatures(Ragged.from_lists(masked), Ragged.from_lists([[place] for place in places]))
-        reader = ModelWithLoss(model.model, kind.outputs)
+        reader = ModelWithLoss(model.filler, kind.outputs)
         outputs = run_model(reader, features, device, TOKENS_AT_ONCE, "float32")
         split = Split("", MaskedTexts([""] * len(ids), origin=""), features)
         names, fills = tokenizer.tokens, kind.decode(INPUT, split, outputs, tokenizer)
@@ -84,17 +84,18 @@ class MaskedWords:
 
 def _choose_sentences(examples: PretrainingExamples) -> list[tuple[list[int], int]]:
     """The beginnings of some rows, spread over the data, each with the place of a whole word in its middle."""
-    tokens, sep = examples.tokenizer.tokens, examples.tokenizer.special("sep")
+    tokens, sep = [token.lstrip(SPACES) for token in examples.tokenizer.tokens], examples.tokenizer.special("sep")
+    continues = examples.tokenizer.continues_word
     count, chosen = len(examples.lengths), []
     for row in np.unique(np.linspace(0, count - 1, 2 * SENTENCES).astype(int)):
         ids = examples.take(np.array([row])).unmasked_ids().tolist()
-        ids = [*ids[: min(ids.index(sep), SENTENCE_TOKENS)], sep]
+        ids = [*ids[: min(ids.index(sep) if sep in ids else len(ids), SENTENCE_TOKENS)], sep]
         words = [
             place
             for place in range(1, len(ids) - 1)
             if len(tokens[ids[place]]) >= SHORTEST_WORD
             and tokens[ids[place]].isalpha()
-            and not tokens[ids[place + 1]].startswith("##")
+            and not (continues[ids[place]] or continues[ids[place + 1]])
         ]
         if words:
             chosen.append((ids, min(words, key=lambda place: abs(place - len(ids) / 2))))
@@ -127,7 +128,7 @@ def _rank_words(low: int, high: int) -> str:
 
 
 def _type_of(token: str, tokenizer: WordPiece) -> str:
-    plain = token.lstrip("Ġ▁")
+    plain = token.lstrip(SPACES)
     if tokenizer.is_wordpiece and token.startswith("##"):
         return "pieces that continue a word"
     if plain.startswith("[") and plain.endswith("]") and len(plain) > 2:

@@ -36,6 +36,7 @@ SECONDS_OF_RUN = 4.0  # to open models and data, and to write reports
 SECONDS_PER_MEGABYTE = {"build_vocab": 0.7, "make_pretraining_data": 0.4}  # of text, and for data of each pass over it
 COMPRESSED = 3.0  # size of text beside that of its file
 FILLED = 0.9  # mean length of what is pre-trained on, as a share of the longest
+FLOPS_PER_WEIGHT = 6  # of forward and backward, for each token
 PASSES = 3.0  # of inference that take as long as one of training
 SAMPLE, CALIBRATION_TOKENS = 200, 2048
 UNITS_OF_LSTM = 768  # of a BiLSTM on frozen features, in each direction of its two layers
@@ -111,6 +112,8 @@ class Estimator:
     def _of_pretraining(self, part: Part) -> float:
         """The seconds of a pre-training; the weights of the vocabulary are used for each token that is predicted."""
         options, data, speed = part.options, self.parts[part.needs["data"]].options, self._speed(part)
+        if flops := options.get("flops"):
+            return float(flops) / (FLOPS_PER_WEIGHT * speed.weights * speed.tokens_per_second)
         tokens: float = options["steps"] * options.get("batch_size", 256) * data["max_seq_length"] * FILLED
         width = options.get("hidden_size", BERT.sizes[options["size"]].hidden)
         share = MASKING_SHARE if "mlm" in options["objective"] else 1.0

@@ -45,19 +45,31 @@ def _ours(cell: dict[str, Any]) -> str | None:
 
 
 def direction_table(found: Reproduction) -> Table:
-    """Each difference between two rows beside the paper's."""
+    """Each difference between two rows, beside the paper's where it has any."""
+    has_paper = bool(found.paper["rows"])
     rows = [
         [
             each["column"],
             f"{each['row']} − {each['beside']}",
             signed(each["difference"]),
             interval_text(each["confidence_interval"]),
-            None if each["paper"] is None else signed(each["paper"]),
-            _verdict(each),
+            *(
+                [None if each["paper"] is None else signed(each["paper"]), _verdict(each)]
+                if has_paper
+                else [_chance(each)]
+            ),
         ]
         for each in found.comparisons
     ]
-    return Table("differences", ["", "between", "ours", INTERVAL, "paper", "direction"], rows)
+    return Table(
+        "differences", ["", "between", "ours", INTERVAL, *(["paper", "direction"] if has_paper else [""])], rows
+    )
+
+
+def _chance(compared: dict[str, Any]) -> str:
+    if compared["significant"] is None:
+        return "one run, no interval"
+    return "more than chance" if compared["significant"] else "may be chance"
 
 
 def _verdict(compared: dict[str, Any]) -> str:
@@ -68,10 +80,10 @@ def _verdict(compared: dict[str, Any]) -> str:
         return "equal in the paper" if not compared["paper"] else "equal here"
     words = "the same" if compared["direction_holds"] else "the opposite"
     if compared["significant"] is None:
-        return f"{words}; one run, no interval"
+        return f"{words}; {_chance(compared)}"
     share = compared["share_of_resamples"]
     share = share if compared["direction_holds"] else 1 - share
-    return f"{words}, {'more than chance' if compared['significant'] else 'may be chance'} ({100 * share:.0f} % of resamples)"
+    return f"{words}, {_chance(compared)} ({100 * share:.0f} % of resamples)"
 
 
 def cost_table(found: Reproduction) -> Table:
@@ -115,9 +127,9 @@ def page_of(reproductions: Sequence[Reproduction]) -> Page:
         sections.append(Section(f"{_title(found)}: {found.title}", text, [chart] if chart else [], tables))
         sections.append(
             Section(
-                f"{_title(found)} in the paper, and what ours took",
+                f"{_title(found)} in the paper, and what ours took" if found.paper["rows"] else "What it took",
                 ["This repeats it:"],
-                tables=[paper_table(found), cost_table(found)],
+                tables=[*([paper_table(found)] if found.paper["rows"] else []), cost_table(found)],
                 commands=[found.command],
             )
         )

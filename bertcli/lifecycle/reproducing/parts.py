@@ -14,7 +14,7 @@ from bertcli.config.reproduce import ReproduceConfig
 from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.tasks import get_task
-from bertcli.tasks.experiments.experiment import Column, Experiment, Options, System
+from bertcli.tasks.experiments.experiment import Column, Experiment, System
 from bertcli.tasks.paper import FIGURE_5
 
 ONCE = 10**9  # steps between evaluations of a fine-tuning: one, at its end
@@ -72,7 +72,7 @@ def rows_of(experiment: Experiment, models: Sequence[str]) -> list[Row]:
 
 def parts_of(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row], data_dir: str | None) -> Parts:
     """What has to be run for an experiment, each part once, whichever rows and columns need it."""
-    planner = _Planner(config, data_dir)
+    planner = _Planner(config, data_dir, experiment.equal_compute)
     cells = {}
     for column in experiment.columns:
         for row in rows:
@@ -85,6 +85,7 @@ def parts_of(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row
 class _Planner:
     config: ReproduceConfig
     data_dir: str | None
+    equal_compute: bool = False
     parts: dict[str, Part] = field(default_factory=dict)
 
     def parts_of_cell(self, row: Row, column: Column) -> Iterator[str]:
@@ -110,9 +111,10 @@ class _Planner:
         self.parts.setdefault(path, Part(path, title, command, options, dict(needs), after))
         return path
 
-    def _vocabulary(self) -> str:
-        options = {"text": self._text, "vocab_size": self.config.vocab_size}
-        return self._add("vocabulary", "learn a vocabulary", "build_vocab", options)
+    def _vocabulary(self, system: System) -> str:
+        options = {"text": self._text, "vocab_size": self.config.vocab_size, **_of_family(system)}
+        named = f" for {system.family}" if _of_family(system) else ""
+        return self._add("vocabulary", f"learn a vocabulary{named}", "build_vocab", options)
 
     @property
     def _text(self) -> list[str]:
@@ -122,7 +124,7 @@ class _Planner:
     def _held_out_text(self) -> list[str]:
         return self.config.held_out or ([] if self.config.text else [str(recipes_folder() / "demo" / "held-out")])
 
-    def _data(self, text: list[str], title: str, of_system: Options, **more: Any) -> str:
+    def _data(self, text: list[str], title: str, system: System, **more: Any) -> str:
         config = self.config
         options: dict[str, Any] = {
             "text": text,
@@ -130,13 +132,15 @@ class _Planner:
             "max_predictions_per_seq": max(1, round(config.max_seq_length * MASKING_SHARE)),
             "dupe_factor": config.dupe_factor,
             "masking": "dynamic",
-            **of_system,
+            **_of_family(system),
+            **system.data,
             **more,
         }
         kind = "pairs" if options.get("next_sentence", True) else "single-texts"
+        kind = options.get("family", kind)
         if config.tokenizer:
             options["tokenizer"] = config.tokenizer
-        needs = {} if config.tokenizer else {"tokenizer": self._vocabulary()}
+        needs = {} if config.tokenizer else {"tokenizer": self._vocabulary(system)}
         return self._add(f"data/{kind}", f"{title}: {kind}", "make_pretraining_data", options, **needs)
 
     def _model(self, system: System, seed: int) -> str:
@@ -144,16 +148,18 @@ class _Planner:
         options: dict[str, Any] = {
             **read_recipe(config.pretrain_recipe),
             "size": config.size,
-            "steps": config.steps,
+            **({"flops": config.flops} if self.equal_compute else {"steps": config.steps}),
             "seed": seed,
             "precision": config.precision,
             **_in_shape(dict(system.pretrain or {}), config.size),
         }
-        if kept := sorted({step for share in KEPT if 0 < (step := round(share * config.steps)) < config.steps}):
+        if kept := not self.equal_compute and sorted(
+            {step for share in KEPT if 0 < (step := round(share * config.steps)) < config.steps}
+        ):
             options["keep_steps"] = ",".join(map(str, kept))
-        needs = {"data": self._data(self._text, "make data", system.data)}
+        needs = {"data": self._data(self._text, "make data", system)}
         if self._held_out_text:
-            needs["eval_data"] = self._data(self._held_out_text, "make held-out data", system.data, dupe_factor=1)
+            needs["eval_data"] = self._data(self._held_out_text, "make held-out data", system, dupe_factor=1)
         title = f"pre-train {system.name}{f', seed {seed}' if config.pretrain_seeds > 1 else ''}"
         return self._add(f"pretrained/{options['objective']}-{config.size}", title, "pretrain", options, **needs)
 
@@ -191,6 +197,11 @@ class _Planner:
         options = {"task": column.task, "split": column.split, "data_dir": self.data_dir}
         title = f"{self.parts[finetuned].title}: score {column.split}"
         return self._add("scored/test", title, "evaluate", options, model=finetuned)
+
+
+def _of_family(system: System) -> dict[str, Any]:
+    """The option that names the family of a system; none for BERT."""
+    return {} if system.family == BERT.key else {"family": system.family}
 
 
 def _in_shape(options: dict[str, Any], size: str) -> dict[str, Any]:

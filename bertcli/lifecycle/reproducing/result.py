@@ -50,6 +50,13 @@ class Reproduction(Result):
     @property
     def sentence(self) -> str:
         """The result in a sentence."""
+        if not self.paper["rows"]:
+            sure = [each for each in self.comparisons if each["significant"]]
+            return f"Of {len(self.comparisons)} differences, {len(sure)} are more than chance."
+        return self._sentence_beside_paper
+
+    @property
+    def _sentence_beside_paper(self) -> str:
         printed = [each for each in self.comparisons if each["paper"]]
         same = [each for each in printed if each["direction_holds"]]
         sure = [each for each in same if each["significant"]]

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from bertcli.errors import unknown
 from bertcli.tasks.paper import PaperTable
 from bertcli.tasks.task import Task
 
@@ -22,6 +23,7 @@ class System:
     finetune: Options = field(default_factory=dict)  # options of `bert finetune`
     words: str = ""  # what it is called beside other rows of a `--from` model, where its name does not say it
     leaves_out: tuple[str, ...] = ()  # columns that the paper leaves empty
+    family: str = "bert"  # whose vocabulary, data and model are made
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,19 @@ class Experiment:
     systems: tuple[System, ...]
     columns: tuple[Column, ...]
     notes: tuple[str, ...] = ()  # what differs from the paper in any run of it
+    equal_compute: bool = False  # whether pre-trainings take the same floating-point operations, not steps
 
     @property
     def tasks(self) -> list[str]:
         """The names of the tasks that it is scored by."""
         return list(dict.fromkeys(column.task for column in self.columns if column.task))
+
+    def with_rows(self, names: Sequence[str]) -> Self:
+        """The same with some of the rows. Raises UserError if there is none of a name."""
+        known = {system.name: system for system in self.systems}
+        if strange := [name for name in names if name not in known]:
+            raise unknown("row", strange[0], known)
+        return replace(self, systems=tuple(known[name] for name in known if name in names))
 
     def with_tasks(self, tasks: Sequence[Task]) -> Self:
         """The same, scored by some tasks only; those that the paper does not score the systems by are added."""

@@ -40,6 +40,7 @@ class WordLstm(Baseline):
     """The words that have vectors, and all weights of the network as one array."""
 
     json_types: ClassVar = {"words": list, "parts": int}
+    needs_dev: ClassVar = True
     is_bidirectional: ClassVar[bool] = False
     is_tagger: ClassVar[bool] = False
     words: list[str]

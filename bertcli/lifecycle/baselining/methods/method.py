@@ -27,7 +27,7 @@ Floats = NDArray[np.float32]  # as they are saved
 
 @dataclass(frozen=True)
 class Fitting:
-    """A request with its data: what is fitted to `train`, and scored on the dev sets."""
+    """A request with its data: what is fitted to `train`, and scored on the dev sets, or cross-validated without one."""
 
     config: BaselineConfig
     source: Source
@@ -46,6 +46,11 @@ class Fitting:
         return self.source.kind
 
     @property
+    def scored(self) -> list[Split]:
+        """The splits that are scored."""
+        return self.dev or [self.train]
+
+    @property
     def losses(self) -> list[float]:
         """The losses in the lines of metrics."""
         return [line["loss"] for line in self.lines if "loss" in line]
@@ -57,6 +62,7 @@ class Baseline(ABC):
 
     is_constant: ClassVar[bool] = False  # whether one answer for all inputs is what is meant
     json_types: ClassVar[Mapping[str, type]] = {}  # of the fields that are no arrays
+    needs_dev: ClassVar[bool] = False  # whether it is trained in steps, of which the best on dev is kept
 
     @classmethod
     @abstractmethod

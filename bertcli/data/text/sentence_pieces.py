@@ -1,0 +1,78 @@
+"""Sentence pieces as ALBERT's code reads them (its tokenization.py and create_pretraining_data.py)."""
+
+import json
+import string
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tokenizers import Tokenizer
+
+SPACE = "▁"  # begins a piece that follows a space
+# The original takes these, and English letters, for the inside of a word.
+MARKS = set(string.punctuation) - set("'<=>")
+LETTERS = set(string.ascii_letters)
+
+
+def normalize(text: str, cased: bool) -> str:
+    """The text with single spaces, decomposed by NFKD, without combining characters and, unless `cased`, in lower case."""
+    decomposed = unicodedata.normalize("NFKD", " ".join(text.split()))
+    kept = "".join(character for character in decomposed if not unicodedata.combining(character))
+    return kept if cased else kept.lower()
+
+
+def begins_word(piece: str) -> bool:
+    """Whether a piece begins a word, for masks of whole words: also one of digits, or of letters that are not English."""
+    is_inside = all(each in MARKS or each.lower() in LETTERS for each in piece)
+    return piece.startswith((SPACE, "<")) or piece in MARKS or not is_inside
+
+
+@dataclass(frozen=True)
+class AlbertPieces:
+    """The pieces of texts by ALBERT's code, by what its tokenizer.json says."""
+
+    state: dict[str, Any]
+    vocab: dict[str, int]
+    cased: bool
+
+    @property
+    def continues_word(self) -> list[bool]:
+        """For each id, whether it is a piece of a word that is not its first, [V]."""
+        return [not begins_word(piece) for piece in self.vocab]
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize plain texts."""
+        return self.ids_of_normalized([normalize(text, self.cased) for text in texts])
+
+    def ids_of_normalized(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize texts that are normalized; a comma after a digit is a piece of its own."""
+        found = self._ids_of_pieces(texts)
+        if commas := self._with_commas:
+            found = [[part for each in ids for part in commas.get(each, [each])] for ids in found]
+        return found
+
+    @cached_property
+    def _plain(self) -> Tokenizer:
+        """The pieces alone, without the normalization of transformers but for that of the vocabulary's own."""
+        steps = (self.state["normalizer"] or {}).get("normalizers", ())
+        own = {"type": "Sequence", "normalizers": [step for step in steps if step["type"] == "Precompiled"]}
+        words = [token for token in self.state["added_tokens"] if not token["special"]]
+        return Tokenizer.from_str(json.dumps(self.state | {"normalizer": own, "added_tokens": words}))
+
+    def _ids_of_pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        return [found.ids for found in self._plain.encode_batch_fast([*texts], add_special_tokens=False)]
+
+    @cached_property
+    def _with_commas(self) -> dict[int, list[int]]:
+        """The pieces of digits and a comma, as ids, and the ids that stand in their place.
+
+        Those in the middle of a word begin with a space that the text lacks, as the original's do under Python 3.
+        """
+        pieces = {piece: number for piece, number in self.vocab.items() if piece[-1:] == "," and piece[-2:-1].isdigit()}
+        digits = self._ids_of_pieces([piece[:-1].replace(SPACE, "") for piece in pieces])
+        return {number: [*ids, self.vocab[","]] for number, ids in zip(pieces.values(), digits, strict=True)}
+
+
+ORIGINALS = {"AlbertTokenizer": AlbertPieces}  # a tokenizer of transformers -> how the original reads text

@@ -1,0 +1,42 @@
+"""Sentence pieces are read as ALBERT's code reads them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import GOLDENS
+from transformers import AlbertTokenizer
+
+from bertcli.data.text.sentence_pieces import AlbertPieces, begins_word, normalize
+from bertcli.data.text.tokenization import Subwords, load_tokenizer
+
+UNITS = json.loads((GOLDENS / "albert" / "units.json").read_text())
+
+
+@pytest.fixture
+def pieces(tmp_path: Path) -> AlbertPieces:
+    """The golden's model, saved and opened."""
+    vocab = [tuple(piece) for piece in json.loads((GOLDENS / "albert" / "pieces.json").read_text())]
+    AlbertTokenizer(vocab=vocab).save_pretrained(tmp_path)
+    opened = load_tokenizer(tmp_path)
+    assert isinstance(opened, Subwords)
+    assert opened.original
+    assert opened.encode_ids(["The sum, ``C''"]) == opened.original.encode_ids(["The sum, ``C''"])
+    return opened.original
+
+
+def test_text_is_normalized_as_by_the_original() -> None:
+    for text, cased, uncased in UNITS["preprocess_text"]:
+        assert normalize(text, cased=True) == cased
+        assert normalize(text, cased=False) == uncased
+
+
+def test_words_begin_where_the_originals_do() -> None:
+    for piece, begins in UNITS["is_start_piece_sp"]:
+        assert begins_word(piece) == begins, piece
+
+
+def test_ids_are_the_originals_and_a_comma_after_a_digit_is_a_piece_of_its_own(pieces: AlbertPieces) -> None:
+    units = UNITS["encode_pieces"]
+    assert pieces.ids_of_normalized([unit["text"] for unit in units]) == [unit["ids"] for unit in units]
+    assert pieces.encode_ids(["  The\u00a0sum, ``Ç''"]) == pieces.ids_of_normalized(["the sum, ``c''"])
