@@ -91,9 +91,7 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     check_length(objective.teacher.model, examples.max_seq_length)
     phases = (Phase(range(pretraining.steps), examples),)
     check_data(phases, objective, folder if config.resume else None)
-    model = _student(config, vocabularies, source, folder)
-    if not config.resume:
-        start_bias(model, _token_counts(examples))
+    model = _student(config, examples, vocabularies, source, folder)
     check_length(model, examples.max_seq_length)
     objective.teacher.place(inference_device())
     learns_vectors = VECTORS in targets_of(config, True)
@@ -213,10 +211,19 @@ def _parts(examples: PretrainingExamples, smoothing: float) -> tuple[Part, ...]:
     return (smoothed_part(_token_counts(examples), smoothing, examples.rules),)
 
 
-def _student(config: DistillConfig, vocabularies: _Vocabularies, source: str, folder: RunFolder) -> PreTrainedModel:
-    """The student: a model that is named, new weights of a size, or layers of the teacher."""
+def _student(
+    config: DistillConfig, examples: PretrainingExamples, vocabularies: _Vocabularies, source: str, folder: RunFolder
+) -> PreTrainedModel:
+    """The student; a new masked-LM head starts at the frequencies of the tokens."""
     if config.resume:
         return without_weights(folder.start, AutoModelForMaskedLM)
+    model = _new_student(config, vocabularies, source)
+    start_bias(model, _token_counts(examples))
+    return model
+
+
+def _new_student(config: DistillConfig, vocabularies: _Vocabularies, source: str) -> PreTrainedModel:
+    """A model that is named, new weights of a size, or layers of the teacher."""
     tokenizer, ids = vocabularies.student, vocabularies.ids
     if config.from_ not in (None, "scratch", config.teacher):
         model = load_model(resolve_model(config.from_), AutoModelForMaskedLM, seed=config.seed)

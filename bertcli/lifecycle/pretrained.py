@@ -46,14 +46,6 @@ class Pretrained:
         return f"pip install 'bertcli[{self.extra}]'" if self.extra else "it is downloaded where it is named"
 
 
-BERT_BOOKS = Pretrained(
-    name=SHIPPED,
-    parameters=1_500_000,
-    megabytes=3,
-    licence="CC0-1.0",
-    good_for="trying things out; too small for good scores",
-    trained_on="342 books in the public domain (27 million words)",
-)
 MINILM = Pretrained(
     name="minilm",
     parameters=22_713_216,
@@ -69,6 +61,15 @@ MINILM = Pretrained(
     seen=("glue/mnli", "glue/ax", "glue/qqp", "glue/qnli", "squad", "squad_v2"),
     parameters_of_layers=10_646_784,
     costs="in points beside the paper's base: STS-B 0, MRPC 4, RTE 8, CoLA 23",
+)
+BERT_BOOKS = Pretrained(
+    name=SHIPPED,
+    parameters=11_487_108,
+    megabytes=12,
+    licence="Apache-2.0",
+    good_for="short texts told apart by what they mean, where no other model is; a start for small tests",
+    trained_on="the answers of minilm on 32 books in the public domain; minilm's own texts are its teacher's",
+    seen=MINILM.seen,
 )
 BERT_BASE = Pretrained(
     name="google-bert/bert-base-uncased",

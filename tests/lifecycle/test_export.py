@@ -122,6 +122,7 @@ def test_weights_are_written_in_half_the_bits(
 def test_matrices_in_float8_open_in_plain_transformers_as_float32(reviews_run: str, tmp_path: Path) -> None:
     source, out = tmp_path / "source", tmp_path / "out"
     shutil.copytree(f"{reviews_run}/model", source)
+    (source / POOLING).parent.mkdir()
     write_json(source / POOLING, {"pooling_mode_mean_tokens": True})
     found = export(str(source), format="safetensors", precision="float8", out=str(out))
     weights = load_file(out / "model.safetensors")
