@@ -13,6 +13,7 @@ from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import get_family
+from bertcli.families.family import Family
 from bertcli.lifecycle.compute import check_flops, with_steps
 from bertcli.lifecycle.phases import check_data, find_phases, held_out_of, with_family
 from bertcli.lifecycle.pretraining import Request, kept_steps, run_pretraining
@@ -52,10 +53,8 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     examples = phases[0].examples
     objective = asked or _objective_of(examples)
     check_objective(objective, family := get_family(config.family), _given_masking(config))
-    if config.generator_size and not family.generator:
-        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
     check_data(phases, objective, run if config.resume else None)
-    objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
+    objective = _of_family(objective, family, config, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
@@ -76,9 +75,14 @@ def _objective_of(examples: PretrainingExamples) -> Objective:
     return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
 
 
-def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
-    """The objective with the memory that is asked for. Raises UserError if it has none, or rows of `length` have less for the next."""
-    if memory is None:
+def _of_family(objective: Objective, family: Family, config: PretrainConfig, length: int) -> Objective:
+    """The objective with the memory that is asked for, for rows of `length` tokens.
+
+    Raises UserError if it has none, or none as long, or an option is for a family with a generator.
+    """
+    if config.generator_size and not family.generator:
+        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    if (memory := config.memory) is None:
         return objective
     if not objective.has_memory:
         raise UserError(f"--objective {objective.name} has no memory.", "Leave --memory out.")
