@@ -176,7 +176,8 @@ class MaskFeatures(TokenRows):
 
 def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]:
     """The token ids of a text, and the places of its masks among them."""
-    first, *others = tokenizer.encode_ids(text.split(MASK))
+    *before, last = text.split(MASK)  # a mask stands for a word and the space before it, where tokens have such
+    first, *others = tokenizer.encode_ids([*map(str.rstrip, before), last])
     ids, places = [*tokenizer.layout.before, *first], []
     for part in others:
         places.append(len(ids))

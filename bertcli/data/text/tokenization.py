@@ -119,6 +119,10 @@ class WordPiece:
         """The text of tokens; for WordPiece, normalized as they are, and with a space on both sides of punctuation."""
         return " ".join(" ".join(tokens).replace(" ##", "").replace("##", "").split())
 
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, `##` included."""
+        return token
+
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -228,6 +232,10 @@ class Subwords(WordPiece):
     def spell(self, tokens: list[str]) -> str:
         """The text of tokens."""
         return str(self.backend.decoder.decode(tokens)).strip()
+
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, without the space before it."""
+        return self.spell([token]) or token
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write the tokenizer of transformers; one that knows no maximum length gets this one."""
