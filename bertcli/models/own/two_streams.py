@@ -103,9 +103,9 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         for number, layer in enumerate(self.layer):
             states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
             is_last = predictions is not None and number == len(self.layer) - 1
-            if is_last and not len(predictions.positions):
+            if is_last and len(states) == count:  # nothing reads what becomes of the tokens
                 break
-            if is_last:  # nothing reads what becomes of the tokens
+            if is_last:
                 states = states[count:]
                 choose_rows(self, slice(count, None))
             relative = _heads(encodings, attention.r)  # [1 or 2, R, A, D]
