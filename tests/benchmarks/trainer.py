@@ -135,23 +135,21 @@ class WithGenerator(torch.nn.Module):
 
 
 def in_order(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """A batch for XLNet, whose masked tokens are predicted in a random order in each half; the first does not see the second.
+    """A batch for XLNet: a sixth of the tokens is predicted, in a random order in each half; the first does not see the second.
 
     The collator of transformers puts <mask> in the place of tokens that later ones should see, and predicts every token.
     """
     ids, types = (torch.tensor([row[name] for row in rows]) for name in ("input_ids", "token_type_ids"))
-    masked = [torch.tensor(row["masked_lm_positions"]) for row in rows]
-    places = torch.nn.utils.rnn.pad_sequence(masked, batch_first=True)
-    is_real = torch.arange(places.shape[1]) < torch.tensor(list(map(len, masked)))[:, None]
-    rank, half = torch.full(ids.shape, -1.0), torch.arange(ids.shape[1]) >= ids.shape[1] // 2
-    for row, own in enumerate(masked):
-        rank[row, own] = torch.rand(len(own))
-    hidden = (rank[:, :, None] <= rank[:, None]) & (rank >= 0)[:, None] | (half > half[:, None])
-    hidden &= ~(half[:, None] > half)
-    mapping = torch.nn.functional.one_hot(places, ids.shape[1]).float() * is_real[..., None]
+    length = ids.shape[1]
+    order = torch.rand(ids.shape).argsort(1)
+    places = order[:, : round(length / 6)].sort(1).values
+    rank, half = torch.full(ids.shape, -1), torch.arange(length) >= length // 2
+    rank.scatter_(1, places, order.argsort(1).gather(1, places))
+    hidden = (rank[:, :, None] <= rank[:, None]) & (rank >= 0)[:, None] & (half[:, None] == half)
+    hidden |= ~half[:, None] & half
+    mapping = torch.nn.functional.one_hot(places, length).float()
     columns = {"input_ids": ids, "token_type_ids": types, "attention_mask": torch.ones_like(ids)}
-    labels = ids.gather(1, places).masked_fill(~is_real, -100)
-    return {**columns, "perm_mask": hidden.float(), "target_mapping": mapping, "labels": labels}
+    return {**columns, "perm_mask": hidden.float(), "target_mapping": mapping, "labels": ids.gather(1, places)}
 
 
 # The rows of each kind of task, the model class and the collator.
