@@ -71,6 +71,8 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         """Packed columns, [1, T], to hidden states, [1, T, H]; without the boundaries of the sequences, padded columns."""
         boundaries, self.boundaries = sequences or self.boundaries, None
         if boundaries is None:
+            if columns.get("attention_mask") is not None:  # in numbers that ONNX subtracts from 1
+                columns["attention_mask"] = columns["attention_mask"].to(self.dtype)
             return super().forward(input_ids, **columns)
         types = columns.get("token_type_ids")
         layers = self.layers(input_ids[0], None if types is None else types[0], boundaries)
@@ -309,6 +311,18 @@ def has_two_streams(model: PreTrainedModel) -> bool:
     return isinstance(model.base_model, PackedXLNetModel)
 
 
+class ReadingLast:
+    """A head of transformers that reads the last column of a batch, where padding must not be."""
+
+    def forward_padded(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Any:
+        """Columns that are padded at their end, [..., S], to the outputs of the head."""
+        length = input_ids.shape[-1]
+        places = torch.arange(length, device=input_ids.device) + attention_mask.sum(-1, keepdim=True)
+        places = torch.where(places >= length, places - length, places)  # padding first
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        return self(**{name: column.gather(-1, places) for name, column in given.items()})  # type: ignore[operator]
+
+
 def run_packed(model: PreTrainedModel) -> PreTrainedModel:
     """Have an XLNet of any class take packed batches; any other model stays as it is."""
     base = model.base_model
@@ -316,6 +330,8 @@ def run_packed(model: PreTrainedModel) -> PreTrainedModel:
         base.__class__ = type(XLNetModel.__name__, (PackedXLNetModel,), {})
         if base is not model:
             model.register_forward_pre_hook(_hand_on, with_kwargs=True)
+        if hasattr(model, "sequence_summary"):
+            model.__class__ = type(type(model).__name__, (ReadingLast, type(model)), {})
     return model
 
 
