@@ -51,7 +51,14 @@ class ModelSize:
         return embeddings + self.layers * layer + h * h + h
 
 
-SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED) = ("bert", "linear", "multiplied")
+SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED, CONSTANT, COSINE, COSINE_AFTER) = (
+    "bert",
+    "linear",
+    "multiplied",
+    "constant",
+    "cosine",
+    "linear-cosine",
+)
 
 
 @dataclass(frozen=True)
@@ -167,12 +174,15 @@ class Family:
         return replace(self.finetuning, layer_decay=self.layer_decay(hidden))
 
     def new_tokenizer(self, source: str, **vocabulary: Any) -> Subwords:
-        """The tokenizer of a new vocabulary that is not WordPiece."""
+        """The tokenizer of a new vocabulary that is not WordPiece; its mask stands for a word and the space before it."""
         import transformers
 
         from bertcli.data.text.tokenization import of_transformers
 
-        return of_transformers(getattr(transformers, self.tokenizer_class)(**vocabulary), source)
+        name = next(token for token in (*self.special_tokens, *self.last_tokens) if "mask" in token.lower())
+        mask = transformers.AddedToken(name, lstrip=True, special=True)
+        made = getattr(transformers, self.tokenizer_class)(**vocabulary, mask_token=mask)
+        return of_transformers(made, source)
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
         """Whether a model runs without padding."""
