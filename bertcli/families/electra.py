@@ -19,6 +19,7 @@ SIZES = {
 WIDE = 768  # hidden units of base, from which on embeddings are as wide as the layers
 SHARES = {WIDE: 1 / 3}  # by hidden units: how wide a generator is beside its model; 1 / 4 for others
 EPOCHS = {"glue/rte": 10.0, "glue/stsb": 10.0, "squad": 2.0, "squad_v2": 2.0}  # of fine-tuning, where these are not 3
+JOINT_HEAD = ("qa_start", "qa_hidden", "qa_end", "qa_none_hidden", "qa_none")  # of models/own/joint_spans.py
 HEAD = 64  # hidden units of an attention head of the generator
 
 
@@ -68,7 +69,8 @@ ELECTRA = Family(
     settings=_settings,
     generator=generator_settings,
     predict_tokens=lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
-    glorot=("embeddings_project", "dense_prediction", "classifier", "qa_outputs"),
+    glorot=("embeddings_project", "dense_prediction", "classifier", "qa_outputs", *JOINT_HEAD),
+    has_joint_spans=True,
     objectives=("replaced-tokens",),
     data_defaults=DATA,
     training_defaults={"batch_size": _batch_size, "learning_rate": _learning_rate},

@@ -25,6 +25,7 @@ from bertcli.models.model_with_loss import GENERATOR
 from bertcli.models.own import two_directions
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
+from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering
 from bertcli.models.packed import PACKED
 
 transformers_logging.set_verbosity_error()
@@ -38,7 +39,11 @@ INITIALIZER_RANGE = 0.02
 LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
-OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
+OWN_HEADS = (
+    FrozenBertForTokenClassification,
+    MeanPooledBertForSequenceClassification,
+    ElectraForJointQuestionAnswering,
+)
 OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
 
 

@@ -27,6 +27,7 @@ class Window:
     is_max_context: list[bool]  # whether no other window shows the token with more context
     start_position: int = 0
     end_position: int = 0
+    is_impossible: bool = False  # whether the question has no answer, in this window or another
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class SpanFeatures(TokenRows):
         types = (inside >= np.repeat([window.offset for window in chosen], lengths)).astype(np.int64)
         names = ("start_position", "end_position") if self.training else ()
         labels = {f"{name}s": torch.tensor([getattr(window, name) for window in chosen]) for name in names}
+        if self.training:
+            labels["is_impossible"] = torch.tensor([float(window.is_impossible) for window in chosen])
         return pack(ids, types, lengths, rows, labels, len(rows))
 
 
@@ -67,7 +70,8 @@ def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: Windo
         context = [pieces[word] for word in example.words]
         has_answer = training and not example.is_impossible
         answer = _answer_pieces(example, context, pieces[example.answer][0]) if has_answer else None
-        windows += _windows(index, before, context, answer, rules, sep_id)
+        found = _windows(index, before, context, answer, rules, sep_id)
+        windows += (replace(each, is_impossible=example.is_impossible) for each in found)
     truncated = sum(len(question.ids) > limit for question in questions)
     return SpanFeatures(Ragged.from_lists([window.input_ids for window in windows]), windows, training, truncated)
 
