@@ -31,6 +31,7 @@ SPAN_HEAD = (
 LAYER_DECAY = (
     "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
 )
+MEMORY = "XLNet: number of tokens before each row that are read too, without gradients; default: 0."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (
@@ -111,6 +112,7 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     span_mask: bool = option(False, f"With dynamic masks: {SPAN_MASK[0].lower()}{SPAN_MASK[1:]}")
     optimizer: str = option("bert", OPTIMIZER, choices=OPTIMIZERS)
     initializer_range: float = option(0.02, "Standard deviation of newly initialized weights.", minimum=0)
+    memory: int | None = option(None, MEMORY, minimum=0)
     generator_size: float | None = option(None, GENERATOR, minimum=0.01, maximum=1)
     embeddings: str = option("random", EMBEDDINGS, choices=("random", "cooccurrence"))
     dropout: float | None = option(None, "Dropout probability; default: the model's, 0.1.", minimum=0, maximum=0.9)

@@ -4,6 +4,7 @@ from bertcli.errors import unknown
 from bertcli.families.albert import ALBERT
 from bertcli.families.bert import BERT
 from bertcli.families.big_bird import BIG_BIRD
+from bertcli.families.deberta import DEBERTA, DEBERTA_3
 from bertcli.families.distilbert import DISTILBERT
 from bertcli.families.electra import ELECTRA
 from bertcli.families.ernie import ERNIE
@@ -12,9 +13,24 @@ from bertcli.families.fnet import FNET
 from bertcli.families.other import OTHER
 from bertcli.families.roberta import ROBERTA
 from bertcli.families.two_directions import TWO_DIRECTIONS
+from bertcli.families.xlnet import XLNET
 from bertcli.families.xmod import XMOD
 
-FAMILIES = (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, ERNIE, XMOD, FNET, BIG_BIRD, TWO_DIRECTIONS)
+FAMILIES = (
+    BERT,
+    ROBERTA,
+    ALBERT,
+    ELECTRA,
+    DISTILBERT,
+    XLNET,
+    ERNIE,
+    XMOD,
+    DEBERTA,
+    DEBERTA_3,
+    FNET,
+    BIG_BIRD,
+    TWO_DIRECTIONS,
+)
 
 
 def family_of(model_type: str) -> Family:

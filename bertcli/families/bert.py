@@ -33,5 +33,5 @@ BERT = Family(
     is_original=True,
     sizes=SIZES,
     settings=_settings,
-    objectives=("mlm+nsp", "mlm", "left-to-right", "two-directions", *LINES, "sentence-pairs+nsp"),
+    objectives=("mlm+nsp", "mlm+sop", "mlm", "left-to-right", "two-directions", *LINES, "sentence-pairs+nsp"),
 )

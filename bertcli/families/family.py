@@ -128,6 +128,7 @@ class Family:
     glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
     has_joint_spans: bool = False  # whether it may be fine-tuned with the head of models/own/joint_spans.py
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
+    has_types: Callable[[PretrainedConfig], bool] = lambda config: getattr(config, "type_vocab_size", 0) > 1
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert
     predict_tokens: Callable[[PreTrainedModel, Tensor], Any] = predict_as_bert
     predict_pair: Callable[[PreTrainedModel, Tensor], Any] = predict_pair_as_bert
@@ -167,12 +168,15 @@ class Family:
         return replace(self.finetuning, layer_decay=self.layer_decay(hidden))
 
     def new_tokenizer(self, source: str, **vocabulary: Any) -> Subwords:
-        """The tokenizer of a new vocabulary that is not WordPiece."""
+        """The tokenizer of a new vocabulary that is not WordPiece; its mask stands for a word and the space before it."""
         import transformers
 
         from bertcli.data.text.tokenization import of_transformers
 
-        return of_transformers(getattr(transformers, self.tokenizer_class)(**vocabulary), source)
+        name = next(token for token in (*self.special_tokens, *self.last_tokens) if "mask" in token.lower())
+        mask = transformers.AddedToken(name, lstrip=True, special=True)
+        made = getattr(transformers, self.tokenizer_class)(**vocabulary, mask_token=mask)
+        return of_transformers(made, source)
 
     def runs_packed(self, config: PretrainedConfig) -> bool:
         """Whether a model runs without padding."""

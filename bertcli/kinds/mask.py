@@ -29,7 +29,7 @@ class Mask(Kind):
 
     name = "fill"
     pipeline = "fill-mask"
-    architectures = ("MaskedLM", "PreTraining")
+    architectures = ("MaskedLM", "PreTraining", "XLNetLMHead")
     inputs = ("mask",)
     needs = f"a text with {MASK_TOKEN} in it (so spelled for every model), and no second one"
     is_task = False
@@ -99,7 +99,7 @@ for token in shares.argsort()[:-6:-1]:
                 ids, shares = next(masks)
                 number = {"mask": mask} if count > 1 else {}
                 fills += [
-                    {"token": names[int(id_)], "score": round(float(share), 6), **number}
+                    {"token": tokenizer.shown(names[int(id_)]), "score": round(float(share), 6), **number}
                     for id_, share in zip(ids, shares, strict=True)
                 ]
             predictions.append({"fills": fills})

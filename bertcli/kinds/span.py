@@ -102,11 +102,8 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         return ElectraForJointQuestionAnswering
 
     def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
-        if getattr(model.config, SPAN_HEAD, None) != JOINT:
-            return super().outputs(model, batch)
-        from bertcli.models.own.joint_spans import joint_span_outputs
-
-        return joint_span_outputs(model, batch)
+        is_joint = getattr(model.config, SPAN_HEAD, None) == JOINT
+        return cast("t.Outputs", model(batch)) if is_joint else super().outputs(model, batch)
 
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         return len(split), f"questions longer than {rules.max_query_length} tokens"

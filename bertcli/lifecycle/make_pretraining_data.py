@@ -109,7 +109,7 @@ def _resolved(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataCon
     objective = (
         get_objective(config.objective) if config.objective else default_objective(config.next_sentence, family.key)
     )
-    check_objective(objective, family)
+    check_objective(objective, family, config.given)
     if config.objective and "next_sentence" in config.given and config.next_sentence != objective.needs_pairs:
         what = f"--objective {objective.name} {'needs' if objective.needs_pairs else 'takes no'} pairs of texts."
         raise UserError(what, "Leave --next-sentence or --no-next-sentence out.")
@@ -217,6 +217,7 @@ def _make_shards(
     masking = masking_rules(tokenizer, config.values())
     rules = InstanceRules(
         objective.cut,
+        tokenizer,
         tokenizer.layout.open() if objective.ends_lines else tokenizer.layout,
         masking,
         static_masking=config.masking == "static",

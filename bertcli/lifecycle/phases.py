@@ -97,6 +97,11 @@ def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder |
             f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
             "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
         )
+    made_for = examples.manifest.get("objective", objective.name)
+    if objective.needs_pairs and made_for != objective.name:
+        what = f"`{examples.folder}` has the pairs of --objective {made_for}, not of {objective.name}."
+        hint = f"Leave --objective out, or make the data again: bert make-pretraining-data TEXT --objective {objective.name}"
+        raise UserError(what, hint)
     if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
         what = (
             f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."

@@ -46,15 +46,12 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 def _check(config: PretrainConfig, run: RunFolder) -> Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
     check_flops(config)
-    asked = get_objective(config.objective) if config.objective else None
     # The order stays, whatever the cache.
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples
-    objective = asked or _objective_of(examples)
-    check_objective(objective, family := get_family(config.family))
-    if config.generator_size and not family.generator:
-        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    objective = _objective_for(config, examples)
     check_data(phases, objective, run if config.resume else None)
+    objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
     held_out = held_out_of(config, phases[-1].examples)
     phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
@@ -69,10 +66,33 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     return Request(config, objective, phases, held_out, "" if resumed else _source(config), resumed)
 
 
-def _objective_of(examples: PretrainingExamples) -> Objective:
-    """The objective that data were made for."""
-    made_for = examples.manifest.get("objective")
-    return get_objective(made_for) if made_for else default_objective(examples.has_pairs)
+def _objective_for(config: PretrainConfig, examples: PretrainingExamples) -> Objective:
+    """The objective that is named, or that the data were made for. Raises UserError if it, or an option, is not for the family."""
+    named = config.objective or examples.manifest.get("objective")
+    objective, family = (
+        get_objective(named) if named else default_objective(examples.has_pairs),
+        get_family(config.family),
+    )
+    check_objective(objective, family, _given_masking(config))
+    if config.generator_size and not family.generator:
+        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    return objective
+
+
+def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
+    """The objective with the memory that is asked for. Raises UserError if it has none, or rows of `length` have less for the next."""
+    if memory is None:
+        return objective
+    if not objective.has_memory:
+        raise UserError(f"--objective {objective.name} has no memory.", "Leave --memory out.")
+    if memory > length // 2:
+        what = f"--memory {memory} is more than half a row of {length} tokens, which is what the next row continues."
+        raise UserError(what, f"Give --memory {length // 2} or less, or make data of a larger --max-seq-length.")
+    return replace(objective, memory=memory)
+
+
+def _given_masking(config: PretrainConfig) -> dict[str, Any]:
+    return {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
 
 
 def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
@@ -80,7 +100,7 @@ def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainCon
 
     Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
     """
-    given = {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    given = _given_masking(config)
     parse_shares(config.mask_shares or SHARES)
     if given and not objective.fills_masks:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)

@@ -49,6 +49,13 @@ def choose_rows(model: nn.Module, chosen: Tensor | slice) -> None:
         _names = _names[chosen]
 
 
+def name_again(model: nn.Module, chosen: Tensor) -> None:
+    """Where a model is trained, name copies of some rows, [R], which follow all others, apart from these."""
+    global _names
+    if model.training:
+        _names = torch.cat([_names, mixed(_names[chosen] ^ HEAD)])
+
+
 def drawn_again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
     """The contexts of a pass and, for torch.utils.checkpoint, of its repetition, which draws the same masks."""
     return nullcontext(), _drawing_from(_keys.state, _names)
@@ -85,6 +92,14 @@ def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     if not training or rate == 0:
         return values
     return drop(values, next_mask(rate, values.shape[:-1].numel()))
+
+
+def drop_alike(values: Tensor, rate: float, training: bool) -> Tensor:
+    """As `dropout`, of what all rows of the data share, [..., C]."""
+    if not training or rate == 0:
+        return values
+    names = torch.arange(values.shape[:-1].numel(), dtype=torch.int32, device=values.device)
+    return drop(values, (*next_mask(rate, 0)[:3], names))
 
 
 @faster

@@ -141,8 +141,9 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
     What follows the attention of a last layer like BERT's is computed for those rows only; and if they are one of each
     sequence, which sees all of it, only these attend, where the attention can do so.
     """
-    base, last = model.base_model, _last_layer(model)
-    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if last else rows
+    base = model.base_model
+    chooses = rows is not None and (getattr(base, "decodes_masks", False) or _last_layer(model) is not None)
+    chosen = slice(len(batch.input_ids)) if rows is None else slice(None) if chooses else rows
 
     def read(_: Any, __: Any, output: Any) -> Any:
         hidden = _read(model, batch, output.last_hidden_state[0], chosen, pooled)
@@ -152,26 +153,31 @@ def _reading(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None, po
             output.pooler_output = _family(model).pool(base, output.last_hidden_state)
         return output
 
-    hooks = [base.register_forward_hook(read)]
-    if rows is not None and last:
-        self_attention = getattr(last.attention, "self", last.attention)
-        is_alone = pooled and attends_alone(self_attention, batch.input_ids)
-
-        def choose(context: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
-            choose_rows(model, rows)
-            return context if is_alone else context.index_select(1, rows), residual.index_select(1, rows)
-
-        options = {"one_each": rows} if is_alone else {}
-        if chooses_rows(last.attention):
-            hooks.append(_before_call(last.attention, _uses_of_last_layer(model), options | {"choose": choose}))
-        else:
-            hooks.append(_before_call(self_attention, 1, options))
-            hooks.append(last.attention.output.register_forward_pre_hook(lambda _, states: choose(*states)))
+    hooks = [base.register_forward_hook(read), *(_choosing(model, batch, rows, pooled) if chooses else ())]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _choosing(model: PreTrainedModel, batch: PackedBatch, rows: Any, pooled: bool) -> list[RemovableHandle]:
+    """The hooks that have the last layer leave out all but some rows."""
+    if getattr(model.base_model, "decodes_masks", False):  # in a way of its own (models/own/deberta.py)
+        return [_before_call(model.base_model, 1, {"rows": rows})]
+    attention = _last_layer(model).attention
+    self_attention = getattr(attention, "self", attention)
+    is_alone = pooled and attends_alone(self_attention, batch.input_ids)
+
+    def choose(context: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:  # the backward pass of indexing sorts
+        choose_rows(model, rows)
+        return context if is_alone else context.index_select(1, rows), residual.index_select(1, rows)
+
+    options = {"one_each": rows} if is_alone else {}
+    if chooses_rows(attention):
+        return [_before_call(attention, _uses_of_last_layer(model), options | {"choose": choose})]
+    before = attention.output.register_forward_pre_hook(lambda _, states: choose(*states))
+    return [_before_call(self_attention, 1, options), before]
 
 
 def _before_call(module: nn.Module, number: int, options: dict[str, Any]) -> RemovableHandle:
@@ -249,5 +255,5 @@ def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tenso
 
 
 def _columns(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
-    has_types = getattr(model.config, "type_vocab_size", 0) > 1
-    return {"input_ids": batch.input_ids, **({"token_type_ids": batch.token_type_ids} if has_types else {})}
+    types = {"token_type_ids": batch.token_type_ids} if _family(model).has_types(model.config) else {}
+    return {"input_ids": batch.input_ids, **types}

@@ -1,6 +1,7 @@
 """What heads read of the encoder, and losses that several kinds of task share."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
 from bertcli.models.model_with_loss import Outputs
 from bertcli.models.own.bilstm import has_bilstm
-from bertcli.models.packed import is_causal, is_joined
+from bertcli.models.own.two_streams import has_two_streams, predict_alone
+from bertcli.models.packed import is_causal, is_joined, reads_last
 
 # N sequences of the batch, E texts, M masked tokens, H hidden, V vocabulary, C labels, W words to tag, S the longest
 
@@ -93,7 +95,10 @@ def own_head(model: PreTrainedModel) -> str:
 
 def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
     """Vocabulary logits at the masked positions only, [M, V], of any family's masked-LM head."""
-    found = run_head(model, batch, batch.labels["masked_lm_positions"])
+    positions = batch.labels["masked_lm_positions"]
+    if has_two_streams(model):
+        return cast(Tensor, model.lm_loss(predict_alone(model, batch, positions)))
+    found = run_head(model, batch, positions)
     logits: Tensor = found["prediction_logits" if "prediction_logits" in found else "logits"]
     return logits
 
@@ -102,7 +107,7 @@ def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Logits of each sequence, [N, C], or text, [E, C]."""
     if _reads_batches(model):
         return {"logits": of_texts(model(batch), batch)}
-    rows = batch.last_tokens if is_causal(model) else batch.first_tokens  # [N] the one that sees all of its sequence
+    rows = batch.last_tokens if reads_last(model) else batch.first_tokens  # [N] the one that sees all of its sequence
     return {"logits": of_texts(run_head(model, batch, rows, pooled=True)["logits"], batch)}
 
 

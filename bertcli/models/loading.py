@@ -22,7 +22,7 @@ from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from bertcli.models.model_with_loss import GENERATOR
-from bertcli.models.own import two_directions
+from bertcli.models.own import deberta, replaced_tokens, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering
@@ -39,12 +39,14 @@ INITIALIZER_RANGE = 0.02
 LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_position_embeddings": 100_000_000}
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
-OWN_HEADS = (
-    FrozenBertForTokenClassification,
-    MeanPooledBertForSequenceClassification,
+OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
+OWN_HEADS_OF_FAMILIES = (
+    *two_directions.CLASSES.values(),
+    *deberta.CLASSES.values(),
+    replaced_tokens.DebertaV2ForReplacedTokens,
     ElectraForJointQuestionAnswering,
 )
-OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *two_directions.CLASSES.values())}
+OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *OWN_HEADS_OF_FAMILIES)}
 
 
 def build_model(
@@ -68,8 +70,13 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return cast(PreTrainedModel, model_class(config))
-    return cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE))
+        return _run_packed(cast(PreTrainedModel, model_class(config)))
+    return _run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
+
+
+def _run_packed(model: PreTrainedModel) -> PreTrainedModel:
+    """Have a model whose attention is of its family run packed in a way of its own."""
+    return deberta.run_packed(two_streams.run_packed(model))
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:
@@ -162,7 +169,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return model, info
+    return _run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:

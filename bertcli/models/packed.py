@@ -36,6 +36,11 @@ def is_causal(model: PreTrainedModel) -> bool:
     return bool(next(flags, False))
 
 
+def reads_last(model: PreTrainedModel) -> bool:
+    """Whether a head for texts reads the last token: where tokens see only those before them, or [CLS] is last."""
+    return is_causal(model) or getattr(model.config, "summary_type", "") == "last"
+
+
 def is_joined(model: PreTrainedModel) -> bool:
     """Whether a model joins two encoders of opposite directions (models/own/two_directions.py)."""
     return getattr(model.base_model, "joins_directions", False)

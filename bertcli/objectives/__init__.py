@@ -1,5 +1,7 @@
 """Pre-training objectives, one file each: instances, targets, heads, losses and metrics."""
 
+from collections.abc import Collection
+
 from bertcli.errors import UserError, unknown
 from bertcli.families import get_family
 from bertcli.families.family import Family
@@ -7,16 +9,20 @@ from bertcli.objectives.full_sentences import DOC_SENTENCES, FULL_SENTENCES
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
 from bertcli.objectives.lines import LINES
 from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.masked_ngrams import MASKED_NGRAMS
 from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
+from bertcli.objectives.permutation_lm import PERMUTATION_LM
 from bertcli.objectives.replaced_tokens import DETECTION
+from bertcli.objectives.rtd_gdes import RTD_GDES
 from bertcli.objectives.sentence_order import MLM_AND_SOP
 from bertcli.objectives.sentence_pairs import SENTENCE_PAIRS, SENTENCE_PAIRS_AND_NSP
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
 OF_BERT = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, LINES)
 OF_ROBERTA = (FULL_SENTENCES, DOC_SENTENCES, SENTENCE_PAIRS, SENTENCE_PAIRS_AND_NSP)
-ALL = (*OF_BERT, *OF_ROBERTA, MLM_AND_SOP, DETECTION)
+OF_DEBERTA = (MASKED_NGRAMS, RTD_GDES)
+ALL = (*OF_BERT, *OF_ROBERTA, MLM_AND_SOP, DETECTION, PERMUTATION_LM, *OF_DEBERTA)
 OBJECTIVES = {objective.name: objective for objective in ALL}
 
 
@@ -27,8 +33,12 @@ def get_objective(name: str) -> Objective:
     return OBJECTIVES[name]
 
 
-def check_objective(objective: Objective, family: Family) -> None:
-    """Raise UserError if a family is not pre-trained by an objective."""
+def check_objective(objective: Objective, family: Family, given: Collection[str] = ()) -> None:
+    """Raise UserError if a family is not pre-trained by an objective, or an option that is given means nothing to it."""
+    for name in objective.ignored:
+        if name in given:
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(f"{flag} means nothing to --objective {objective.name}.", f"Leave {flag} out.")
     if objective.name not in family.objectives:
         what = f"{family.name} is not pre-trained by --objective {objective.name}."
         raise UserError(what, f"Give one of: {', '.join(family.objectives)}.")

@@ -51,15 +51,23 @@ def token_blocks(lengths: Sequence[int], longest: int, mode: str) -> list[Span]:
     return [block for block in (*found, (first, bounds[-1])) if block[1] - block[0] >= least]
 
 
-def _cut(mode: str, instances: Instances, draws: Draws) -> list[int]:
-    """Add the blocks in the order of the text; one line that is too long for a block is cut, where fairseq leaves it out."""
-    rules, bounds = instances.rules, instances.corpus.bounds
-    longest = rules.max_seq_length - len(rules.layout.before)
-    lengths = [end - start for start, end in pairwise(bounds)]
-    for _ in range(rules.dupe_factor):
-        for first, last in token_blocks(lengths, longest, mode):
-            for start in range(first, last, longest):
-                end = min(start + longest, last)
+def cut_blocks(mode: str, instances: Instances, draws: Draws) -> list[int]:
+    """Add the blocks in the order of the text; one line that is too long for a block is cut, where fairseq leaves it out.
+
+    The static masks of copy n are those of fairseq's epoch n, for the same seed.
+    """
+    rules, before, corpus = instances.rules, instances.rules.layout.before, instances.corpus
+    longest = rules.max_seq_length - len(before)
+    lengths = [end - start for start, end in pairwise(corpus.bounds)]
+    found = token_blocks(lengths, longest, mode)
+    pieces = [(start, min(start + longest, last)) for first, last in found for start in range(first, last, longest)]
+    for copy in range(1, rules.dupe_factor + 1):
+        for index, (start, end) in enumerate(pieces):
+            if rules.static_masking:
+                ids = [*before, *corpus.tokens[start:end].tolist()]
+                seed = int(hash((draws.numpy_seed, copy, index)) % 1e6)
+                instances.add_tokens(ids, [0] * len(ids), masks=_masks(ids, rules.masking, seed))
+            else:
                 instances.add((start, end), (end, end), False, draws)
     return list(range(len(instances.next_sentence_labels)))
 
@@ -97,10 +105,13 @@ def mask_tokens(
 
 def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRules, draws: Draws) -> Masks:
     """Draw the static masks of an instance."""
+    return _masks(ids, rules, draws.getrandbits(32))
+
+
+def _masks(ids: list[int], rules: MaskingRules, seed: int) -> Masks:
     import numpy as np
 
-    whole = np.array(ids)
-    masked, is_masked = mask_tokens(whole, rules, np.random.default_rng(draws.getrandbits(32)))
+    masked, is_masked = mask_tokens(np.array(ids), rules, np.random.default_rng(seed))
     places = np.flatnonzero(is_masked)
     return places.tolist(), masked[places].tolist()
 
@@ -148,11 +159,11 @@ PARTS = (replace(MASKED_LM, targets=_targets),)
 FULL_SENTENCES = Objective(
     "full-sentences",
     PARTS,
-    partial(_cut, ACROSS_DOCUMENTS),
+    partial(cut_blocks, ACROSS_DOCUMENTS),
     ends_lines=True,
     draw_masks=draw_masks,
     model_class="AutoModelForMaskedLM",
     fits=has_heads,
     trains_every_weight=False,
 )
-DOC_SENTENCES = replace(FULL_SENTENCES, name="doc-sentences", cut=partial(_cut, WITHIN_DOCUMENTS))
+DOC_SENTENCES = replace(FULL_SENTENCES, name="doc-sentences", cut=partial(cut_blocks, WITHIN_DOCUMENTS))

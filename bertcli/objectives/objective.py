@@ -63,6 +63,9 @@ class Objective:
     trains_every_weight: bool = True
     fills_masks: bool = True
     negatives: str = "random next"  # rows with the label 1, in words
+    has_memory: bool = False  # whether it can read the text before a row
+    memory: int = 0  # so many tokens of it
+    ignored: tuple[str, ...] = ()  # options of data and masks that mean nothing to it
 
     def auto_class(self) -> Any:
         """The class of transformers that makes the model."""
@@ -79,6 +82,21 @@ class Objective:
     def packable(self, examples: PretrainingExamples) -> ObjectiveExamples:
         """The examples with the targets of training."""
         return ObjectiveExamples(self, examples)
+
+    def pack(self, examples: PretrainingExamples, rows: NDArray[np.int64], key: int) -> PackedBatch:
+        """Pack rows with the targets of the step `key`; each part's loss is divided by its number of labels."""
+        import torch
+
+        from bertcli.data.packing.batches import pack
+
+        read = examples.take(rows, key)
+        targets: Targets = {}
+        for part in self.parts:
+            targets |= part.targets(read)
+        batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
+        labels = {name: torch.from_numpy(values) for name, values in targets.items()}
+        counts = {part.name: len(targets.get(part.labels, read.input_ids)) for part in self.parts}
+        return replace(batch, labels=labels, counts=counts)
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
         """The logits of each part, [R, C], from one pass of the encoder."""
@@ -150,16 +168,5 @@ class ObjectiveExamples:
         return self.examples.rows_of_step(seed, step, batch_size)
 
     def pack(self, rows: NDArray[np.int64], key: int) -> PackedBatch:
-        """Pack rows with the targets of the step `key`; each part's loss is divided by its number of labels."""
-        import torch
-
-        from bertcli.data.packing.batches import pack
-
-        read = self.examples.take(rows, key)
-        targets: Targets = {}
-        for part in self.objective.parts:
-            targets |= part.targets(read)
-        batch = pack(read.input_ids, read.token_type_ids, read.lengths, rows)
-        labels = {name: torch.from_numpy(values) for name, values in targets.items()}
-        counts = {part.name: len(targets.get(part.labels, read.input_ids)) for part in self.objective.parts}
-        return replace(batch, labels=labels, counts=counts)
+        """Pack rows with the targets of the step `key`."""
+        return self.objective.pack(self.examples, rows, key)

@@ -84,9 +84,6 @@ def _add(first: list[int], second: list[int], instances: Instances, draws: Draws
 
 def _targets(read: UnpackedRows) -> Targets:
     """The masks and, for each, the number in [0, 1) by which the generator's token is drawn; functions of (seed, step, row)."""
-    import numpy as np
-
-    from bertcli.data.packing.keyed import uniform
     from bertcli.data.pretraining.masking import mask_batch
 
     if read.masks or read.rules.reads_words:
@@ -94,12 +91,21 @@ def _targets(read: UnpackedRows) -> Targets:
         positions, originals = masks
     else:
         positions, originals = mask_with_repeats(read.input_ids, read.rows, read.lengths, read.rules, read.key)
-    ends = np.cumsum(read.lengths)
+    return with_draws(read, {"masked_lm_positions": positions, "masked_lm_ids": originals})
+
+
+def with_draws(read: UnpackedRows, masks: Targets) -> Targets:
+    """Masks with a number in [0, 1) for each, a function of (seed, step, row)."""
+    import numpy as np
+
+    from bertcli.data.packing.keyed import uniform
+
+    positions, ends = masks["masked_lm_positions"], np.cumsum(read.lengths)
     row = np.searchsorted(ends, positions, side="right")
     place = positions - (ends - read.lengths)[row]
     number = np.arange(len(positions))
     draws = uniform(read.key + 3, read.rows[row], place, number - np.searchsorted(row, row))
-    return {"masked_lm_positions": positions, "masked_lm_ids": originals, "sample_draws": draws}  # type: ignore[dict-item]
+    return {**masks, "sample_draws": draws}  # type: ignore[dict-item]
 
 
 def mask_with_repeats(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
@@ -211,9 +217,15 @@ class Detection(Objective):
         samples = sample(logits.detach(), batch.labels["sample_draws"], self.temperature, never)
         original = batch.input_ids.index_copy(0, positions, originals)
         ids = put_samples(original, positions, samples)
-        hidden = encode(model.model, replace(batch, input_ids=ids))
+        hidden = self.states(model.model, replace(batch, input_ids=ids))
         found = {generated.name: logits, detected.name: detected.head(model.model, hidden)}
         return found | {detected.labels: (ids != original).long()}
+
+    def states(self, model: PreTrainedModel, batch: PackedBatch) -> Tensor:
+        """The hidden states that the head for replaced tokens reads, [T, H]."""
+        from bertcli.models.encoder import encode
+
+        return encode(model, batch)
 
     def losses(self, outputs: dict[str, Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """The summed loss of each part, that of the discriminator with its weight."""

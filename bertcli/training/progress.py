@@ -111,7 +111,7 @@ class Progress:
         self.done += amount
         self._mark()
         left = self.seconds_left()
-        words = (f"{duration(left)} left  " if self.total else "") + (words or self._speed())
+        words = (f"{duration(left)} left  " if left else "") + (words or self._speed())
         now = time.perf_counter()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)
@@ -144,8 +144,11 @@ class Progress:
         say("; ".join(filter(None, (words, advise(left)))))
 
     def seconds_left(self) -> float:
-        """The time left at the speed of late, without that of the first calls."""
-        (begun, before), (now, done) = self._marks[0], self._marks[-1]
+        """The time left at the speed of late, without that of the first calls; 0 until there are two."""
+        first = 1 if 1 < self._calls <= WARM_UP else 0  # the first call of all takes far longer than those after it
+        (begun, before), (now, done) = self._marks[first], self._marks[-1]
+        if self._calls < 2:
+            return 0.0
         return (self.total - done) * (now - begun) / (done - before) if self.total and done > before else 0.0
 
     def _speed(self) -> str:

@@ -103,6 +103,23 @@ CPU_CASES = (
         )
         for family in ("roberta", "albert", "electra")
     ),
+    *(
+        Case(
+            f"causal-{length}",
+            f"forward and backward of mini from left to right, over both directions, {length} tokens",
+            {
+                f"{name}, {precision}": f"tests.benchmarks.ours encode {{size}} {objective} {{length}} {{batch_size}} {{steps}} {precision}"
+                for name, objective in (("left to right", "left-to-right"), ("both directions", "mlm"))
+                for precision in BOTH
+            },
+            tuple(Row(f"left to right, {precision}", f"both directions, {precision}", "1 ×") for precision in BOTH),
+            size="mini",
+            length=length,
+            batch_size=8192 // length,
+            steps=12,
+        )
+        for length in (128, 512)
+    ),
     Case(
         "outside",
         "pre-train mini, 128 tokens, batch 64: share of a step outside forward, backward and optimizer",

@@ -39,7 +39,10 @@ class Materials(dict[str, str]):
 
     def __init__(self, case: Case, folder: Path) -> None:
         super().__init__(
-            {name: str(getattr(case, name)) for name in ("task", "steps", "batch_size", "length", "learning_rate")}
+            {
+                name: str(getattr(case, name))
+                for name in ("task", "steps", "batch_size", "length", "learning_rate", "size")
+            }
         )
         self.case, self.folder = case, folder
 

@@ -4,11 +4,14 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 from bertcli.config.use import PredictConfig
+from bertcli.families.bert import BERT
 from bertcli.lifecycle.predict import stream
 from bertcli.lifecycle.pretrain import pretrain
+from bertcli.models.packed import PACKED, prepare_layers
 from bertcli.training.loop import Training
 
 
@@ -56,5 +59,35 @@ def outside(shards: str, steps: str, batch_size: str, model: str, out: str) -> d
     return {"share_outside": 1 - (after - before) / (last - first), **inside}
 
 
+def encode(size: str, objective: str, length: str, batch_size: str, steps: str, precision: str) -> dict[str, Any]:
+    """Forward and backward of an encoder as an objective has it, on sequences of random tokens of half the length to all of it."""
+    import numpy as np
+    import torch
+
+    from bertcli.data.packing.batches import pack
+    from bertcli.models import encoder
+    from bertcli.models.model_with_loss import ModelWithLoss
+    from bertcli.models.working_copy import WorkingCopy
+    from bertcli.objectives import get_objective
+
+    asked = get_objective(objective)
+    config = BERT.new_config(size, vocab_size=8000, attn_implementation=PACKED, **asked.labels)
+    model = asked.auto_class().from_config(config)
+    prepare_layers(model)
+    with_loss = ModelWithLoss(
+        model, lambda own, batch: {"states": encoder.encode(own, batch)}, lambda out, _: {"loss": out["states"].sum()}
+    )
+    module = WorkingCopy(with_loss, getattr(torch, precision)).module
+    draw = np.random.default_rng(0)
+    lengths = np.sort(draw.integers(int(length) // 2, int(length) + 1, int(batch_size)))[::-1].copy()
+    batch = pack(draw.integers(5, 8000, lengths.sum()), None, lengths, np.arange(len(lengths)))
+    seconds = []
+    for _ in range(int(steps)):
+        started = time.perf_counter()
+        module(batch)["loss"].float().backward()
+        seconds.append(time.perf_counter() - started)
+    return {"tokens_per_second": int(lengths.sum()) / median(seconds[2:])}
+
+
 if __name__ == "__main__":
-    print(json.dumps({"predict": predict, "outside": outside}[sys.argv[1]](*sys.argv[2:])))
+    print(json.dumps({"predict": predict, "outside": outside, "encode": encode}[sys.argv[1]](*sys.argv[2:])))

@@ -9,12 +9,13 @@ import transformers
 from torch.nn.utils.rnn import pad_sequence
 
 from bertcli.data.packing.batches import PackedBatch, pack
+from bertcli.families import family_of
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.models.dropout import set_dropout
 from bertcli.models.heads import word_logits
-from bertcli.models.packed import is_packed
+from bertcli.models.packed import is_packed, reads_last
 from tests.support import load, with_loss
 
 SIZES = {
@@ -47,7 +48,8 @@ LENGTHS = [17, 9, 9, 5, 2]
 def save(name: str, config: dict[str, Any], head: str, folder: Path) -> Any:
     """Save a model of transformers with new weights; `name` is how its classes begin, `head` how they end."""
     torch.manual_seed(0)
-    model = getattr(transformers, f"{name}For{head}")(getattr(transformers, f"{name}Config")(**config)).eval()
+    head = head if hasattr(transformers, f"{name}{head}") else f"For{head}"
+    model = getattr(transformers, f"{name}{head}")(getattr(transformers, f"{name}Config")(**config)).eval()
     model.save_pretrained(folder)
     return model
 
@@ -57,23 +59,27 @@ def objective_of(kind: str, folder: Path, head: str | None = None) -> Any:
     return with_loss(load(None if head else kind, str(folder)), head or kind).eval()
 
 
-def make_batch(labels: dict[str, torch.Tensor], has_types: bool) -> tuple[PackedBatch, dict[str, torch.Tensor]]:
+def make_batch(
+    labels: dict[str, torch.Tensor], has_types: bool, side: str = "right"
+) -> tuple[PackedBatch, dict[str, torch.Tensor]]:
     """Five sequences, packed, and the same padded."""
     generator = np.random.default_rng(1)
     ids = [generator.integers(5, 50, length) for length in LENGTHS]
     types = [(np.arange(length) > length // 2).astype(np.int64) for length in LENGTHS]
     packed = pack(np.concatenate(ids), np.concatenate(types), np.array(LENGTHS), np.arange(5))
     packed = PackedBatch(**{**packed.__dict__, "labels": labels})
-    padded = {"input_ids": _pad(ids), "attention_mask": _pad([np.ones_like(row) for row in ids])}
-    return packed, {**padded, **({"token_type_ids": _pad(types)} if has_types else {})}
+    padded = {"input_ids": _pad(ids, side), "attention_mask": _pad([np.ones_like(row) for row in ids], side)}
+    return packed, {**padded, **({"token_type_ids": _pad(types, side)} if has_types else {})}
 
 
-def _pad(rows: list[np.ndarray]) -> torch.Tensor:
-    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True)
+def _pad(rows: list[np.ndarray], side: str) -> torch.Tensor:
+    return pad_sequence([torch.from_numpy(row) for row in rows], batch_first=True, padding_side=side)
 
 
-def _batch_for(model: Any, labels: dict[str, torch.Tensor]) -> tuple[PackedBatch, dict[str, torch.Tensor]]:
-    packed, padded = make_batch(labels, getattr(model.config, "type_vocab_size", 0) > 1)
+def _batch_for(
+    model: Any, labels: dict[str, torch.Tensor], side: str = "right"
+) -> tuple[PackedBatch, dict[str, torch.Tensor]]:
+    packed, padded = make_batch(labels, family_of(model.config.model_type).has_types(model.config), side)
     is_padding = padded["attention_mask"] == 0
     padded["input_ids"] = padded["input_ids"].masked_fill(is_padding, model.config.pad_token_id or 0)
     return packed, padded
@@ -89,7 +95,9 @@ def check_outputs(
     words = [(0, 1), (0, 5), (1, 2), (2, 1), (2, 7), (4, 1)]  # (sequence, position)
     starts = np.cumsum(LENGTHS) - LENGTHS
     positions = torch.tensor([starts[sequence] + place for sequence, place in words])
-    batch, padded = _batch_for(theirs, {"choice_sequences": torch.tensor([[1, 2]]), "word_positions": positions})
+    labels = {"choice_sequences": torch.tensor([[1, 2]]), "word_positions": positions}
+    pads_left = reads_last(theirs) and kind in ("classify", "choose")  # their heads for texts read the last column
+    batch, padded = _batch_for(theirs, labels, "left" if pads_left else "right")
     outputs = objective.outputs(batch)
     with torch.no_grad():
         if kind == "choose":
@@ -134,9 +142,9 @@ def check_finetuning(name: str, config: dict[str, Any]) -> None:
     learn_nouns()
 
 
-def check_own_tokenizer(name: str, config: dict[str, Any]) -> None:
+def check_own_tokenizer(name: str, config: dict[str, Any], fills: str = "ForMaskedLM") -> None:
     """In the folder of `start`, which has a tokenizer, a model fills masks, and learns to classify and to tag."""
-    save(name, {**config, "vocab_size": 300}, "MaskedLM", Path("start"))
+    save(name, {**config, "vocab_size": 300}, fills, Path("start"))
     assert len(predict("the [MASK] sank", model="start").records[0]["fills"]) == 5
     assert predict("the ship " * 200, model="start", features="states.npz").count == 1  # cut to the positions it has
     learn_nouns()

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import write_corpus
+from transformers import AutoTokenizer
 
+from bertcli import build_vocab
+from bertcli.data.packing.text_features import encode_masks
+from bertcli.data.text.tokenization import load_tokenizer
 from tests.data.text.tokenizers import save_bytes
 from tests.families.checks import (
     KINDS,
@@ -49,3 +54,13 @@ def test_a_head_that_fills_has_a_loss(tmp_path: Path) -> None:
     objective = objective_of("", tmp_path, head="fill")
     wanted = torch.nn.functional.cross_entropy(objective.outputs(batch)["masked_lm"], ids, reduction="sum")
     torch.testing.assert_close(objective(batch)["masked_lm"].detach(), wanted)
+
+
+@pytest.mark.parametrize("text", ["The [MASK] of a city.", "[MASK] is un[MASK]ed", "a  [MASK]", "[MASK]"])
+def test_a_mask_takes_the_space_before_it_as_in_transformers(text: str, workspace: Path) -> None:
+    write_corpus(workspace / "corpus.txt")
+    vocabulary = build_vocab("corpus.txt", family="roberta", vocab_size=300).out
+    ids, places = encode_masks(text, load_tokenizer(vocabulary))
+    theirs = AutoTokenizer.from_pretrained(vocabulary)
+    assert ids == theirs(text.replace("[MASK]", theirs.mask_token))["input_ids"]
+    assert [ids[place] for place in places] == [theirs.mask_token_id] * text.count("[MASK]")

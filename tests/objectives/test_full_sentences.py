@@ -1,15 +1,20 @@
 """Blocks and masks are fairseq's; dynamic masks have the same distribution."""
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from conftest import GOLDENS
 
+from bertcli.data.pretraining.draws import Draws
+from bertcli.data.pretraining.instances import InstanceRules, make_instances
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.pretraining.shards import UnpackedRows
-from bertcli.objectives.full_sentences import mask_batch, mask_tokens, token_blocks
+from bertcli.data.text.corpus import Corpus
+from bertcli.data.text.tokenization import Layout
+from bertcli.objectives.full_sentences import FULL_SENTENCES, cut_blocks, mask_batch, mask_tokens, token_blocks
 
 FOLDER = GOLDENS / "roberta"
 MASKS = json.loads((FOLDER / "mask_tokens.json").read_text())
@@ -80,3 +85,18 @@ def test_dynamic_masks_are_a_function_of_key_and_row() -> None:
         return ids[-len(item) :].tolist()
 
     assert masked([5, 3], 1) == masked([3], 1) != masked([3], 2)
+
+
+def test_static_masks_are_those_of_fairseqs_epochs() -> None:
+    golden = {
+        each["epoch"]: each["src"] for each in MASKS["cases"] if (each["code"], each["name"]) == ("3d262bb2", "seed_7")
+    }
+    items = MASKS["items"]
+    bounds = np.cumsum([0, *(len(item) - 1 for item in items)]).tolist()
+    corpus = Corpus(np.array([token for item in items for token in item[1:]], np.uint32), bounds, [(0, len(items))])
+    rules = InstanceRules(FULL_SENTENCES.cut, cast(Any, None), Layout((0,), (), ()), rules_of(), True, 64, 0.1, 2)
+    rules = replace(rules, cut=lambda instances, draws: cut_blocks("eos", instances, draws))
+    instances, order = make_instances(corpus, rules, Draws(7))
+    columns = instances.columns(order)
+    rows = [row.tolist() for row in np.split(columns.input_ids, columns.offsets[1:-1])]
+    assert rows == golden[1] + golden[2]

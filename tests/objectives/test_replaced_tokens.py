@@ -52,7 +52,9 @@ def rules_of(tokenizer: WordPiece, probability: float = 0.15, length: int = 128)
     options = SimpleNamespace(masked_lm_prob=probability, max_seq_length=length)
     most = ELECTRA.data_defaults["max_predictions_per_seq"](options)
     masking = MaskingRules.of(tokenizer, probability, most, False, ELECTRA.data_defaults["mask_shares"])
-    return InstanceRules(whole_lines, tokenizer.layout, masking, False, length, short_seq_prob=0.05, dupe_factor=1)
+    return InstanceRules(
+        whole_lines, tokenizer, tokenizer.layout, masking, False, length, short_seq_prob=0.05, dupe_factor=1
+    )
 
 
 @pytest.mark.parametrize("name", DATA)

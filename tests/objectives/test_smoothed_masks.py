@@ -1,7 +1,7 @@
 """Smoothed masks and lines are those of DistilBERT's distiller.py and lm_seqs_dataset.py."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from bertcli.data.pretraining.instances import InstanceRules, make_instances
 from bertcli.data.pretraining.masking import MaskingRules
 from bertcli.data.pretraining.shards import UnpackedRows
 from bertcli.data.text.corpus import Corpus
-from bertcli.data.text.tokenization import Layout
+from bertcli.data.text.layout import Layout
 from bertcli.objectives.lines import LINES
 from bertcli.objectives.smoothed_masks import mask_padded, smoothed_part, token_weights
 
@@ -57,7 +57,9 @@ def test_lines_are_cut_and_left_out_as_the_original_does() -> None:
     lines = [row[1:-1] for row in SEQUENCES["input"]]
     bounds = np.cumsum([0, *map(len, lines)]).tolist()
     corpus = Corpus(np.concatenate(lines).astype(np.uint32), bounds, [(0, 4), (4, len(lines))])
-    rules = InstanceRules(LINES.cut, Layout((2,), (3,), (3,)), RULES, False, SEQUENCES["max_model_input_size"], 0.1, 1)
+    rules = InstanceRules(
+        LINES.cut, cast(Any, None), Layout((2,), (3,), (3,)), RULES, False, SEQUENCES["max_model_input_size"], 0.1, 1
+    )
     instances, order = make_instances(corpus, rules, Draws(1))
     assert sorted(order) == list(range(len(SEQUENCES["kept"])))
     columns = instances.columns(np.arange(len(order)))

@@ -58,6 +58,16 @@ def test_the_first_steps_do_not_spoil_the_estimate(clock: Clock) -> None:
         assert shown.seconds_left() == pytest.approx(492, rel=0.01)
 
 
+def test_nothing_is_said_of_the_time_left_before_the_second_step(clock: Clock) -> None:
+    with Progress("training", 100) as shown:
+        clock.now += 60
+        shown.advance(1)
+        assert shown.seconds_left() == 0
+        clock.now += 2
+        shown.advance(1)
+        assert shown.seconds_left() == pytest.approx(196)
+
+
 def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
     with Progress("training", 1000) as shown:
         shown.start_at(900)

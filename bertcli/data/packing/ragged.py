@@ -77,6 +77,14 @@ def places_in_batch(places: Ragged, rows: Ints, lengths: Ints) -> tuple[Ints, In
     return within + np.repeat(np.cumsum(lengths) - lengths, counts), counts
 
 
+def types_with_last(lengths: Ints, last_type: int, types: Ints | None = None) -> Ints:
+    """The types of the tokens of rows, [T], or zeros, with another one for the last token of each row."""
+    types = np.zeros(lengths.sum(), np.int64) if types is None else types
+    if last_type:
+        types[np.cumsum(lengths) - 1] = last_type
+    return types
+
+
 class TokenRows:
     """Rows of tokens that can be packed; their lengths are counted once."""
 

@@ -118,14 +118,16 @@ def _with_probabilities(found: list[Candidate], null: Candidate | None, rules: A
 
 def _spans(window: Window, logits: Logits, rules: AnswerRules) -> list[_Span]:
     """The valid spans among the best starts and ends of a window, starts first; ties keep the lower position."""
-    starts, ends = (np.argsort(-side, kind="stable")[..., : rules.n_best_size] for side in logits)
-    sides, ends = (np.broadcast_to(side, (len(starts), side.shape[-1])) for side in (logits[1], ends))
+    starts = np.argsort(-logits[0], kind="stable")[: rules.n_best_size]
+    sides = np.atleast_2d(logits[1])[: len(starts)]
+    best = np.argsort(-sides, kind="stable")[:, : rules.n_best_size]
+    followed = (np.broadcast_to(each, (len(starts), each.shape[1])) for each in (sides, best))
     first, last = window.offset, window.offset + len(window.words)
     return [
         _Span(window, start, end, float(logits[0][start]), float(side[end]))
-        for start, side, of_start in zip(starts.tolist(), sides, ends.tolist(), strict=True)
+        for start, side, ends in zip(starts.tolist(), *followed, strict=True)
         if first <= start < last and window.is_max_context[start - first]
-        for end in of_start
+        for end in ends.tolist()
         if start <= end < min(last, start + rules.max_answer_length)
     ]
 

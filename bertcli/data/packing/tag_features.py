@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from bertcli.data.labelled.examples import Sentences
 from bertcli.data.packing.batches import PackedBatch, pack
-from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch
+from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch, types_with_last
 from bertcli.data.packing.windows import WindowRules, max_context_windows, window_spans
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -21,6 +21,7 @@ class TagFeatures(TokenRows):
     input_ids: Ragged
     places: Ragged  # in each window, of the first pieces of the words that are read off it
     tags: Ragged | None  # of these words
+    last_type: int = 0  # of the last token
     states: list[NDArray[np.float32]] | None = None  # of these words: hidden states of a BERT that is not trained
     truncated: int = 0  # nothing is cut
 
@@ -35,7 +36,8 @@ class TagFeatures(TokenRows):
             labels["states"] = torch.from_numpy(np.stack([self.states[number] for number in numbers]))
         if self.tags is not None:
             labels["labels"] = torch.from_numpy(self.tags.take(rows)[0])
-        return replace(pack(ids, None, lengths, rows, labels, len(positions)), rows=np.repeat(rows, words))
+        types = types_with_last(lengths, self.last_type)
+        return replace(pack(ids, types, lengths, rows, labels, len(positions)), rows=np.repeat(rows, words))
 
 
 def encode_sentences(
@@ -48,8 +50,8 @@ def encode_sentences(
     """
     tags = _tag_ids(sentences, labels)
     pieces = _pieces(sentences, tokenizer)
-    cls_id, sep_id = tokenizer.special("cls"), tokenizer.special("sep")
-    room = rules.max_seq_length - 2
+    layout = tokenizer.layout
+    room = layout.room(rules.max_seq_length)
     stride = min(rules.doc_stride, max(1, room // 2))
     windows, places, read = [], [], []
     for number, sentence in enumerate(sentences.words):
@@ -60,11 +62,11 @@ def encode_sentences(
         bounds = np.searchsorted(chosen, np.arange(len(spans) + 1))
         for (start, length), begin, end in zip(spans, bounds[:-1], bounds[1:], strict=True):
             if begin < end:
-                windows.append([cls_id, *ids[start : start + length], sep_id])
-                places.append((first[begin:end] - start + 1).tolist())
+                windows.append(layout.join(ids[start : start + length])[0])
+                places.append((first[begin:end] - start + len(layout.before)).tolist())
                 read.append(tags[number][begin:end] if tags is not None else [])
     known = Ragged.from_lists(read) if tags is not None else None
-    return TagFeatures(Ragged.from_lists(windows), Ragged.from_lists(places), known)
+    return TagFeatures(Ragged.from_lists(windows), Ragged.from_lists(places), known, layout.last_type)
 
 
 def _pieces(sentences: Sentences, tokenizer: WordPiece) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.batches import Labels, PackedBatch, longest_first, pack
 from bertcli.data.packing.keyed import rows_of_step
-from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch
+from bertcli.data.packing.ragged import Ints, Ragged, TokenRows, places_in_batch, types_with_last
 from bertcli.data.text.tokenization import WordPiece
 
 Numbers = NDArray[np.float32] | Ints
@@ -61,8 +61,7 @@ class InputWriter:
 
     def __init__(self, tokenizer: WordPiece, max_seq_length: int) -> None:
         self.tokenizer, self.max_seq_length = tokenizer, max_seq_length
-        self.cls_id, self.sep_id = tokenizer.special("cls"), tokenizer.special("sep")
-        self.between = [self.sep_id] * tokenizer.pair_separators
+        self.layout = tokenizer.layout
         self.input_ids: list[list[int]] = []
         self.types: list[list[int]] = []
         self.truncated, self.kept, self.all = 0, 0, 0  # texts; tokens
@@ -72,13 +71,13 @@ class InputWriter:
         first = self.tokenizer.encode_ids(texts.texts)
         second = self.tokenizer.encode_ids(texts.pairs) if texts.pairs is not None else [[]] * len(first)
         for tokens_a, tokens_b in zip(first, second, strict=True):
-            yield tokens_a, tokens_b, self.max_seq_length - 2 - (len(self.between) if tokens_b else 0)
+            yield tokens_a, tokens_b, self.layout.room(self.max_seq_length, bool(tokens_b))
 
     def add(self, tokens_a: list[int], tokens_b: list[int]) -> None:
         """Join two texts as convert_single_example does; a second text without tokens is no second text."""
-        ids = [self.cls_id, *tokens_a, *(self.between if tokens_b else [self.sep_id])]
-        self.types.append([0] * len(ids) + [1] * (len(tokens_b) + 1 if tokens_b else 0))
-        self.input_ids.append([*ids, *tokens_b, self.sep_id] if tokens_b else ids)
+        ids, types = self.layout.join(tokens_a, tokens_b)
+        self.input_ids.append(ids)
+        self.types.append(types)
 
     def count(self, kept: int, tokens: int) -> None:
         """Count the tokens of an example, and those that are kept."""
@@ -163,6 +162,7 @@ class MaskFeatures(TokenRows):
 
     input_ids: Ragged
     places: Ragged  # of the masks of each text
+    last_type: int = 0  # of the last token
     truncated: int = 0  # nothing is cut
 
     def pack(self, rows: Ints, key: int) -> PackedBatch:
@@ -170,21 +170,23 @@ class MaskFeatures(TokenRows):
         ids, lengths = self.input_ids.take(rows)
         positions, masks = places_in_batch(self.places, rows, lengths)
         labels = {"masked_lm_positions": torch.from_numpy(positions)}
-        return replace(pack(ids, None, lengths, rows, labels), rows=np.repeat(rows, masks))
+        types = types_with_last(lengths, self.last_type)
+        return replace(pack(ids, types, lengths, rows, labels), rows=np.repeat(rows, masks))
 
 
 def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]:
     """The token ids of a text, and the places of its masks among them."""
-    first, *others = tokenizer.encode_ids(text.split(MASK))
-    ids, places = [tokenizer.special("cls"), *first], []
+    *before, last = text.split(MASK)  # a mask stands for a word and the space before it, where tokens have such
+    first, *others = tokenizer.encode_ids([*map(str.rstrip, before), last])
+    ids, places = [*tokenizer.layout.before, *first], []
     for part in others:
         places.append(len(ids))
         ids += [tokenizer.special("mask"), *part]
-    return [*ids, tokenizer.special("sep")], places
+    return [*ids, *tokenizer.layout.after], places
 
 
 def encode_masked_texts(texts: list[str], tokenizer: WordPiece) -> MaskFeatures:
     """Encode texts whose masks were checked."""
     encoded = [encode_masks(text, tokenizer) for text in texts]
     ids, places = map(Ragged.from_lists, zip(*encoded, strict=True))
-    return MaskFeatures(ids, places)
+    return MaskFeatures(ids, places, tokenizer.layout.last_type)

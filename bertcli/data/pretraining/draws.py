@@ -21,7 +21,7 @@ class Draws(random.Random):
 
     @cached_property
     def numpy(self) -> np.random.RandomState:
-        """NumPy's generator, from which ALBERT's code draws too; the original leaves its seed to chance."""
+        """NumPy's generator, from which ALBERT's and XLNet's code draw too; the original leaves its seed to chance."""
         return np.random.RandomState(self.numpy_seed)
 
     def coins(self, count: int) -> bytes:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from bertcli.data.pretraining.draws import Draws
 from bertcli.data.pretraining.masking import KEPT, MaskingRules, Masks, draw_masks
 from bertcli.data.text.corpus import Corpus
-from bertcli.data.text.tokenization import Layout
+from bertcli.data.text.layout import Layout
+from bertcli.data.text.tokenization import WordPiece
 
 # N instances, T tokens of all of them, M masked tokens
 
@@ -37,6 +38,7 @@ class InstanceRules:
     """How documents are cut into instances, and how these are masked."""
 
     cut: Cut  # the objective's
+    tokenizer: WordPiece
     layout: Layout  # of the texts of an instance
     masking: MaskingRules
     static_masking: bool

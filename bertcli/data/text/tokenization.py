@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
@@ -13,6 +13,7 @@ from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_t
 
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import Types, check_values, read_json
+from bertcli.data.text.layout import Layout
 from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
 from bertcli.errors import UserError, check_regular
 
@@ -31,26 +32,6 @@ ALGORITHMS = {
 }  # a model's type in tokenizer.json
 SPACES = "Ġ▁"  # the space before a word, as pieces have it
 LARGEST_VOCABULARY = 100_000_000  # bytes
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The special tokens around the texts of an input, `before A after` or `before A between B after`, and the types."""
-
-    before: tuple[int, ...]
-    between: tuple[int, ...]
-    after: tuple[int, ...]
-    second_type: int = 1  # of B and its separator; all others are of type 0
-    cls_type: int = 0  # of [CLS] where it is last
-
-    @property
-    def tokens(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """All three."""
-        return self.before, self.between, self.after
-
-    def open(self) -> "Layout":
-        """The layout of texts that bring their own separators."""
-        return replace(self, between=(), after=())
 
 
 @dataclass(frozen=True)
@@ -137,6 +118,10 @@ class WordPiece:
     def spell(self, tokens: list[str]) -> str:
         """The text of tokens; for WordPiece, normalized as they are, and with a space on both sides of punctuation."""
         return " ".join(" ".join(tokens).replace(" ##", "").replace("##", "").split())
+
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, `##` included."""
+        return token
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
@@ -247,6 +232,10 @@ class Subwords(WordPiece):
     def spell(self, tokens: list[str]) -> str:
         """The text of tokens."""
         return str(self.backend.decoder.decode(tokens)).strip()
+
+    def shown(self, token: str) -> str:
+        """A token as a person reads it, without the space before it."""
+        return self.spell([token]) or token
 
     def save(self, folder: Path, model_max_length: int = 512) -> None:
         """Write the tokenizer of transformers; one that knows no maximum length gets this one."""

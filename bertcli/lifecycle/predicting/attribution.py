@@ -108,12 +108,14 @@ class Explainer:
         types = self.features.token_type_ids.take(np.array([0]))[0]  # [T]
         words: list[Word] = []
         places: list[list[int]] = []
-        parts = [*PARTS][: 1 + types.any()]
+        parts, layout = [*PARTS][: 1 + (types == 1).any()], self.model.tokenizer.layout
         for number, part in enumerate(parts):
             (encoding,) = self.model.tokenizer.encode([self.row[part]])
-            first = int((types < number).sum()) + (number == 0)  # after [CLS], or the first text with its separators
-            separators = self.model.tokenizer.pair_separators if number == 0 and len(parts) > 1 else 1
-            kept = int((types == number).sum()) - separators - (number == 0)
+            before = layout.before if number == 0 else ()
+            first = int((types < number).sum()) + len(before)  # after [CLS], or the first text with its separators
+            after = layout.between if number == 0 and len(parts) > 1 else layout.after
+            is_apart = after is layout.after and layout.last_type > number  # the last token, which is of another type
+            kept = int((types == number).sum()) - len(before) - len(after) + is_apart
             for tokens in _runs(encoding.word_ids[:kept]):
                 start, end = encoding.offsets[tokens[0]][0], encoding.offsets[tokens[-1]][1]
                 text = self.row[part][start:end]

@@ -20,6 +20,7 @@ from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.loading import load_with_tokenizer
 from bertcli.models.own.frozen import combine, layer_states, say_if_fewer
+from bertcli.models.packed import reads_last
 from bertcli.training.device import inference_device, inference_tokens, resolve_precision
 
 # L tokens of a text, D numbers of each
@@ -61,14 +62,15 @@ def _states(model: PreTrainedModel, features: TextFeatures, config: PredictConfi
         for batch in evaluation_batches(features, inference_tokens()):
             states = combine(layer_states(model, batch.to(model.device), config.layers), config.layers)  # [T, D]
             texts = np.split(states.float().cpu().numpy(), np.cumsum(batch.lengths)[:-1])
-            found |= zip(batch.rows.tolist(), map(POOL[config.pooling], texts), strict=True)
+            place = -1 if reads_last(model) else 0  # of [CLS]
+            found |= zip(batch.rows.tolist(), (POOL[config.pooling](text, place) for text in texts), strict=True)
     return [found[row] for row in range(len(found))]
 
 
-POOL: dict[str, Callable[[States], States]] = {
-    "tokens": lambda states: states,
-    "cls": lambda states: states[0].copy(),
-    "mean": lambda states: states.mean(axis=0),  # [CLS] and [SEP] too
+POOL: dict[str, Callable[[States, int], States]] = {
+    "tokens": lambda states, place: states,
+    "cls": lambda states, place: states[place].copy(),
+    "mean": lambda states, place: states.mean(axis=0),  # [CLS] and [SEP] too
 }
 
 

@@ -47,8 +47,9 @@ def word_vectors(model: PreTrainedModel, tokenizer: WordPiece, texts: list[str],
     longest = longest_input(model)
     found = []
     for text in texts:
-        places = [place + 1 for place in _pieces(text, word, tokenizer)]  # after [CLS]
-        if places[-1] > longest - 2:
+        layout = tokenizer.layout
+        places = [len(layout.before) + place for place in _pieces(text, word, tokenizer)]
+        if places[-1] >= longest - len(layout.after):
             raise UserError(f"`{word}` is beyond the {longest} tokens that the model reads.", "Give a shorter text.")
         features = encode_texts(TextExamples([text], origin="the texts"), tokenizer, longest, None)
         with torch.no_grad():

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
+from bertcli.families import family_of
 from bertcli.models.packed import is_packed
 
 # N sequences, C choices, S the longest sequence
@@ -40,7 +41,7 @@ class _Graph(nn.Module):
 def input_columns(model: PreTrainedModel) -> list[str]:
     """The columns that a model takes, each [N, S], or [N, C, S] for choices."""
     taken = inspect.signature(_padded(model)).parameters
-    has_types = getattr(model.config, "type_vocab_size", 0) > 1
+    has_types = family_of(model.config.model_type).has_types(model.config)
     return [name for name in COLUMNS if name in taken and (has_types or name != "token_type_ids")]
 
 

@@ -1,7 +1,5 @@
 """ELECTRA's head for answers: the end depends on the start, and an output says whether there is none (qa_tasks.py)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, linear
@@ -39,7 +37,8 @@ class ElectraForJointQuestionAnswering(ElectraPreTrainedModel):  # type: ignore[
     def forward(self, batch: PackedBatch) -> dict[str, Tensor]:
         """Logits of starts, [N, S], of the ends of each start that is followed, [N, K, S], and of no answer, [N].
 
-        Followed are the true starts of the batch, which training has, else the best ones, best first.
+        Followed are the true starts of the batch, which training has, else the best ones, best first; then the logits are
+        logarithms of probabilities.
         """
         sizes = list(batch.lengths)
         is_allowed = (batch.token_type_ids > 0) | (batch.position_ids == 0)
@@ -47,7 +46,9 @@ class ElectraForJointQuestionAnswering(ElectraPreTrainedModel):  # type: ignore[
         states, allowed = (pad_sequence(list(torch.split(each, sizes)), True) for each in columns)  # [N, S, H], [N, S]
         off = FORBIDDEN * (allowed.float() - 1)  # [N, S]
         start = self.qa_start(states)[..., 0].float() + off
+        pooled = (start.softmax(1)[:, None].to(states.dtype) @ states)[:, 0]  # [N, H]
         true = batch.labels.get("start_positions")
+        start = start.log_softmax(1) if true is None else start
         followed = start.topk(min(BEAM, start.shape[1])).indices if true is None else true[:, None]  # [N, K]
         rows = torch.arange(len(states), device=states.device)[:, None]
         of_start, of_end = self.qa_hidden.weight.chunk(
@@ -57,7 +58,7 @@ class ElectraForJointQuestionAnswering(ElectraPreTrainedModel):  # type: ignore[
             linear(states[rows, followed], of_start)[:, :, None] + linear(states, of_end, self.qa_hidden.bias)[:, None]
         )
         end = self.qa_end(gelu(hidden))[..., 0].float() + off[:, None]
-        pooled = (start.softmax(1)[:, None].to(states.dtype) @ states)[:, 0]  # [N, H]
+        end = end.log_softmax(2) if true is None else end
         none = self.qa_none(gelu(self.qa_none_hidden(torch.cat([states[:, 0], pooled], 1))))[:, 0].float()
         return {"start": start, "end": end, "no_answer": none}
 
@@ -69,11 +70,3 @@ def joint_span_losses(outputs: dict[str, Tensor], batch: PackedBatch) -> Tensor:
     end = cross_entropy(outputs["end"][:, 0], labels["end_positions"], reduction="sum")
     none = binary_cross_entropy_with_logits(outputs["no_answer"], labels["is_impossible"], reduction="sum")
     return (start + end) / 2 + ANSWERABLE_WEIGHT * none
-
-
-def joint_span_outputs(model: Any, batch: PackedBatch) -> dict[str, Tensor]:
-    """The outputs of a model; in prediction those of starts and ends are logarithms of probabilities."""
-    found: dict[str, Tensor] = model(batch)
-    if "start_positions" in batch.labels:
-        return found
-    return found | {side: found[side].log_softmax(-1) for side in ("start", "end")}

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import GOLDENS
 
+from bertcli.data.packing.text_features import encode_masks
 from bertcli.data.text.tokenization import Subwords, load_tokenizer
 from bertcli.families.roberta import ROBERTA
 
@@ -37,3 +38,15 @@ def test_a_saved_tokenizer_opens_with_the_same_ids_layout_and_digest(tokenizer: 
     assert (again.digest, again.layout, again.algorithm) == (tokenizer.digest, tokenizer.layout, "byte-bpe")
     assert again.layout.tokens == ((0,), (2, 2), (2,))
     assert [again.special(name) for name in ("cls", "pad", "sep", "unk", "mask")] == [0, 1, 2, 3, tokenizer.size - 1]
+
+
+def test_a_mask_takes_the_space_before_it(tokenizer: Subwords) -> None:
+    ids, places = encode_masks("the cat [MASK] on [MASK]", tokenizer)
+    mask, first, last = (
+        tokenizer.special("mask"),
+        tokenizer.encode_ids(["the cat"])[0],
+        tokenizer.encode_ids([" on"])[0],
+    )
+    assert ids == [0, *first, mask, *last, mask, 2]
+    assert [ids[place] for place in places] == [mask, mask]
+    assert [tokenizer.shown(token) for token in ("Ġthe", "the")] == ["the", "the"]

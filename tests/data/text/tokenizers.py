@@ -29,6 +29,19 @@ def save_sentence_pieces(folder: Path) -> None:
     _save(backend, ("[CLS]", "[SEP]", "<pad>", "<unk>", "[MASK]"), folder)
 
 
+def save_xlnet_pieces(folder: Path) -> None:
+    """XLNet's kind of tokenizer."""
+    names = ["<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"]
+    words = sorted({f"▁{word}" for sentence in SENTENCES for word in sentence.split()})
+    letters = sorted({letter for word in words for letter in word})
+    vocab = [
+        *((name, 0.0) for name in names),
+        *((word, -3.0) for word in words),
+        *((letter, -6.0) for letter in letters),
+    ]
+    transformers.XLNetTokenizer(vocab=vocab).save_pretrained(folder)
+
+
 def _save(backend: ByteLevelBPETokenizer | SentencePieceUnigramTokenizer, names: tuple[str, ...], folder: Path) -> None:
     roles = ("cls_token", "sep_token", "pad_token", "unk_token", "mask_token")
     fast = transformers.PreTrainedTokenizerFast(

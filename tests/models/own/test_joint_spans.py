@@ -1,18 +1,23 @@
 """ELECTRA's head for answers gives the losses, gradients and beams of the authors' code, and answers questions."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import GOLDENS
-from transformers import ElectraConfig
+from transformers import AutoModel, ElectraConfig
 
+from bertcli.config.use import PredictConfig
 from bertcli.data.packing.batches import PackedBatch, pack
+from bertcli.errors import UserError
+from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.predict import predict
 from bertcli.models.formats.tensorflow_names import to_parameters
 from bertcli.models.loading import with_trained_padding
 from bertcli.models.own import joint_spans
-from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering, joint_span_losses, joint_span_outputs
+from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering, joint_span_losses
 from bertcli.models.packed import PACKED
 
 FOLDER = GOLDENS / "electra" / "finetune"
@@ -63,7 +68,7 @@ def test_losses_and_gradients_are_those_of_the_original(
     arrays: dict[str, np.ndarray], model: ElectraForJointQuestionAnswering
 ) -> None:
     batch, real = batch_of(arrays, True), arrays["in/input_mask"].astype(bool)
-    outputs = joint_span_outputs(model, batch)
+    outputs = model(batch)
     for name, found in (("start_logits", outputs["start"]), ("end_logits", outputs["end"][:, 0])):
         np.testing.assert_allclose(found.detach().numpy()[real], arrays[f"out/{name}"][real], atol=1e-4, rtol=1e-5)
     np.testing.assert_allclose(outputs["no_answer"].detach(), arrays["out/answerable_logit"], atol=1e-5, rtol=1e-5)
@@ -82,7 +87,7 @@ def test_beams_are_those_of_the_original(
 ) -> None:
     monkeypatch.setattr(joint_spans, "BEAM", 4)
     with torch.no_grad():
-        found = joint_span_outputs(model, batch_of(arrays, False))
+        found = model(batch_of(arrays, False))
     np.testing.assert_allclose(found["no_answer"], arrays["out/predict_answerable_logit"], atol=1e-5)
     starts, ends = found["start"].topk(4), found["end"].topk(4)
     likely = arrays["out/predict_start_top_log_probs"] > -100  # the others are forbidden places, in any order
@@ -91,3 +96,17 @@ def test_beams_are_those_of_the_original(
         wanted = arrays[f"out/predict_{side}_top_log_probs"]
         kept = (wanted > -100) & (likely if side == "start" else likely[:, :, None])
         np.testing.assert_allclose(given.numpy()[kept], wanted[kept], atol=1e-5)
+
+
+def test_a_model_with_it_is_finetuned_and_answers(workspace: Path) -> None:
+    options = {"tokenizer": str(GOLDENS / "vocab.txt"), "size": "tiny", "epochs": 1, "max_seq_length": 128}
+    data, start = str(GOLDENS / "squad" / "data_v2.json"), {"from_": "scratch", "family": "electra"}
+    run = finetune(data, **start, **options, span_head="joint")
+    assert 0 <= run.metrics["f1"] <= 100
+    model, info = AutoModel.from_pretrained(run.model, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert type(model).__name__ == "ElectraModel"
+    (record,) = predict(PredictConfig(question="Who wrote it?", context="It was written by Ada.")).records
+    assert record["answer"] in "It was written by Ada."
+    with pytest.raises(UserError, match="is the head of ELECTRA"):
+        finetune(data, **{**start, "family": "bert"}, **options, span_head="joint")

@@ -1,0 +1,85 @@
+"""DeBERTa (He et al. 2021), whose attention tells content and relative positions apart, and its version 3 (He et al. 2023)."""
+
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from bertcli.families.bert import SIZES as MINIATURES
+from bertcli.families.family import Family, ModelSize
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+PAPER = "He et al. 2021, table 10"
+PAPER_3 = "He et al. 2023, section 5"
+SMALL = {name: MINIATURES[name] for name in ("tiny", "mini", "small", "medium")}
+SIZES = {**SMALL, "base": ModelSize(12, 768, 12, PAPER), "large": ModelSize(24, 1024, 16, PAPER)}
+SIZES_3 = {**SMALL, "xsmall": ModelSize(12, 384, 6, PAPER_3)}
+SIZES_3 |= {name: replace(SIZES[name], source=PAPER_3) for name in ("base", "large")}
+BUCKETS = 256  # of distances to each side, the farther ones logarithmic
+# mlm.sh and rtd.sh: rows of 512 tokens of one stream.
+DATA = {"max_seq_length": 512, "masking": "dynamic", "dupe_factor": 1, "next_sentence": False}
+
+
+def _settings(size: ModelSize) -> dict[str, Any]:
+    """The settings of the released models of version 1: no absolute positions in the input, no token types."""
+    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
+    shape |= {"intermediate_size": size.intermediate, "type_vocab_size": 0}
+    relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
+    return {**shape, **relative, "hidden_act": "gelu", "layer_norm_eps": 1e-7, "legacy": False}
+
+
+def _settings_3(size: ModelSize) -> dict[str, Any]:
+    """The settings of rtd_base.json; the generator has half of the layers."""
+    buckets = {"position_buckets": BUCKETS, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+    return {**_settings(size), **buckets, "generator": {"num_hidden_layers": max(1, size.layers // 2)}}
+
+
+def _predict_tokens(model: "PreTrainedModel", hidden: "Tensor") -> Any:
+    """The logits of the original's head, or of the one that transformers' `legacy` models have."""
+    return model.cls(hidden) if model.config.legacy else model.lm_predictions(hidden, model.get_input_embeddings())
+
+
+def _can_pretrain(model: "PreTrainedModel") -> bool:
+    return hasattr(model, "lm_predictions") or hasattr(model, "cls")
+
+
+def _most_masked(options: Any) -> int:
+    """The maximum number of masked tokens of a row, by its length (NGramMaskGenerator)."""
+    return int(10 * ceil(options.max_seq_length * options.masked_lm_prob / 10))
+
+
+def _learning_rate(options: Any) -> float:
+    """That of rtd.sh: of xsmall for models narrower than base."""
+    return 3e-4 if options.model_size.hidden < SIZES["base"].hidden else 1e-4
+
+
+DEBERTA = Family(
+    "DeBERTa",
+    ("deberta",),
+    is_packed=True,
+    sizes=SIZES,
+    settings=_settings,
+    predict_tokens=_predict_tokens,
+    can_pretrain=_can_pretrain,
+    cuts_new_weights=False,
+    objectives=("masked-ngrams",),
+    vocabularies=("byte-bpe",),
+    tokenizer_class="DebertaTokenizer",
+    special_tokens=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
+    last_tokens=("[MASK]",),
+    data_defaults={**DATA, "whole_word_mask": True, "max_predictions_per_seq": 80},
+)
+DEBERTA_3 = replace(
+    DEBERTA,
+    name="DeBERTa-v3",
+    model_types=("deberta-v2",),
+    sizes=SIZES_3,
+    settings=_settings_3,
+    objectives=("rtd-gdes", "masked-ngrams"),
+    vocabularies=("sentencepiece",),
+    tokenizer_class="DebertaV2Tokenizer",
+    data_defaults={**DATA, "mask_shares": "100,0,0", "max_predictions_per_seq": _most_masked},
+    training_defaults={"learning_rate": _learning_rate},
+)

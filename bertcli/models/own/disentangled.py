@@ -1,0 +1,161 @@
+"""Disentangled attention within the sequences of a packed batch: by content, and by how far tokens are apart (DeBERTa)."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+from bertcli.data.packing.batches import send
+from bertcli.data.packing.sequences import SHORT, Group, Sequences
+from bertcli.models.dropout import Mask, drop, next_mask, of_heads
+
+# T tokens of the batch, H hidden, A heads, D size per head, P relative positions
+# Of a group: n sequences, S the longest; W = 2S - 1 distances between its tokens; of a block: B tokens
+
+BLOCK = 64  # tokens whose products with all distances that they need are one
+
+
+class Relative:
+    """The relative positions of a batch as a layer's heads see them: as keys of queries, and as queries of keys."""
+
+    def __init__(self, attention: Any, table: Tensor, longest: int) -> None:
+        self.kind = len(table) // 2, getattr(attention, "position_buckets", -1), attention.max_relative_positions
+        needed = _rows(longest, *self.kind)
+        self.first, last = int(needed.min()), int(needed.max())  # the others are of distances that no sequence has
+        names = torch.arange(self.first, last + 1, dtype=torch.int32, device=table.device)
+        mask = next_mask(attention.pos_dropout.p if attention.training else 0.0, len(names))
+        table = table[self.first : last + 1]
+        table = drop(table, (*mask[:3], names)) if mask[1] else table
+        projections, heads = attention.project_positions(), attention.num_attention_heads
+        keys, queries = (each and each(table).unflatten(1, (heads, -1)).transpose(0, 1) for each in projections)
+        self.keys, self.queries = keys, queries  # [A, P, D] each
+
+    def of_distances(self, length: int, scaling: float, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+        """Keys by how far they are behind a query, and queries, scaled, by how far they are behind a key, [A, W, D] each.
+
+        Row S - 1 is of no distance, the rows before it of tokens that come before.
+        """
+        found = []
+        rows = _rows(length, *self.kind) - self.first
+        for vectors, order, factor in ((self.keys, rows.flip(0), 1.0), (self.queries, rows, scaling)):
+            chosen = (
+                None if vectors is None else vectors.index_select(1, send(order, vectors.device)).to(dtype) * factor
+            )
+            found.append(chosen)
+        return found[0], found[1]
+
+
+@lru_cache(maxsize=64)
+def _rows(length: int, span: int, buckets: int, furthest: int) -> Tensor:
+    """The row of a table of relative positions for each distance of a query from a key, 1 - S ... S - 1, [W]."""
+    distances = torch.arange(1 - length, length)
+    if buckets > 0:
+        distances = make_log_bucket_position(distances, buckets, furthest).long()
+    return (distances + span).clamp(0, 2 * span - 1)
+
+
+def attend(
+    attention: Any, sequences: Sequences, mask: Mask, scaling: float, table: Tensor | None, *states: Tensor
+) -> Tensor:
+    """The context, [T, H], of queries, keys and values, [T, A, D] each, and embeddings of relative positions, [2k, H].
+
+    `attention` is the module whose projections of these and dropout are used.
+    """
+    longest = max(group.shape[1] for group in sequences.groups)
+    relative = None if table is None else Relative(attention, table, longest)
+    found = []
+    for group, rows in sequences.groups_with_rows():
+        dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
+        by_distance = relative.of_distances(group.shape[1], scaling, dtype) if relative else (None, None)
+        padded = (group.padded(each[rows]).to(dtype) for each in (states[0] * scaling, *states[1:]))
+        context: Tensor = _Attention.apply(group, (*mask[:3], mask[3][rows]), *padded, *by_distance)  # type: ignore[no-untyped-call]
+        found.append(group.unpadded(context).to(states[0].dtype))
+    return pad(torch.cat(found).flatten(1), (0, 0, 0, sequences.idle))
+
+
+class _Attention(torch.autograd.Function):
+    """The attention of a group: scaled queries, keys and values, [n, A, S, D] each, and the vectors of `of_distances`."""
+
+    @staticmethod
+    def forward(ctx: Any, group: Group, mask: Mask, *given: Any) -> Tensor:
+        query, key, value, keys, queries = given
+        scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
+        for states, vectors, of_states in ((query, keys, scores), (key, queries, scores.transpose(-1, -2))):
+            for block, products in _products(states, vectors):
+                of_states[:, :, block] += _by_distance(products, len(states))
+        weights = group.hide(scores).softmax(-1)
+        ctx.save_for_backward(*given, weights)
+        ctx.names = _names(group, mask, query.shape[1])
+        context: Tensor = _dropped(weights, ctx.names) @ value
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, keys, queries, weights = ctx.saved_tensors
+        of_value = _dropped(weights, ctx.names).transpose(-1, -2) @ gradient
+        of_weights = _dropped(gradient @ value.transpose(-1, -2), ctx.names)
+        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        of_query, of_key = of_scores @ key, of_scores.transpose(-1, -2) @ query
+        of_vectors: list[Tensor | None] = []
+        for states, vectors, of_states, given in (
+            (query, keys, of_query, of_scores),
+            (key, queries, of_key, of_scores.transpose(-1, -2)),
+        ):
+            of_vectors.append(None if vectors is None else torch.zeros_like(vectors))
+            for block, products in _products(states, vectors, empty=True):
+                _by_distance(products, len(states)).copy_(given[:, :, block])
+                own, columns = _block(states, block), _columns(states.shape[2], block)
+                of_states[:, :, block] += (
+                    (products @ vectors[:, columns]).unflatten(1, (len(states), -1)).transpose(0, 1)
+                )
+                of_vectors[-1][:, columns] += products.transpose(-1, -2) @ own  # type: ignore[index]
+        return None, None, of_query, of_key, of_value, *of_vectors
+
+
+def _names(group: Group, mask: Mask, heads: int) -> Mask | None:
+    """The mask of the weights of a group, of which each row is of a head and a token; None where nothing is dropped."""
+    if not mask[1]:
+        return None
+    tokens = group.padded(torch.arange(group.tokens, device=group.device)[:, None, None])[:, 0, :, 0]  # [n, S]
+    return of_heads(mask, tokens, heads)
+
+
+def _dropped(weights: Tensor, mask: Mask | None) -> Tensor:
+    return weights if mask is None else drop(weights.contiguous(), mask)
+
+
+def _products(states: Tensor, vectors: Tensor | None, empty: bool = False) -> Iterator[tuple[slice, Tensor]]:
+    """Products of a block of states, [n, A, S, D], after another, and the vectors of their distances; or zeros in their place.
+
+    Each is [A, n * B, S + B - 1].
+    """
+    count, heads, length, _ = states.shape
+    for start in range(0, length, BLOCK) if vectors is not None else ():
+        block = slice(start, min(start + BLOCK, length))
+        columns, size = _columns(length, block), block.stop - block.start
+        if empty:
+            yield block, states.new_zeros(heads, count * size, columns.stop - columns.start)
+        else:
+            yield block, _block(states, block) @ vectors[:, columns].transpose(-1, -2)  # type: ignore[index]
+
+
+def _block(states: Tensor, block: slice) -> Tensor:
+    """Some tokens of each sequence, [n, A, S, D] to [A, n * B, D]."""
+    return states.transpose(0, 1)[:, :, block].flatten(1, 2)
+
+
+def _columns(length: int, block: slice) -> slice:
+    """The distances of a block of tokens from all."""
+    return slice(length - block.stop, 2 * length - 1 - block.start)
+
+
+def _by_distance(products: Tensor, count: int) -> Tensor:
+    """The view of products, [A, n * B, S + B - 1], whose element i, j is that of token i and the distance j - i, [n, A, B, S]."""
+    heads, rows, width = products.shape
+    size = rows // count
+    strides = (size * width, rows * width, width - 1, 1)
+    return products.as_strided((count, heads, size, width - size + 1), strides, size - 1)

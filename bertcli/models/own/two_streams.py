@@ -1,0 +1,322 @@
+"""XLNet on packed batches: tokens that are read, tokens that are predicted, and positions relative to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import PreTrainedModel, XLNetModel
+from transformers.models.xlnet.modeling_xlnet import XLNetModelOutput
+
+from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.sequences import LENGTH_STEP, Group, Sequences
+from bertcli.models.dropout import choose_rows, drop, drop_alike, name_again, name_rows, next_mask, of_heads
+
+# T tokens of the batch, N sequences, P predictions, H hidden, A heads, D size per head, M tokens of memory a sequence;
+# of a group: n sequences, S the longest, Q its queries a sequence, K keys: M + S, R distances: K + S
+
+NOT_SEEN = (
+    -1e30
+)  # the score of what a token does not see, as in the original: one that sees nothing attends to all alike
+WAVES = 10_000.0  # the longest wave of positions
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The tokens of a batch that are predicted, and their order: one sees no token whose rank is its own rank or higher."""
+
+    positions: Tensor  # [P] in the batch, ascending
+    places: Tensor  # [P] within their sequences
+    counts: tuple[int, ...]  # N, of each sequence
+    own_ranks: Tensor  # [T]
+    ranks: Tensor  # [T]
+
+
+@dataclass(frozen=True)
+class _Queries:
+    """Tokens of a group that attend: all of its tokens, or those that are predicted."""
+
+    group: Group  # [n, Q]
+    rows: slice  # of the tokens, or of the predictions
+    places: Tensor | None  # [n, Q] within their sequences; None: every token in turn
+    hidden: Tensor | None  # [n, Q, K] which keys they do not see
+    differs: Tensor | None  # [n, Q, K] 1 where a key is of another token type, else 0
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Tokens of a group that are attended to, after those of the memory, and what attends to them."""
+
+    group: Group  # [n, S]
+    rows: slice
+    sequences: slice
+    tokens: _Queries
+    predictions: _Queries | None
+
+
+class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
+    """XLNet's encoder without padding; its weights are those of transformers.
+
+    Dropout drops the same elements of the encodings of positions in all sequences of a batch, so that a layer multiplies
+    each distance once.
+    """
+
+    boundaries: Sequences | None = None  # of the next batch, where a head is run
+
+    def forward(self, input_ids: Tensor, sequences: Sequences | None = None, **columns: Any) -> XLNetModelOutput:
+        """Packed columns, [1, T], to hidden states, [1, T, H]; without the boundaries of the sequences, padded columns."""
+        boundaries, self.boundaries = sequences or self.boundaries, None
+        if boundaries is None:
+            return super().forward(input_ids, **columns)
+        types = columns.get("token_type_ids")
+        layers = self.layers(input_ids[0], None if types is None else types[0], boundaries)
+        states = tuple(each[None] for each in layers) if columns.get("output_hidden_states") else None
+        return XLNetModelOutput(last_hidden_state=self.dropout(layers[-1])[None], hidden_states=states)
+
+    def layers(
+        self,
+        ids: Tensor,
+        types: Tensor | None,
+        sequences: Sequences,
+        predictions: Predictions | None = None,
+        memory: Sequence[Tensor] = (),
+        directions: Tensor | None = None,
+    ) -> list[Tensor]:
+        """The input of each layer, [T + P, H], and the output of the last: [T, H], or of the predictions alone, [P, H].
+
+        A prediction sees neither its own token nor those that are hidden from it. `memory` has the inputs of each layer for
+        the tokens before the sequences, [N, M, H], which are of type 0. Where the direction of a sequence is 1, [N], not 0,
+        positions count backwards.
+        """
+        embedded, count = self.word_embedding(ids), len(ids)
+        if predictions is not None:
+            name_again(self, predictions.positions)
+            embedded = torch.cat([embedded, self.mask_emb[0].expand(len(predictions.positions), -1)])
+        found = [self.dropout(embedded)]
+        length = memory[0].shape[1] if memory else 0
+        groups = list(_groups(types, sequences, predictions, length))
+        encodings = self._encodings(sequences.longest, length, found[0].dtype, directions is not None)
+        for number, layer in enumerate(self.layer):
+            states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
+            is_last = predictions is not None and number == len(self.layer) - 1
+            if is_last:  # nothing reads what becomes of the tokens
+                states = states[count:]
+                choose_rows(self, slice(count, None))
+            relative = _heads(encodings, attention.r)  # [1 or 2, R, A, D]
+            attend = _Attention(attention, relative, directions)
+            context = attend(states, contents, memory[number] if memory else None, groups, not is_last)
+            attended = attention.dropout(context.flatten(1) @ attention.o.flatten(1).T)
+            found.append(layer.ff(attention.layer_norm(attended + states)))
+        return found
+
+    def _encodings(self, longest: int, memory: int, dtype: torch.dtype, has_directions: bool) -> Tensor:
+        """Encodings of the distances from longest - 1 + memory to -longest, and of their negatives: [1 or 2, R, H]."""
+        device = self.mask_emb.device
+        distances = torch.arange(longest - 1 + memory, -longest - 1, -1.0, device=device)
+        if self.clamp_len > 0:
+            distances = distances.clamp(-self.clamp_len, self.clamp_len)
+        both = torch.stack([distances, -distances]) if has_directions else distances[None]
+        waves = WAVES ** (torch.arange(0, self.d_model, 2.0, device=device) / self.d_model)
+        angles = both[..., None] / waves
+        return drop_alike(torch.cat([angles.sin(), angles.cos()], -1).to(dtype), self.dropout.p, self.training)
+
+
+class _Attention:
+    """The attention of one layer."""
+
+    def __init__(self, weights: Any, relative: Tensor, directions: Tensor | None) -> None:
+        self.weights, self.directions = weights, directions
+        self.relative = relative.permute(2, 0, 3, 1)  # [A, 1 or 2, D, R]
+
+    def __call__(
+        self, states: Tensor, contents: Tensor, before: Tensor | None, groups: list[_Keys], with_tokens: bool
+    ) -> Tensor:
+        """The context of the states, [T + P, A, D], or without tokens [P, A, D]."""
+        weights, count = self.weights, len(contents) if with_tokens else 0
+        query = _heads(states, weights.q)
+        self.mask = next_mask(weights.dropout.p if weights.training else 0.0, len(states))
+        of_tokens, of_predictions = [], []
+        for keys in groups:
+            both = [
+                keys.group.padded(_heads(contents[keys.rows], part)) for part in (weights.k, weights.v)
+            ]  # [n, A, S, D]
+            if before is not None:
+                memory = [_heads(before[keys.sequences], part).transpose(1, 2) for part in (weights.k, weights.v)]
+                both = [torch.cat(parts, 2) for parts in zip(memory, both, strict=True)]
+            key, value = (each.transpose(0, 1) for each in both)  # [A, n, K, D]
+            if with_tokens:
+                of_tokens.append(self._context(query[:count], 0, keys, keys.tokens, (key, value)))
+            if keys.predictions is not None:
+                of_predictions.append(self._context(query[count:], count, keys, keys.predictions, (key, value)))
+        idle = count - sum(map(len, of_tokens))
+        return torch.cat([*of_tokens, query.new_zeros(idle, *query.shape[1:]), *of_predictions])
+
+    def _context(
+        self, query: Tensor, first: int, keys: _Keys, asking: _Queries, of_keys: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        """What some of the queries, which are the states from row `first` on, read of a group's keys: [queries, A, D]."""
+        shares = self._scores(query[asking.rows], keys, asking, of_keys[0]).softmax(-1)
+        if self.mask[1]:
+            rows = torch.arange(asking.rows.start, asking.rows.stop, device=query.device) + first
+            names = _column(rows, asking.group, slice(None))  # [n, Q]
+            key, dropped, scale, heads = of_heads(self.mask, names, len(shares))
+            heads = heads.view(len(names), len(shares), -1).transpose(0, 1).flatten()
+            shares = drop(shares, (key, dropped, scale, heads))
+        return asking.group.unpadded((shares @ of_keys[1]).transpose(0, 1))
+
+    def _scores(self, query: Tensor, keys: _Keys, asking: _Queries, key: Tensor) -> Tensor:
+        """The scores of queries, [q, A, D], for keys, [A, n, K, D]: [A, n, Q, K]."""
+        weights, longest = self.weights, keys.group.shape[1]
+        asked = asking.group.padded(query * weights.scale).transpose(0, 1)  # [A, n, Q, D]
+        by_place, by_content, by_type = (
+            asked + (bias * weights.scale)[:, None, None]
+            for bias in (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
+        )
+        relative = self.relative if self.directions is None else self.relative[:, self.directions[keys.sequences]]
+        size = key.shape[2] + longest
+        first = (relative.shape[3] - size) // 2  # distances of the longest sequence are left out on both sides
+        of_places = _shifted(by_place @ relative[..., first : first + size], key.shape[2], longest, asking.places)
+        parts = (of_places, by_content, key.transpose(2, 3))
+        scores = torch.baddbmm(*(each.flatten(0, 1) for each in parts)).view(of_places.shape)
+        if asking.differs is not None:  # softmax cancels what all keys have in common
+            other = weights.seg_embed[1] - weights.seg_embed[0]
+            scores = torch.addcmul(scores, by_type @ other[:, None, :, None], asking.differs.to(scores.dtype))
+        return scores if asking.hidden is None else scores.masked_fill(asking.hidden, NOT_SEEN)
+
+
+def _heads(states: Tensor, weight: Tensor) -> Tensor:
+    """States, [..., H], times a weight, [H, A, D], to [..., A, D]."""
+    return (states @ weight.flatten(1)).view(*states.shape[:-1], *weight.shape[1:])
+
+
+def _shifted(positions: Tensor, keys: int, longest: int, places: Tensor | None) -> Tensor:
+    """Scores by distance, [A, n, Q, R], as scores by key, [A, n, Q, K]: key 0 of a query at place p has distance S - 1 - p."""
+    if places is None:  # each row begins one distance before the row above
+        size = positions.shape[3] - 1
+        flat = positions.flatten(2)[..., longest - 1 : longest - 1 + longest * size]
+        return flat.view(*positions.shape[:2], longest, size)[..., :keys]
+    at = longest - 1 - places[:, :, None] + torch.arange(keys, device=places.device)
+    return positions.gather(3, at.expand(len(positions), -1, -1, -1))
+
+
+def _groups(
+    types: Tensor | None, sequences: Sequences, predictions: Predictions | None, memory: int
+) -> Iterator[_Keys]:
+    """The sequences in groups of similar length, with what the queries of each see."""
+    first = start = 0  # of a group's sequences, and of its predictions
+    for group, rows in sequences.groups_with_rows():
+        of_group = slice(first, first := first + group.shape[0])
+        differs = None if types is None else _differs(_column(types, group, rows), memory)
+        hidden = None if group.mask is None else ~group.mask[:, 0].expand(-1, group.shape[1], -1)  # [n, S, S]
+        if predictions is None:
+            yield _Keys(group, rows, of_group, _Queries(group, rows, None, _behind(hidden, memory), differs), None)
+            continue
+        own, ranks = (_column(each, group, rows) for each in (predictions.own_ranks, predictions.ranks))
+        later = own[:, :, None] <= ranks[:, None]  # [n, S, S]
+        later = later if hidden is None else later | hidden
+        is_self = torch.eye(group.shape[1], dtype=torch.bool, device=later.device)
+        tokens = _Queries(group, rows, None, _behind(later & ~is_self, memory), differs)
+        counts = predictions.counts[of_group]
+        asking = slice(start, start := start + sum(counts))
+        predicted = Group(
+            sum(counts), (len(counts), max(1, *counts)), [len(counts)], torch.tensor(counts), later.device
+        )
+        places = _column(predictions.places, predicted, asking)  # [n, Q]
+        seen = (_behind(later, memory), differs)
+        chosen = [
+            None if each is None else each.gather(1, places[..., None].expand(-1, -1, each.shape[2])) for each in seen
+        ]
+        yield _Keys(group, rows, of_group, tokens, _Queries(predicted, asking, places, *chosen))
+
+
+def _column(values: Tensor, group: Group, rows: slice) -> Tensor:
+    """Values of a group's tokens, a row a sequence, [n, S]."""
+    return group.padded(values[rows][:, None, None])[:, 0, :, 0]
+
+
+def _behind(hidden: Tensor | None, memory: int) -> Tensor | None:
+    """What is hidden, [n, S, S], behind a memory that all see, [n, S, K]."""
+    return None if hidden is None else pad(hidden, (memory, 0))
+
+
+def _differs(types: Tensor, memory: int) -> Tensor:
+    """Where two tokens are of different types, [n, S, K], as numbers."""
+    return (types[:, :, None] != pad(types, (memory, 0))[:, None]).float()
+
+
+def predict(
+    model: PreTrainedModel,
+    batch: PackedBatch,
+    predictions: Predictions,
+    memory: Sequence[Tensor] = (),
+    directions: Tensor | None = None,
+) -> Tensor:
+    """The hidden states of predictions, [P, H]; see PackedXLNetModel.layers."""
+    base: Any = model.base_model
+    hidden: Tensor = base.dropout(_layers(model, batch, predictions, memory, directions)[-1])
+    return hidden
+
+
+def _layers(model: PreTrainedModel, batch: PackedBatch, predictions: Predictions, *more: Any) -> list[Tensor]:
+    base: Any = model.base_model
+    if model.training:
+        name_rows(batch)
+    length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
+    sequences = Sequences(batch.lengths, 0, batch.input_ids.device, length_step)
+    found: list[Tensor] = base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, *more)
+    return found
+
+
+@torch.no_grad()
+def remember(
+    model: PreTrainedModel, batch: PackedBatch, columns: tuple[Tensor, ...], directions: Tensor
+) -> list[Tensor]:
+    """The input of each layer, [N, C, H], for the tokens before the sequences of a batch.
+
+    The columns are ids, own ranks and ranks, [N, C] each; the directions, [N], those of the sequences.
+    """
+    ids, own_ranks, ranks = columns
+    count, length = ids.shape
+    places = torch.arange(length, device=ids.device).repeat(count)
+    before = replace(batch, input_ids=ids.flatten(), position_ids=places, lengths=(length,) * count)
+    before = replace(before, token_type_ids=torch.zeros_like(before.input_ids))
+    nothing = places[:0]
+    order = Predictions(nothing, nothing, (0,) * count, own_ranks.flatten(), ranks.flatten())
+    layers = _layers(model, before, order, (), directions)[:-1]
+    return [states.view(count, length, -1) for states in layers]
+
+
+def predict_alone(model: PreTrainedModel, batch: PackedBatch, positions: Tensor) -> Tensor:
+    """The hidden states of tokens, [P, H], at ascending positions, that no token sees: each is predicted from all others."""
+    ranks = torch.full_like(batch.input_ids, -1).index_fill_(0, positions, 0)
+    ends = torch.tensor(batch.lengths).cumsum(0)
+    counts = torch.searchsorted(ends, positions.cpu(), right=True).bincount(minlength=len(ends))
+    places = batch.position_ids[positions]
+    known = Predictions(positions, places, tuple(counts.tolist()), torch.zeros_like(ranks), ranks)
+    return predict(model, batch, known)
+
+
+def has_two_streams(model: PreTrainedModel) -> bool:
+    """Whether a model predicts tokens by a stream of their own."""
+    return isinstance(model.base_model, PackedXLNetModel)
+
+
+def run_packed(model: PreTrainedModel) -> PreTrainedModel:
+    """Have an XLNet of any class take packed batches; any other model stays as it is."""
+    base = model.base_model
+    if type(base) is XLNetModel:
+        base.__class__ = type(XLNetModel.__name__, (PackedXLNetModel,), {})
+        if base is not model:
+            model.register_forward_pre_hook(_hand_on, with_kwargs=True)
+    return model
+
+
+def _hand_on(model: Any, args: Any, columns: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Take the boundaries of the sequences past the head, which would not pass them on."""
+    model.base_model.boundaries = columns.pop("sequences", None)
+    columns.pop("position_ids", None)
+    return args, columns

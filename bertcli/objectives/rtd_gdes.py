@@ -1,0 +1,68 @@
+"""Replaced-token detection with gradient-disentangled embedding sharing (DeBERTa 3: He et al. 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bertcli.objectives.masked_lm import MASKED_LM
+from bertcli.objectives.masked_ngrams import draw_masks, rows_of_stream, targets_of
+from bertcli.objectives.replaced_tokens import REPLACED_TOKENS, Detection, with_draws
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+    from bertcli.data.packing.batches import PackedBatch
+    from bertcli.data.pretraining.shards import UnpackedRows
+    from bertcli.objectives.objective import Targets
+
+# T tokens of the batch, H hidden
+
+
+def _targets(read: UnpackedRows) -> Targets:
+    """The masks, and the numbers by which the generator's tokens are drawn."""
+    return with_draws(read, targets_of(read))
+
+
+def _detect(model: PreTrainedModel, states: Tensor) -> Tensor:
+    """Logits of being an original and of being replaced, [T, 2]; the first are 0."""
+    from torch.nn.functional import pad
+
+    return pad(model.mask_predictions(states)[:, None], (1, 0))
+
+
+def _share(model: PreTrainedModel, generator: PreTrainedModel) -> None:
+    from bertcli.models.own.replaced_tokens import disentangle_embeddings
+
+    disentangle_embeddings(model, generator, is_new=not model.name_or_path)
+
+
+@dataclass(frozen=True)
+class DisentangledDetection(Detection):
+    """The model adds weights of its own to the generator's embeddings, which learn nothing from its loss.
+
+    Both losses are one sum (`--decoupled_training False` of the original, whose default updates the generator first).
+    """
+
+    def auto_class(self) -> Any:
+        """The class of the model, which transformers has not."""
+        from bertcli.models.own.replaced_tokens import DebertaV2ForReplacedTokens
+
+        return DebertaV2ForReplacedTokens
+
+    def states(self, model: PreTrainedModel, batch: PackedBatch) -> Tensor:
+        """The hidden states with that of the first token of the sequence added, [T, H]."""
+        from bertcli.models.own.replaced_tokens import with_first
+
+        return with_first(super().states(model, batch), batch)
+
+
+RTD_GDES = DisentangledDetection(
+    "rtd-gdes",
+    (replace(MASKED_LM, targets=_targets), replace(REPLACED_TOKENS, head=_detect)),
+    rows_of_stream,
+    draw_masks=draw_masks,
+    fits=lambda model: hasattr(model, "mask_predictions"),
+    share=_share,
+)

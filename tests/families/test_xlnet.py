@@ -1,0 +1,26 @@
+"""XLNet runs packed as it runs padded in transformers, and reads its own pieces, with `<cls>` last."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.data.text.tokenizers import save_xlnet_pieces
+from tests.families.checks import KINDS, check_gradients, check_outputs, check_own_tokenizer, save
+
+SHAPE = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "ff_activation": "gelu_pytorch_tanh"}
+CONFIG = {"vocab_size": 50, "num_labels": 2, "pad_token_id": 5, **SHAPE}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    theirs = save("XLNet", CONFIG, "QuestionAnsweringSimple", tmp_path) if kind == "span" else None
+    check_outputs("XLNet", CONFIG, kind, tmp_path, theirs=theirs)
+
+
+def test_gradients_are_those_of_transformers(tmp_path: Path) -> None:
+    check_gradients("XLNet", CONFIG, tmp_path)
+
+
+def test_it_is_used_with_its_own_tokenizer(workspace: Path) -> None:
+    save_xlnet_pieces(Path("start"))
+    check_own_tokenizer("XLNet", CONFIG, fills="LMHeadModel")
