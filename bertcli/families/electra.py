@@ -1,5 +1,6 @@
 """ELECTRA (Clark et al. 2020), whose embeddings are narrower than its layers, trained with a small generator beside it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -50,13 +51,11 @@ def _most_masked(options: Any) -> int:
     return max(1, int((options.masked_lm_prob + 0.005) * options.max_seq_length))
 
 
-def _batch_size(options: Any) -> int:
-    hidden = options.model_size.hidden
-    return 128 if hidden < WIDE else 256 if hidden == WIDE else 2048
-
-
-def _learning_rate(options: Any) -> float:
-    return 5e-4 if options.model_size.hidden < WIDE else 2e-4
+def _by_width(narrower: float, base: float, wider: float) -> Callable[[Any], float]:
+    """A default by the width of the model beside that of base."""
+    return lambda options: (narrower, base, wider)[
+        1 + (options.model_size.hidden > WIDE) - (options.model_size.hidden < WIDE)
+    ]
 
 
 DATA = {"masking": "dynamic", "mask_shares": "85,15,0", "max_predictions_per_seq": _most_masked, "dupe_factor": 1}
@@ -73,7 +72,7 @@ ELECTRA = Family(
     has_joint_spans=True,
     objectives=("replaced-tokens",),
     data_defaults=DATA,
-    training_defaults={"batch_size": _batch_size, "learning_rate": _learning_rate},
+    training_defaults={"batch_size": _by_width(128, 256, 2048), "learning_rate": _by_width(5e-4, 2e-4, 2e-4)},
     optimizer=OptimizerRules(schedule=MULTIPLIED),
     finetuning=OptimizerRules(schedule=MULTIPLIED, sums_losses=True),
     layer_decay=lambda hidden: 0.9 if hidden > WIDE else 0.8,

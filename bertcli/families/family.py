@@ -51,7 +51,14 @@ class ModelSize:
         return embeddings + self.layers * layer + h * h + h
 
 
-SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED) = ("bert", "linear", "multiplied")
+SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED, CONSTANT, COSINE, COSINE_AFTER) = (
+    "bert",
+    "linear",
+    "multiplied",
+    "constant",
+    "cosine",
+    "linear-cosine",
+)
 
 
 @dataclass(frozen=True)

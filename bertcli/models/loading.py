@@ -43,7 +43,7 @@ OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassifi
 OWN_HEADS_OF_FAMILIES = (
     *two_directions.CLASSES.values(),
     *deberta.CLASSES.values(),
-    replaced_tokens.DebertaV2ForReplacedTokens,
+    replaced_tokens.DebertaV2ForPreTraining,
     ElectraForJointQuestionAnswering,
 )
 OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *OWN_HEADS_OF_FAMILIES)}

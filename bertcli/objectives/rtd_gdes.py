@@ -47,9 +47,9 @@ class DisentangledDetection(Detection):
 
     def auto_class(self) -> Any:
         """The class of the model, which transformers has not."""
-        from bertcli.models.own.replaced_tokens import DebertaV2ForReplacedTokens
+        from bertcli.models.own.replaced_tokens import DebertaV2ForPreTraining
 
-        return DebertaV2ForReplacedTokens
+        return DebertaV2ForPreTraining
 
     def states(self, model: PreTrainedModel, batch: PackedBatch) -> Tensor:
         """The hidden states with that of the first token of the sequence added, [T, H]."""

@@ -1,10 +1,11 @@
 """The plan of a training: how long, how fast, and when to log, evaluate and save."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from bertcli.families.family import BERT_RULES, LINEAR, MULTIPLIED, OptimizerRules
+from bertcli.families.family import BERT_RULES, CONSTANT, COSINE, COSINE_AFTER, LINEAR, MULTIPLIED, OptimizerRules
 
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
 
@@ -66,6 +67,14 @@ class Plan:
         )
 
 
+def _cosine(share: float) -> float:
+    return (1 - math.cos(math.pi * share)) / 2
+
+
+# Decays that are no power of the share of them that is left (lr_schedulers.py of DeBERTa).
+DECAYS: dict[str, Callable[[float], float]] = {CONSTANT: lambda share: 1.0, COSINE: _cosine, COSINE_AFTER: _cosine}
+
+
 def learning_rate_at(
     step: int, peak: float, steps: int, warmup_steps: float, rules: OptimizerRules = BERT_RULES
 ) -> float:
@@ -77,8 +86,9 @@ def learning_rate_at(
     is_multiplied = rules.schedule == MULTIPLIED
     if step < warmup_steps and not is_multiplied:
         return peak * step / warmup_steps
-    first = warmup_steps if rules.schedule == LINEAR else 0.0
-    left: float = (1 - (min(step, steps) - first) / max(1, steps - first)) ** rules.power
+    first = warmup_steps if rules.schedule in (LINEAR, COSINE_AFTER) else 0.0
+    share = 1 - (min(step, steps) - first) / max(1, steps - first)  # of the decay that is left
+    left: float = DECAYS[rules.schedule](share) if rules.schedule in DECAYS else share**rules.power
     final = peak * rules.final_rate
     rate = (peak - final) * left + final
     return rate * min(1.0, step / warmup_steps) if is_multiplied and warmup_steps else rate

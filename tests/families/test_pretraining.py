@@ -16,7 +16,7 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 
-SIZES = {"roberta": 330, "albert": 100}  # of the vocabulary
+SIZES = {"roberta": 330, "albert": 100, "deberta": 330}  # of the vocabulary
 SHAPE = {"layers": 1, "hidden_size": 32, "heads": 2}
 
 

@@ -29,7 +29,7 @@ class Detection(nn.Module):
         return logits
 
 
-class DebertaV2ForReplacedTokens(v2.DebertaV2PreTrainedModel):  # type: ignore[misc]
+class DebertaV2ForPreTraining(v2.DebertaV2PreTrainedModel):  # type: ignore[misc]
     """A DeBERTa with the head for replaced tokens; `AutoModel` and the classes for tasks load its encoder."""
 
     def __init__(self, config: DebertaV2Config) -> None:

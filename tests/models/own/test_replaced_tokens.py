@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from bertcli.data.packing.batches import pack
 from bertcli.models.encoder import encode
 from bertcli.models.own import deberta
-from bertcli.models.own.replaced_tokens import DebertaV2ForReplacedTokens, disentangle_embeddings, with_first
+from bertcli.models.own.replaced_tokens import DebertaV2ForPreTraining, disentangle_embeddings, with_first
 from bertcli.models.packed import PACKED
 from bertcli.objectives.masked_lm import MLM
 from tests.models.own.test_deberta import GOLDENS, TIED, config_of, golden
@@ -21,12 +21,12 @@ FACTS = json.loads((GOLDENS / "rtd.json").read_text())["gdes"]
 WORDS = "deberta.embeddings.word_embeddings"
 
 
-def models() -> tuple[deberta.DebertaV2ForMaskedLM, DebertaV2ForReplacedTokens]:
+def models() -> tuple[deberta.DebertaV2ForMaskedLM, DebertaV2ForPreTraining]:
     """The generator and the model of the golden."""
     given = {key[2:]: torch.from_numpy(value) for key, value in golden("rtd_gdes").items() if key[:2] == "w/"}
     config = config_of("v3", attn_implementation=PACKED)
     generator = deberta.DebertaV2ForMaskedLM(transformers.DebertaV2Config(**{**config, "num_hidden_layers": 2}))
-    model = DebertaV2ForReplacedTokens(transformers.DebertaV2Config(**config))
+    model = DebertaV2ForPreTraining(transformers.DebertaV2Config(**config))
     disentangle_embeddings(model, generator, is_new=True)
     for name, each in (("generator.", generator), ("discriminator.", model)):
         own = {
@@ -72,7 +72,7 @@ def test_a_saved_model_has_whole_embeddings(tmp_path: Path) -> None:
     loaded, info = transformers.DebertaV2Model.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"]
     torch.testing.assert_close(loaded.get_input_embeddings().weight, whole)
-    saved = DebertaV2ForReplacedTokens.from_pretrained(tmp_path)
+    saved = DebertaV2ForPreTraining.from_pretrained(tmp_path)
     own = model.get_input_embeddings().weight
     disentangle_embeddings(saved, generator, is_new=False)
     torch.testing.assert_close(saved.get_input_embeddings().weight, own)
