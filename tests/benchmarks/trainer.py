@@ -15,6 +15,7 @@ from datasets import Dataset, load_dataset
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import accuracy_score, f1_score
 from transformers import (
+    AutoConfig,
     AutoModelForMaskedLM,
     AutoModelForPreTraining,
     AutoModelForQuestionAnswering,
@@ -133,6 +134,26 @@ class WithGenerator(torch.nn.Module):
         return {"loss": generated.loss + 50 * self.model(ids, **columns, labels=is_replaced.long()).loss}
 
 
+def in_order(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """A batch for XLNet, whose masked tokens are predicted in a random order in each half; the first does not see the second.
+
+    The collator of transformers puts <mask> in the place of tokens that later ones should see, and predicts every token.
+    """
+    ids, types = (torch.tensor([row[name] for row in rows]) for name in ("input_ids", "token_type_ids"))
+    masked = [torch.tensor(row["masked_lm_positions"]) for row in rows]
+    places = torch.nn.utils.rnn.pad_sequence(masked, batch_first=True)
+    is_real = torch.arange(places.shape[1]) < torch.tensor(list(map(len, masked)))[:, None]
+    rank, half = torch.full(ids.shape, -1.0), torch.arange(ids.shape[1]) >= ids.shape[1] // 2
+    for row, own in enumerate(masked):
+        rank[row, own] = torch.rand(len(own))
+    hidden = (rank[:, :, None] <= rank[:, None]) & (rank >= 0)[:, None] | (half > half[:, None])
+    hidden &= ~(half[:, None] > half)
+    mapping = torch.nn.functional.one_hot(places, ids.shape[1]).float() * is_real[..., None]
+    columns = {"input_ids": ids, "token_type_ids": types, "attention_mask": torch.ones_like(ids)}
+    labels = ids.gather(1, places).masked_fill(~is_real, -100)
+    return {**columns, "perm_mask": hidden.float(), "target_mapping": mapping, "labels": labels}
+
+
 # The rows of each kind of task, the model class and the collator.
 KINDS = {
     "classify": (texts, AutoModelForSequenceClassification, DataCollatorWithPadding),
@@ -180,6 +201,8 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
     if args.task == "pretraining":
         rows, model_class = instances(args.data, args.out), AutoModelForPreTraining
         collate = DataCollatorForLanguageModeling(tokenizer)
+        if AutoConfig.from_pretrained(args.model).model_type == "xlnet":
+            collate = in_order
         if Path(args.model, "generator").is_dir():
             model_class = WithGenerator
             collate = DataCollatorForLanguageModeling(tokenizer, mask_replace_prob=0.85, random_replace_prob=0.0)
@@ -199,6 +222,7 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
             logging_steps=args.steps,
             save_strategy="no",
             train_sampling_strategy="sequential",
+            remove_unused_columns=args.task != "pretraining" or collate is not in_order,
         ),
         data_collator=partial(counting, collate, tokens),
         train_dataset=rows,

@@ -86,7 +86,7 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         memory: Sequence[Tensor] = (),
         directions: Tensor | None = None,
     ) -> list[Tensor]:
-        """The input of each layer, [T + P, H], and the output of the last: [T, H], or of the predictions alone, [P, H].
+        """The input of each layer, [T + P, H], and the output of the last: [T, H], or of the predictions alone, [P, H], if any.
 
         A prediction sees neither its own token nor those that are hidden from it. `memory` has the inputs of each layer for
         the tokens before the sequences, [N, M, H], which are of type 0. Where the direction of a sequence is 1, [N], not 0,
@@ -103,7 +103,9 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         for number, layer in enumerate(self.layer):
             states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
             is_last = predictions is not None and number == len(self.layer) - 1
-            if is_last:  # nothing reads what becomes of the tokens
+            if is_last and len(states) == count:  # nothing reads what becomes of the tokens
+                break
+            if is_last:
                 states = states[count:]
                 choose_rows(self, slice(count, None))
             relative = _heads(encodings, attention.r)  # [1 or 2, R, A, D]
@@ -220,6 +222,9 @@ def _groups(
         later = later if hidden is None else later | hidden
         is_self = torch.eye(group.shape[1], dtype=torch.bool, device=later.device)
         tokens = _Queries(group, rows, None, _behind(later & ~is_self, memory), differs)
+        if not len(predictions.positions):
+            yield _Keys(group, rows, of_group, tokens, None)
+            continue
         counts = predictions.counts[of_group]
         asking = slice(start, start := start + sum(counts))
         predicted = Group(
@@ -286,8 +291,7 @@ def remember(
     before = replace(before, token_type_ids=torch.zeros_like(before.input_ids))
     nothing = places[:0]
     order = Predictions(nothing, nothing, (0,) * count, own_ranks.flatten(), ranks.flatten())
-    layers = _layers(model, before, order, (), directions)[:-1]
-    return [states.view(count, length, -1) for states in layers]
+    return [states.view(count, length, -1) for states in _layers(model, before, order, (), directions)]
 
 
 def predict_alone(model: PreTrainedModel, batch: PackedBatch, positions: Tensor) -> Tensor:
