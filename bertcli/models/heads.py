@@ -90,7 +90,7 @@ def own_head(model: PreTrainedModel) -> str:
     if is_joined(model):
         return "joins two encoders, one from left to right and one from right to left"
     if _reads_batches(model) and not hasattr(model, "forward_padded"):
-        return "has a BiLSTM on frozen features"
+        return getattr(model, "own_head", "has a BiLSTM on frozen features")
     pools = any(name in type(model).__name__ for name in ("SequenceClassification", "MultipleChoice"))
     return "reads from left to right, and its head the last token" if pools and is_causal(model) else ""
 
