@@ -1,5 +1,6 @@
 """ELECTRA (Clark et al. 2020), whose embeddings are narrower than its layers, trained with a small generator beside it."""
 
+from bisect import bisect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -51,11 +52,9 @@ def _most_masked(options: Any) -> int:
     return max(1, int((options.masked_lm_prob + 0.005) * options.max_seq_length))
 
 
-def _by_width(narrower: float, base: float, wider: float) -> Callable[[Any], float]:
-    """A default by the width of the model beside that of base."""
-    return lambda options: (narrower, base, wider)[
-        1 + (options.model_size.hidden > WIDE) - (options.model_size.hidden < WIDE)
-    ]
+def _by_width(*values: float) -> Callable[[Any], float]:
+    """A default for models narrower than base, for base, and for wider ones."""
+    return lambda options: values[bisect((WIDE, WIDE + 1), options.model_size.hidden)]
 
 
 DATA = {"masking": "dynamic", "mask_shares": "85,15,0", "max_predictions_per_seq": _most_masked, "dupe_factor": 1}
