@@ -66,6 +66,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     files = find_text_files(config.text)
     tokenizer = load_tokenizer(tokenizer_source(config.tokenizer or latest_vocabulary(family=family)), config.cased)
     _check_vocabulary(tokenizer, family)
+    masking_rules(tokenizer, config.values())  # are refused before anything is written
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
     out = Destination(config.out)
