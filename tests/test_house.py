@@ -58,7 +58,7 @@ def test_every_command_of_the_readme_is_understood(
     from bertcli.cli.main import main
 
     arguments = shlex.split(command)
-    has_options = arguments[1] not in ("models", "tasks", "sizes", "recipes")
+    has_options = arguments[1] not in ("families", "models", "tasks", "sizes", "recipes")
     monkeypatch.setattr(sys, "argv", [*arguments, "--print-config"] if has_options else arguments)
     with pytest.raises(SystemExit) as ended:
         main()

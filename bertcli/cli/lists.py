@@ -16,6 +16,7 @@ from bertcli.families.bert import BERT
 from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.tasks import TASKS
 
+OfFamily = Annotated[str, typer.Option("--family", help="Family, as `bert families` lists them.")]
 TARGET = typer.Argument(help="File to write; default: the recipe's own name.")
 recipes = typer.Typer(help="List, show or copy the recipes that ship with bert.", invoke_without_command=True)
 
@@ -60,14 +61,19 @@ def models(json: AsJson = False) -> None:
     typer.echo("Any other model of the Hub is named OWNER/NAME; a run or a folder by its path.")
 
 
-def sizes(json: AsJson = False) -> None:
-    """List the model sizes."""
-    names = ("layers", "hidden", "heads")
+def sizes(family: OfFamily = BERT.key, json: AsJson = False) -> None:
+    """List the model sizes of a family; parameters are counted for BERT with 30,522 tokens."""
+    found, names = get_family(family).sizes, ("layers", "hidden", "heads")
+    counts = {name: size.parameters() for name, size in found.items()} if family == BERT.key else {}
     if json:
-        shapes = {name: {key: getattr(size, key) for key in names} for name, size in BERT.sizes.items()}
-        return Output().emit({name: shapes[name] | {"parameters": BERT.sizes[name].parameters()} for name in shapes})
-    shown = ((size.layers, size.hidden, size.heads, f"{size.parameters() / 1e6:.1f} M") for size in BERT.sizes.values())
-    rows = [[name, *row, BERT.sizes[name].source] for name, row in zip(BERT.sizes, shown, strict=True)]
+        shapes = {name: {key: getattr(size, key) for key in names} for name, size in found.items()}
+        return Output().emit(
+            {name: shape | ({"parameters": counts[name]} if counts else {}) for name, shape in shapes.items()}
+        )
+    rows = [
+        [name, size.layers, size.hidden, size.heads, f"{counts[name] / 1e6:.1f} M" if counts else None, size.source]
+        for name, size in found.items()
+    ]
     Output().table(["size", *names, "parameters", "source"], rows)
 
 

@@ -25,6 +25,7 @@ OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); a cosine, of the same two counts (cosine, linear-cosine), or none (constant); default: the family's."
 GENERATOR = "ELECTRA: hidden units of a new generator, as a share of the model's; default: 1/4, for base 1/3."
+SPAN_HEAD = "ELECTRA, span tasks: joint: the authors' head, whose ends depend on starts; default: two logits a token."
 LAYER_DECAY = (
     "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
 )
@@ -156,6 +157,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     bilstm: bool = option(False, "Put a BiLSTM with new weights between the encoder and the head (Table 5).")
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
+    span_head: str | None = option(None, SPAN_HEAD, choices=("joint",))
     layer_decay: float | None = option(None, LAYER_DECAY, minimum=0.001, maximum=1)
     baseline: bool = option(
         True, "Texts with labels or values: also score the most frequent answer and a bag of words."

@@ -1,5 +1,7 @@
 """ELECTRA (Clark et al. 2020), whose embeddings are narrower than its layers, trained with a small generator beside it."""
 
+from bisect import bisect
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +21,7 @@ SIZES = {
 WIDE = 768  # hidden units of base, from which on embeddings are as wide as the layers
 SHARES = {WIDE: 1 / 3}  # by hidden units: how wide a generator is beside its model; 1 / 4 for others
 EPOCHS = {"glue/rte": 10.0, "glue/stsb": 10.0, "squad": 2.0, "squad_v2": 2.0}  # of fine-tuning, where these are not 3
+JOINT_HEAD = ("qa_start", "qa_hidden", "qa_end", "qa_none_hidden", "qa_none")  # of models/own/joint_spans.py
 HEAD = 64  # hidden units of an attention head of the generator
 
 
@@ -49,13 +52,9 @@ def _most_masked(options: Any) -> int:
     return max(1, int((options.masked_lm_prob + 0.005) * options.max_seq_length))
 
 
-def _batch_size(options: Any) -> int:
-    hidden = options.model_size.hidden
-    return 128 if hidden < WIDE else 256 if hidden == WIDE else 2048
-
-
-def _learning_rate(options: Any) -> float:
-    return 5e-4 if options.model_size.hidden < WIDE else 2e-4
+def _by_width(*values: float) -> Callable[[Any], float]:
+    """A default for models narrower than base, for base, and for wider ones."""
+    return lambda options: values[bisect((WIDE, WIDE + 1), options.model_size.hidden)]
 
 
 DATA = {"masking": "dynamic", "mask_shares": "85,15,0", "max_predictions_per_seq": _most_masked, "dupe_factor": 1}
@@ -68,10 +67,11 @@ ELECTRA = Family(
     settings=_settings,
     generator=generator_settings,
     predict_tokens=lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
-    glorot=("embeddings_project", "dense_prediction", "classifier", "qa_outputs"),
+    glorot=("embeddings_project", "dense_prediction", "classifier", "qa_outputs", *JOINT_HEAD),
+    has_joint_spans=True,
     objectives=("replaced-tokens",),
     data_defaults=DATA,
-    training_defaults={"batch_size": _batch_size, "learning_rate": _learning_rate},
+    training_defaults={"batch_size": _by_width(128, 256, 2048), "learning_rate": _by_width(5e-4, 2e-4, 2e-4)},
     optimizer=OptimizerRules(schedule=MULTIPLIED),
     finetuning=OptimizerRules(schedule=MULTIPLIED, sums_losses=True),
     layer_decay=lambda hidden: 0.9 if hidden > WIDE else 0.8,

@@ -133,6 +133,7 @@ class Family:
         None  # its settings, by its share of the width
     )
     glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
+    has_joint_spans: bool = False  # whether it may be fine-tuned with the head of models/own/joint_spans.py
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
     has_types: Callable[[PretrainedConfig], bool] = lambda config: getattr(config, "type_vocab_size", 0) > 1
     pool: Callable[[nn.Module, Tensor], Any] = pool_as_bert

@@ -24,6 +24,7 @@ from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.tasks.task import Files, Task
 
+SPAN_HEAD, JOINT = "span_head", "joint"  # in config.json: ELECTRA's own head
 BEYOND = -1e4  # the logit of a place beyond the end of a sequence, where -inf would make the divergence no number
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
@@ -50,6 +51,8 @@ sums[outside] = sums[:, outside] = -1e9
 first, last = np.unravel_index(sums.argmax(), sums.shape)
 print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodings[0].offsets[last][1]]}))"""
     official_file = "predictions.json"
+    options = ("span_head",)
+    purpose = "answers as spans"
     can_collapse = False
     needs_teachers_tokens = True
     has_windows = True
@@ -90,6 +93,18 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
 
         return encode_spans(cast(squad.Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
 
+    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
+        head = getattr(saved, SPAN_HEAD, None) if config is None else config.get(SPAN_HEAD)
+        if head != JOINT:
+            return super().model_class(saved, config)
+        from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering
+
+        return ElectraForJointQuestionAnswering
+
+    def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
+        is_joint = getattr(model.config, SPAN_HEAD, None) == JOINT
+        return cast("t.Outputs", model(batch)) if is_joint else super().outputs(model, batch)
+
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         return len(split), f"questions longer than {rules.max_query_length} tokens"
 
@@ -97,6 +112,10 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         """Half of the summed cross entropies of start and end (run_squad.py)."""
         from torch.nn.functional import cross_entropy
 
+        from bertcli.models.own.joint_spans import joint_span_losses
+
+        if "no_answer" in outputs:
+            return {"loss": joint_span_losses(outputs, batch)}
         true = {side: batch.labels[f"{side}_positions"] for side in ("start", "end")}
         sides = (cross_entropy(outputs[side], places, reduction="sum") for side, places in true.items())
         return {"loss": sum(sides) / 2}  # type: ignore[dict-item]
@@ -112,6 +131,8 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
     def distance(self, outputs: t.Outputs, taught: t.Outputs, temperature: float) -> t.Logits:
         from bertcli.models.cross_entropy import soft_divergence
 
+        if "no_answer" in {*outputs, *taught}:
+            raise UserError(f"--span-head {JOINT} neither teaches nor is taught.", "Leave --span-head out.")
         sides = ((each[side].clamp(min=BEYOND) for each in (outputs, taught)) for side in ("start", "end"))
         first, last = (soft_divergence(own, theirs, temperature) for own, theirs in sides)
         return (first + last) / 2
@@ -121,11 +142,12 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
 
         windows = cast(Any, split.features).windows
         logits = [
-            (start[: len(window.input_ids)], end[: len(window.input_ids)])
+            (start[: len(window.input_ids)], end[..., : len(window.input_ids)])
             for window, start, end in zip(windows, outputs.get("start", []), outputs.get("end", []), strict=True)
         ]
-        rules = AnswerRules(with_impossible=task.with_impossible)
-        answers = choose_answers(cast(squad.Questions, split.examples).asked, windows, logits, tokenizer, rules)
+        rules, asked = AnswerRules(with_impossible=task.with_impossible), cast(squad.Questions, split.examples).asked
+        none = [float(value) for value in outputs.get("no_answer", ())]
+        answers = choose_answers(asked, windows, logits, tokenizer, rules, none)
         if without := sum(not answer.had_candidate for answer in answers):
             say(f"{without} questions have no valid span; their answer is empty")
         scores = (next((c.probability for c in each.n_best if c.text == each.text), 0.0) for each in answers)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from bertcli import say
 from bertcli.config.distillation import (
@@ -45,8 +45,9 @@ from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddin
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
 from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
+from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
 from bertcli.objectives.masked_lm import MLM
-from bertcli.objectives.objective import Part
+from bertcli.objectives.objective import Objective, Part
 from bertcli.objectives.smoothed_masks import smoothed_part
 from bertcli.training.device import inference_device, training_precision
 from bertcli.training.result import PRETRAINING, TrainingResult
@@ -87,11 +88,13 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     pretraining = PretrainConfig.from_values(
         {**shared, "from": config.from_ or ("scratch" if config.size else config.teacher), "dry_run": config.dry_run}
     )
-    objective = replace(_objective(config, vocabularies, source), parts=_parts(examples, config.mask_smoothing))
+    objective = _objective(config, vocabularies, source)
+    objective = replace(objective, parts=_parts(objective, examples, config.mask_smoothing))
     check_length(objective.teacher.model, examples.max_seq_length)
     phases = (Phase(range(pretraining.steps), examples),)
     check_data(phases, objective, folder if config.resume else None)
-    model = _student(config, examples, vocabularies, source, folder)
+    model = _student(config, objective, vocabularies, source, folder)
+    start_bias(model, _token_counts(examples))
     check_length(model, examples.max_seq_length)
     objective.teacher.place(inference_device())
     learns_vectors = VECTORS in targets_of(config, True)
@@ -172,9 +175,7 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
     if config.teacher_reads is None:
         reads_whole = not has_logits
     model = load_model(source, seed=config.seed)
-    if is_causal(model):
-        what = f"The teacher `{config.teacher}` reads from left to right, so it cannot teach masked-LM."
-        raise UserError(what, "Give a teacher that was pre-trained by masked-LM.")
+    beside = _learnt_beside(model, config.teacher)
     if has_logits and model.get_output_embeddings() is None:
         what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens."
         raise UserError(what, "Learn its states instead: --targets hidden sentence-vectors")
@@ -190,9 +191,12 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
     is_read_anew = reads_whole and not has_logits and not vocabularies.are_equal
     columns = None if vocabularies.are_equal or is_read_anew else vocabularies.ids
     return Distillation(
-        MLM.name,
-        MLM.parts,
-        MLM.cut,
+        beside.name,
+        beside.parts,
+        beside.cut,
+        model_class=beside.model_class,
+        labels=beside.labels,
+        fills_masks=beside.fills_masks,
         trains_every_weight=False,
         teacher=Teacher(model, dtype, has_logits, reads_whole, columns),
         weights=weights,
@@ -203,46 +207,55 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
     )
 
 
-def _parts(examples: PretrainingExamples, smoothing: float) -> tuple[Part, ...]:
-    """Masked-LM, perhaps with more masks on rare tokens. Raises UserError if the masks of the data are static then."""
+def _learnt_beside(model: PreTrainedModel, teacher: str) -> Objective:
+    """Masked-LM, or next tokens where the teacher reads from left to right. Raises UserError if that is no BERT."""
+    if not is_causal(model):
+        return replace(MLM, model_class="AutoModelForMaskedLM")
+    if not LEFT_TO_RIGHT.fits(model):
+        what = f"The teacher `{teacher}` reads from left to right, but is no BERT."
+        raise UserError(what, "Give one that was made by: bert pretrain --objective left-to-right")
+    return LEFT_TO_RIGHT
+
+
+def _parts(objective: Distillation, examples: PretrainingExamples, smoothing: float) -> tuple[Part, ...]:
+    """What is learnt beside the teacher, perhaps with more masks on rare tokens.
+
+    Raises UserError if there are no masks then, or those of the data are static.
+    """
     if not smoothing:
-        return MLM.parts
+        return objective.parts
+    if not objective.fills_masks:
+        raise UserError("--mask-smoothing has no effect: this teacher reads from left to right.", "Leave it out.")
     examples = examples.masked_by({"masked_lm_prob": examples.options["masked_lm_prob"]})
     return (smoothed_part(_token_counts(examples), smoothing, examples.rules),)
 
 
 def _student(
-    config: DistillConfig, examples: PretrainingExamples, vocabularies: _Vocabularies, source: str, folder: RunFolder
+    config: DistillConfig, objective: Distillation, vocabularies: _Vocabularies, source: str, folder: RunFolder
 ) -> PreTrainedModel:
-    """The student; a new masked-LM head starts at the frequencies of the tokens."""
+    """The student: a model that is named, new weights of a size, or layers of the teacher."""
+    model_class, labels = objective.auto_class(), dict(objective.labels)
     if config.resume:
-        return without_weights(folder.start, AutoModelForMaskedLM)
-    model = _new_student(config, vocabularies, source)
-    start_bias(model, _token_counts(examples))
-    return model
-
-
-def _new_student(config: DistillConfig, vocabularies: _Vocabularies, source: str) -> PreTrainedModel:
-    """A model that is named, new weights of a size, or layers of the teacher."""
+        return without_weights(folder.start, model_class)
     tokenizer, ids = vocabularies.student, vocabularies.ids
     if config.from_ not in (None, "scratch", config.teacher):
-        model = load_model(resolve_model(config.from_), AutoModelForMaskedLM, seed=config.seed)
+        model = load_model(resolve_model(config.from_), model_class, labels, seed=config.seed)
         check_vocabulary(model, tokenizer, resolve_model(config.from_))
         return model
-    teacher = load_model(source, AutoModelForMaskedLM, seed=config.seed)
+    teacher = load_model(source, model_class, labels, seed=config.seed)
     if config.size:
-        model = build_model(
-            AutoModelForMaskedLM, get_family(config.family), config.model_size, tokenizer, {}, config.seed
-        )
+        model = build_model(model_class, get_family(config.family), config.model_size, tokenizer, labels, config.seed)
         start_embeddings(model, teacher, ids)
         say(
             f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"
         )
         return model
     family, count = family_of(teacher.config.model_type), teacher.config.num_hidden_layers
-    shape = config.shape or (DISTILBERT_SHAPE if family is BERT else TEACHER_SHAPE)
-    if shape == DISTILBERT_SHAPE and family is not BERT:
-        what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {teacher.config.model_type}."
+    can_be_distilbert = family is BERT and objective.fills_masks
+    shape = config.shape or (DISTILBERT_SHAPE if can_be_distilbert else TEACHER_SHAPE)
+    if shape == DISTILBERT_SHAPE and not can_be_distilbert:
+        kind = teacher.config.model_type if objective.fills_masks else "model that reads from left to right"
+        what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {kind}."
         raise UserError(what, f"Give --shape {TEACHER_SHAPE}")
     layers = chosen_layers(count, config, shape)
     make = make_distilbert if shape == DISTILBERT_SHAPE else keep_layers

@@ -66,6 +66,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     files = find_text_files(config.text)
     tokenizer = load_tokenizer(tokenizer_source(config.tokenizer or latest_vocabulary(family=family)), config.cased)
     _check_vocabulary(tokenizer, family)
+    masking_rules(tokenizer, config.values())  # are refused before anything is written
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
     out = Destination(config.out)
@@ -245,8 +246,8 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
-    random = 100 * result.random_next / result.instances
-    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens, {random:.1f} % {objective.negatives})"
+    share = f", {100 * result.random_next / result.instances:.1f} % {objective.negatives}" if objective.needs_pairs else ""
+    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens{share})"
     say(
         f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
     )

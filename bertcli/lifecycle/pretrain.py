@@ -92,7 +92,7 @@ def _with_memory(objective: Objective, memory: int | None, length: int) -> Objec
 
 
 def _given_masking(config: PretrainConfig) -> dict[str, Any]:
-    return {name: value for name in MASKING if (value := getattr(config, name)) not in (None, False)}
+    return {name: value for name in MASKING if (value := getattr(config, name)) is not None and value is not False}
 
 
 def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:

@@ -11,10 +11,12 @@ from bertcli import say
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
+from bertcli.errors import UserError
 from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.families.family import Family
 from bertcli.kinds.kind import Kind
+from bertcli.kinds.span import JOINT, SPAN_HEAD
 from bertcli.lifecycle.pretrained import pools_by_mean
 from bertcli.lifecycle.sources import Source
 from bertcli.lifecycle.sweep import FROZEN_LAYERS
@@ -63,6 +65,11 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
     }
     if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
+    if config.span_head == JOINT:
+        if not of_start.has_joint_spans:
+            what = f"--span-head {JOINT} is the head of ELECTRA; `{start}` is of {of_start.name}."
+            raise UserError(what, "Leave --span-head out, or give --from an ELECTRA.")
+        labels[SPAN_HEAD] = JOINT
     if config.bilstm:
         labels["bilstm"] = True
     if config.frozen:

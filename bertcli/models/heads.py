@@ -85,10 +85,12 @@ def own_head(model: PreTrainedModel) -> str:
     """What a model has between its encoder and its outputs that no class of transformers has, in words; else nothing."""
     if has_bilstm(model):
         return "has a BiLSTM between its encoder and its head"
+    if getattr(model.base_model, "decodes_masks", False):
+        return "reads masks by DeBERTa's enhanced mask decoder"
     if is_joined(model):
         return "joins two encoders, one from left to right and one from right to left"
     if _reads_batches(model) and not hasattr(model, "forward_padded"):
-        return "has a BiLSTM on frozen features"
+        return getattr(model, "own_head", "has a BiLSTM on frozen features")
     pools = any(name in type(model).__name__ for name in ("SequenceClassification", "MultipleChoice"))
     return "reads from left to right, and its head the last token" if pools and is_causal(model) else ""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bertcli.objectives.masked_lm import MASKED_LM
 from bertcli.objectives.objective import Objective, ObjectiveExamples
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Weights:
     """The weight of each part of the loss, as the README of the authors' code sets them; one of 0 is not computed."""
 
     soft_targets: float = 5.0  # Kullback-Leibler divergence of softened logits, times temperature²
-    masked_lm: float = 2.0
+    masked_lm: float = 2.0  # or of next tokens, of a teacher that reads from left to right
     hidden: float = 1.0  # cosine distance of the last hidden states
     squared: float = 0.0  # squared difference of logits
     vectors: float = 0.0  # cosine distance of the means of hidden states
@@ -133,7 +132,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Distillation(Objective):
-    """The weighted sum of what is learnt from a teacher and of masked-LM, which alone is evaluated."""
+    """The weighted sum of what is learnt from a teacher and of masked-LM, or of next tokens, which alone is evaluated."""
 
     teacher: Teacher = field(kw_only=True)
     weights: Weights = Weights()
@@ -161,7 +160,7 @@ class Distillation(Objective):
 
     def counts(self, batch: PackedBatch) -> dict[str, float]:
         """What each part of the loss is divided by."""
-        masked, tokens = len(batch.labels["masked_lm_ids"]), len(batch.input_ids)
+        masked, tokens = len(batch.labels[self.parts[0].labels]), len(batch.input_ids)
         compared = len(batch.labels["student_places"]) if "student_places" in batch.labels else tokens
         soft = masked if self.only_masked else tokens
         counts = {"soft_targets": soft, "masked_lm": masked, "hidden": compared, "squared": soft}
@@ -179,7 +178,7 @@ class Distillation(Objective):
         has_logits = bool(weights.soft_targets or weights.squared)
         taught = self.teacher.read(batch)
         hidden = encode(model, batch)  # [T, H]
-        masked = batch.labels["masked_lm_positions"]
+        masked = self.parts[0].rows(batch)
         rows = masked if self.only_masked or not has_logits else slice(None)
         logits = family_of(model.config.model_type).predict_tokens(model, hidden[rows])  # [P, V] or [M, V]
         found: dict[str, Tensor] = {}
@@ -187,7 +186,7 @@ class Distillation(Objective):
             found["soft_targets"] = soft_divergence(logits, taught.logits_at(rows), self.temperature)
         if weights.masked_lm:
             of_masked = logits if rows is masked else logits[masked]
-            found["masked_lm"] = MASKED_LM.loss(of_masked, batch.labels["masked_lm_ids"])
+            found["masked_lm"] = self.parts[0].loss(of_masked, batch.labels[self.parts[0].labels])
         if weights.hidden:
             own = hidden[batch.labels["student_places"]] if "student_places" in batch.labels else hidden
             found["hidden"] = cosine_distance(student.project("hidden", own), taught.compared)

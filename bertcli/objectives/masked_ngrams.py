@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bertcli.data.pretraining.masking import KEPT
+from bertcli.data.pretraining.masking import KEPT, mask_rows
 from bertcli.objectives.masked_lm import MASKED_LM, MLM
 
 if TYPE_CHECKING:
@@ -93,24 +93,8 @@ def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRul
 
 def targets_of(read: UnpackedRows) -> Targets:
     """The masks of the data, else masks drawn by (seed, step, row)."""
-    import numpy as np
-
-    from bertcli.data.packing.keyed import derive
-    from bertcli.data.pretraining.draws import Draws
-
-    if read.masks:
-        positions, originals = read.masks
-    else:
-        found, new, start = list[int](), list[int](), 0
-        for row, length in zip(read.rows.tolist(), read.lengths.tolist(), strict=True):
-            ids = read.input_ids[start : start + length].tolist()
-            places, replacements = draw_ngrams(ids, read.rules, Draws(derive(read.key, row)))
-            found += [start + place for place in places]
-            new += replacements
-            start += length
-        positions = np.array(found, dtype=np.int64)
-        originals = read.input_ids[positions]
-        read.input_ids[positions] = np.where(np.array(new) == KEPT, originals, new)
+    of_rows = (read.input_ids, read.rows, read.lengths, read.rules, read.key)
+    positions, originals = read.masks or mask_rows(*of_rows, draw_masks)
     return {"masked_lm_positions": positions, "masked_lm_ids": originals}
 
 

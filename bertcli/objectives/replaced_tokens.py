@@ -86,11 +86,8 @@ def _targets(read: UnpackedRows) -> Targets:
     """The masks and, for each, the number in [0, 1) by which the generator's token is drawn; functions of (seed, step, row)."""
     from bertcli.data.pretraining.masking import mask_batch
 
-    if read.masks or read.rules.reads_words:
-        masks = read.masks or mask_batch(read.input_ids, read.rows, read.lengths, read.rules, read.key)
-        positions, originals = masks
-    else:
-        positions, originals = mask_with_repeats(read.input_ids, read.rows, read.lengths, read.rules, read.key)
+    mask = mask_batch if read.rules.reads_words else mask_with_repeats
+    positions, originals = read.masks or mask(read.input_ids, read.rows, read.lengths, read.rules, read.key)
     return with_draws(read, {"masked_lm_positions": positions, "masked_lm_ids": originals})
 
 

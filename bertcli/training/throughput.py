@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.kernels import switched_off
+from bertcli.models.own.two_streams import has_two_streams
 
 # Dense bfloat16 peaks from the data sheets, FLOP/s.
 BFLOAT16_PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "B200": 2250e12}
@@ -32,8 +33,15 @@ def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
     layers: int = config.num_hidden_layers
     inner: int = getattr(config, "intermediate_size", 4 * hidden)
     masked = len(batch.labels.get("masked_lm_ids", ()))
-    encoder = len(batch.input_ids) * layers * (4 * hidden**2 + 2 * hidden * inner)
-    attention = 2 * layers * hidden * sum(length**2 for length in batch.lengths)
+    layer = 4 * hidden**2 + 2 * hidden * inner  # of a token
+    encoder = len(batch.input_ids) * layers * layer
+    attention = 2.0 * layers * hidden * sum(length**2 for length in batch.lengths)
+    if has_two_streams(model):
+        predicts, without_keys = "predictions" in batch.labels, layer - 2 * hidden**2
+        encoder += masked * layers * without_keys  # of predictions
+        encoder -= predicts * len(batch.input_ids) * without_keys  # the last layer has the keys of tokens alone
+        shares = layers + predicts * (layers * masked / len(batch.input_ids) - 1)
+        attention *= 2 * shares / layers  # half of it is of distances
     width: int = getattr(config, "embedding_size", hidden)
     head = masked * width * (hidden + int(config.vocab_size))
     if masked and model.get_output_embeddings() is None:  # it tells tokens apart

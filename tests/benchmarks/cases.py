@@ -101,7 +101,7 @@ CPU_CASES = (
             batch_size=64,
             steps=12,
         )
-        for family in ("roberta", "albert", "electra", "deberta")
+        for family in ("roberta", "albert", "electra", "deberta", "xlnet")
     ),
     *(
         Case(

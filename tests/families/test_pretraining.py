@@ -63,6 +63,9 @@ def test_what_does_not_fit_a_family_is_refused(workspace: Path) -> None:
     assert "bert build-vocab TEXT --family roberta" in caught.value.hint
     with pytest.raises(UserError, match="RoBERTa is not pre-trained by --objective mlm\\+nsp"):
         make_pretraining_data("corpus.txt", family="roberta", objective="mlm+nsp", workers=1)
+    with pytest.raises(UserError, match="Masks are of n-grams or of spans") as caught:
+        make_pretraining_data("corpus.txt", family="albert", span_mask=True, workers=1)
+    assert "--ngram-mask 0" in caught.value.hint
     make_pretraining_data("corpus.txt", max_seq_length=32, workers=1)
     with pytest.raises(UserError, match="was made for BERT, not for RoBERTa"):
         pretrain(PretrainConfig(family="roberta", size="tiny", steps=2))

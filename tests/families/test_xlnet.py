@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from bertcli.models.formats.onnx import OnnxModel, write_graph
+from bertcli.models.heads import sequence_logits
+from bertcli.models.loading import load_model
 from tests.data.text.tokenizers import save_xlnet_pieces
-from tests.families.checks import KINDS, check_gradients, check_outputs, check_own_tokenizer, save
+from tests.families.checks import KINDS, check_gradients, check_outputs, check_own_tokenizer, make_batch, save
 
 SHAPE = {"d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 64, "ff_activation": "gelu_pytorch_tanh"}
 CONFIG = {"vocab_size": 50, "num_labels": 2, "pad_token_id": 5, **SHAPE}
@@ -24,3 +28,13 @@ def test_gradients_are_those_of_transformers(tmp_path: Path) -> None:
 def test_it_is_used_with_its_own_tokenizer(workspace: Path) -> None:
     save_xlnet_pieces(Path("start"))
     check_own_tokenizer("XLNet", CONFIG, fills="LMHeadModel")
+
+
+def test_a_graph_reads_the_last_token_of_each_text(tmp_path: Path) -> None:
+    save("XLNet", CONFIG, "SequenceClassification", tmp_path)
+    model, (batch, padded) = load_model(str(tmp_path)).eval(), make_batch({}, has_types=True)
+    with torch.no_grad():
+        expected = sequence_logits(model, batch)["logits"]
+    write_graph(model, tmp_path / "model.onnx")
+    found = OnnxModel(tmp_path / "model.onnx", model.config)(**padded)["logits"]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)

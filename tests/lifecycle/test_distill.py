@@ -133,6 +133,17 @@ def test_any_family_with_the_same_vocabulary_teaches(home: Path, workspace: Path
         distill(teacher="electra", data=data, shape="distilbert", out="no")
 
 
+def test_a_teacher_that_reads_from_left_to_right_teaches_next_tokens(home: Path, workspace: Path) -> None:
+    start, data = home / "runs" / "pretrain-tiny" / "model", str(home / "pretraining-data")
+    config = transformers.BertConfig.from_pretrained(start, is_decoder=True)
+    transformers.BertLMHeadModel(config).save_pretrained("causal")
+    load_wordpiece(start).save(Path("causal"))
+    run = distill(teacher="causal", data=data, steps=2, batch_size=4, out="student")
+    student = transformers.AutoConfig.from_pretrained(run.model)
+    assert (student.architectures, student.is_decoder) == (["BertLMHeadModel"], True)
+    assert {"next_token_accuracy", "next_token_loss"} <= run.metrics.keys()
+
+
 def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
     data, start = str(home / "pretraining-data"), str(home / "runs" / "pretrain-tiny")
     Path("other.txt").write_text("zebras quarrel\n" * 20)
@@ -154,7 +165,8 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
         ({"teacher": start, "layers": 9}, "more than the 2 layers"),
         ({"teacher": "other"}, "tokens that the teacher does not have"),
         ({"teacher": "headless"}, "no masked-LM head"),
-        ({"teacher": "causal"}, "reads from left to right"),
+        ({"teacher": "causal", "shape": "distilbert"}, "the teacher is a model that reads from left to right"),
+        ({"teacher": "causal", "mask_smoothing": 0.7}, "--mask-smoothing has no effect"),
         ({"teacher": start, "hidden_size": 32}, "--hidden-size is for new weights only"),
         ({"teacher": start, "size": "tiny", "heads": 3}, "cannot be divided among 3 heads"),
         ({"teacher": start, "from_": "scratch"}, "--from scratch needs a size"),

@@ -27,6 +27,7 @@ from bertcli.models.dropout import seed_dropout, set_dropout
 from bertcli.models.loading import build_model
 from bertcli.models.own.two_streams import Predictions, remember
 from bertcli.objectives.permutation_lm import BEFORE, PERMUTATION_LM, local_order, orders_of_rows
+from bertcli.training.throughput import count_flops, training_flops
 from tests.conftest import write_corpus
 from tests.training.test_loop import assert_same_bits, stop_after
 
@@ -119,6 +120,14 @@ def test_loss_and_gradients_equal_those_of_transformers(folder: Path) -> None:
         torch.testing.assert_close(ours.model.get_parameter(name).grad, weight.grad, atol=1e-5, rtol=1e-4, msg=name)
 
 
+def test_the_flops_of_a_step_are_those_of_its_products(folder: Path) -> None:
+    examples = load_pretraining_examples(folder / "pretraining-data", 0)
+    model = build_model(PERMUTATION_LM.auto_class(), XLNET, "mini", examples.tokenizer, {"initializer_range": 0.1}, 0)
+    batch = packed(folder, list(range(40)))
+    counted = count_flops(PERMUTATION_LM.with_loss(model), batch)
+    assert training_flops(model, batch) == pytest.approx(counted, rel=0.05)
+
+
 def test_memory_is_what_the_row_before_was_read_as(folder: Path) -> None:
     """Of the last 12 tokens that it has for the next; the first rows of streams, 0 and 1, remember zeros."""
     examples = load_pretraining_examples(folder / "pretraining-data", 0)
@@ -142,7 +151,9 @@ def test_memory_is_what_the_row_before_was_read_as(folder: Path) -> None:
     before = remember(model, batch, tuple(batch.labels[name] for name in BEFORE), batch.labels["directions"])
     for number, states in enumerate(before):
         torch.testing.assert_close(states[1:], layers[number][:64].view(2, 32, -1)[:, :16], atol=1e-5, rtol=1e-4)
-    logits.sum().backward()
+    model.train()
+    seed_dropout(7)
+    remembering.outputs(model, batch)["masked_lm"].sum().backward()
 
 
 def test_dropout_and_orders_do_not_depend_on_the_batch(folder: Path) -> None:

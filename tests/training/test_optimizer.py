@@ -12,6 +12,7 @@ from torch import nn
 from bertcli.families.albert import ALBERT
 from bertcli.families.family import LINEAR, MULTIPLIED, OptimizerRules
 from bertcli.families.roberta import ROBERTA as ROBERTA_FAMILY
+from bertcli.families.xlnet import XLNET
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import layer_shares, make_optimizer
 from bertcli.training.plan import learning_rate_at
@@ -184,3 +185,29 @@ def test_of_a_sum_of_losses_most_steps_are_clipped() -> None:
         assert optimizer.clip_by_global_norm(count=32.0).item() == pytest.approx(0.05)
         optimizer.step()
         assert optimizer.state[model.weight]["exp_avg"][0].tolist() == pytest.approx([0.1 * part for part in used])
+
+
+XLNET_STEPS = json.loads((GOLDENS / "xlnet" / "optimizer.json").read_text())
+
+
+@pytest.mark.parametrize(("name", "decay"), [("adamw", 0.0), ("bert", 0.01)])
+def test_steps_of_xlnet_are_those_of_its_authors(name: str, decay: float) -> None:
+    """With decay, the original may count a step before it reads the rate: in its warm-up, each update has the next one's."""
+    golden = XLNET_STEPS[f"wd{decay}_rate1.0"]
+    model = nn.Module()
+    starts = [("layer_0", [1.0, -2.0, 0.5]), ("layer_1", [1.0, -2.0, 0.5]), ("layer_2", [1.0, -2.0, 0.5])]
+    for own, start in [*starts, ("r_w_bias", [0.3])]:
+        model.register_parameter(own, nn.Parameter(torch.tensor(start)))
+    rules = replace(XLNET.finetuning, weight_decay=decay, corrects_epsilon=decay > 0)
+    optimizer = make_optimizer(model, name, WorkingCopy(model, torch.float32), rules)
+    base = torch.tensor([0.01, -0.02, 0.005])
+    for step, (rate, expected) in enumerate(zip(golden["lr"], golden["values"], strict=True)):
+        assert learning_rate_at(step, 1e-2, 12, 4, rules) == pytest.approx(rate, abs=1e-8)
+        for number, parameter in enumerate(model.parameters()):
+            parameter.grad = base * (number + 1) if number < 3 else torch.tensor([0.02])
+        optimizer.clip_by_global_norm()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate_at(step + 1, 1e-2, 12, 4, rules) if decay and step < 4 else rate
+        optimizer.step()
+        for parameter, value in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(parameter.detach(), torch.tensor(value), atol=1e-6, rtol=0)

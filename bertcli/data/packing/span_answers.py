@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,9 @@ from bertcli.data.labelled.squad import SpanExample
 from bertcli.data.packing.span_features import Window
 from bertcli.data.text.tokenization import WordPiece
 
+# Of starts, [S]; and of ends, [S], or by a head whose ends depend on starts for each of the best of these, best first, [K, S].
 Logits = tuple[NDArray[np.float32], NDArray[np.float32]]
+NO_ANSWER_ABOVE = -2.75  # of a head that has a logit for there being none (qa_na_threshold of ELECTRA)
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,19 @@ def choose_answers(
     logits: Sequence[Logits],
     tokenizer: WordPiece,
     rules: AnswerRules,
+    no_answer: Sequence[float] = (),
 ) -> list[Answer]:
-    """Choose each question's answer from the logits of its windows, [tokens] each for start and end."""
+    """Choose each question's answer from the logits of its windows, [tokens] each for start and end.
+
+    Where questions may have no answer, `no_answer` has the logits of that, of a head that gives them: the lowest decides.
+    """
+    if len(no_answer) and rules.with_impossible:
+        odds = dict.fromkeys(range(len(examples)), inf)
+        for window, none in zip(windows, no_answer, strict=True):
+            odds[window.example] = min(odds[window.example], float(none))
+        found = choose_answers(examples, windows, logits, tokenizer, replace(rules, with_impossible=False))
+        texts = ["" if odds[number] > NO_ANSWER_ABOVE else answer.text for number, answer in enumerate(found)]
+        return [replace(found[number], text=text, null_odds=odds[number]) for number, text in enumerate(texts)]
     of_example: dict[int, list[tuple[Window, Logits]]] = defaultdict(list)
     for window, scores in zip(windows, logits, strict=True):
         of_example[window.example].append((window, scores))
@@ -104,13 +118,16 @@ def _with_probabilities(found: list[Candidate], null: Candidate | None, rules: A
 
 def _spans(window: Window, logits: Logits, rules: AnswerRules) -> list[_Span]:
     """The valid spans among the best starts and ends of a window, starts first; ties keep the lower position."""
-    starts, ends = (np.argsort(-side, kind="stable")[: rules.n_best_size].tolist() for side in logits)
+    starts = np.argsort(-logits[0], kind="stable")[: rules.n_best_size]
+    sides = np.atleast_2d(logits[1])[: len(starts)]
+    best = np.argsort(-sides, kind="stable")[:, : rules.n_best_size]
+    followed = (np.broadcast_to(each, (len(starts), each.shape[1])) for each in (sides, best))
     first, last = window.offset, window.offset + len(window.words)
     return [
-        _Span(window, start, end, float(logits[0][start]), float(logits[1][end]))
-        for start in starts
+        _Span(window, start, end, float(logits[0][start]), float(side[end]))
+        for start, side, ends in zip(starts.tolist(), *followed, strict=True)
         if first <= start < last and window.is_max_context[start - first]
-        for end in ends
+        for end in ends.tolist()
         if start <= end < min(last, start + rules.max_answer_length)
     ]
 

@@ -29,6 +29,7 @@ class Window:
     start_position: int
     end_position: int
     no_answer: int  # the position of [CLS], which stands for no answer
+    is_impossible: bool = False  # whether the question has no answer, in this window or another
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class SpanFeatures(TokenRows):
         types = types_with_last(lengths, self.last_type, types)
         names = ("start_position", "end_position") if self.training else ()
         labels = {f"{name}s": torch.tensor([getattr(window, name) for window in chosen]) for name in names}
+        if self.training:
+            labels["is_impossible"] = torch.tensor([float(window.is_impossible) for window in chosen])
         return pack(ids, types, lengths, rows, labels, len(rows))
 
 
@@ -71,7 +74,8 @@ def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: Windo
         context = [pieces[word] for word in example.words]
         has_answer = training and not example.is_impossible
         answer = _answer_pieces(example, context, pieces[example.answer][0]) if has_answer else None
-        windows += _windows(index, (before, end), context, answer, rules)
+        found = _windows(index, (before, end), context, answer, rules)
+        windows += (replace(each, is_impossible=example.is_impossible) for each in found)
     truncated = sum(len(question.ids) > limit for question in questions)
     rows = Ragged.from_lists([window.input_ids for window in windows])
     return SpanFeatures(rows, windows, training, layout.last_type, truncated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -236,7 +236,7 @@ def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: i
     Returns the masked positions in the packed batch, ascending, [M], and their original ids, [M].
     """
     if rules.span_mask or rules.ngram_mask:
-        return _mask_rows(ids, rows, lengths, rules, key)
+        return mask_rows(ids, rows, lengths, rules, key)
     sequence = np.repeat(np.arange(len(lengths)), lengths)  # [T]
     place = np.arange(len(ids)) - np.repeat(np.cumsum(lengths) - lengths, lengths)  # [T] within its sequence
     maskable = (ids != rules.cls_id) & (ids != rules.sep_id)
@@ -262,13 +262,15 @@ def mask_batch(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: i
     return positions, originals
 
 
-def _mask_rows(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int) -> tuple[Ints, Ints]:
-    """As `mask_batch`, with spans or n-grams, which are drawn a sequence at a time."""
+def mask_rows(
+    ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules, key: int, draw: Callable[..., Masks] = draw_masks
+) -> tuple[Ints, Ints]:
+    """As `mask_batch`, with masks that are drawn a sequence at a time, such as spans."""
     drawn: dict[int, int] = {}  # the replacement at each masked position
     start = 0
     for row, length in zip(rows.tolist(), lengths.tolist(), strict=True):
         own = ids[start : start + length].tolist()
-        masks = draw_masks(length, own.index(rules.sep_id) + 1, own, rules, Draws(derive(key, row)))
+        masks = draw(length, own.index(rules.sep_id) + 1, own, rules, Draws(derive(key, row)))
         drawn |= {start + place: replacement for place, replacement in zip(*masks, strict=True)}
         start += length
     positions = np.array(sorted(drawn), dtype=np.int64)

@@ -117,7 +117,9 @@ class PretrainingExamples:
         if share := given.get("masked_lm_prob"):  # the limit of the data is that of their own share
             most = round(share * self.max_seq_length)
             given["max_predictions_per_seq"] = max(most, self.options["max_predictions_per_seq"])
-        return replace(self, masking=given)
+        made = replace(self, masking=given)
+        masking_rules(self.tokenizer, made.options)  # are refused before anything is written
+        return made
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

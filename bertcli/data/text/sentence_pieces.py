@@ -75,4 +75,31 @@ class AlbertPieces:
         return {number: [*ids, self.vocab[","]] for number, ids in zip(pieces.values(), digits, strict=True)}
 
 
-ORIGINALS = {"AlbertTokenizer": AlbertPieces}  # a tokenizer of transformers -> how the original reads text
+class XLNetPieces(AlbertPieces):
+    """The same by XLNet's code (its prepro_utils.py)."""
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokenize plain texts, in which two quotation marks beside each other are one."""
+        return super().encode_ids([text.replace("``", '"').replace("''", '"') for text in texts])
+
+    @cached_property
+    def _with_commas(self) -> dict[int, list[int]]:
+        """As in ALBERT; the digits in the middle of a word begin without a space."""
+        tokens = [*self.vocab]
+        return {
+            number: ids if tokens[number][0] == SPACE else self._inside(ids)
+            for number, ids in super()._with_commas.items()
+        }
+
+    def _inside(self, ids: list[int]) -> list[int]:
+        """The ids without the space that the first piece begins with."""
+        first = next(piece for piece, number in self.vocab.items() if number == ids[0])
+        if first == SPACE:
+            return ids[1:]
+        return [self.vocab.get(first.removeprefix(SPACE), self.state["model"]["unk_id"]), *ids[1:]]
+
+
+ORIGINALS = {
+    "AlbertTokenizer": AlbertPieces,
+    "XLNetTokenizer": XLNetPieces,
+}  # a tokenizer of transformers -> how the original reads text

@@ -129,10 +129,9 @@ class _Planner:
         options: dict[str, Any] = {
             "text": text,
             "max_seq_length": config.max_seq_length,
-            "max_predictions_per_seq": max(1, round(config.max_seq_length * MASKING_SHARE)),
             "dupe_factor": config.dupe_factor,
             "masking": "dynamic",
-            **_of_family(system),
+            **(_of_family(system) or {"max_predictions_per_seq": max(1, round(config.max_seq_length * MASKING_SHARE))}),
             **system.data,
             **more,
         }

@@ -53,7 +53,7 @@ def _padded(model: PreTrainedModel) -> Any:
 def write_graph(model: PreTrainedModel, path: Path) -> None:
     """Write a model as an ONNX graph for batches of any size and length. The model no longer runs packed."""
     if is_packed(model):
-        model.set_attn_implementation("sdpa")
+        model.set_attn_implementation("sdpa" if model._supports_sdpa else "eager")
     graph = _Graph(model.eval())
     axes = [name for name in SIZES if name != "choices" or "MultipleChoice" in type(model).__name__]
     ids = torch.ones([SIZES[name] for name in axes], dtype=torch.long)

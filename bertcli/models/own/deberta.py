@@ -60,10 +60,6 @@ class PackedAttention(nn.Module):
         """Key and value alone."""
         return self.project(states)[1:]
 
-    def project_positions(self) -> tuple[nn.Linear | None, nn.Linear | None]:
-        """What makes keys and queries of the embeddings of relative positions; None for a term that is left out."""
-        raise NotImplementedError
-
 
 class PackedAttentionV1(PackedAttention):
     """Query, key and value of a head are neighbours in one matrix; relative positions have matrices of their own."""
@@ -78,7 +74,7 @@ class PackedAttentionV1(PackedAttention):
         return query + self.q_bias.view_as(query[0]), key, value + self.v_bias.view_as(value[0])
 
     def project_positions(self) -> tuple[nn.Linear | None, nn.Linear | None]:
-        """Those of its own."""
+        """What makes keys and queries of the embeddings of relative positions; None for a term that is left out."""
         return getattr(self, "pos_proj", None), getattr(self, "pos_q_proj", None)
 
 
@@ -102,7 +98,7 @@ class PackedAttentionV2(PackedAttention):
         return states.view(len(states), self.num_attention_heads, -1)
 
     def project_positions(self) -> tuple[nn.Linear | None, nn.Linear | None]:
-        """Those of the content, or of its own."""
+        """The same: those of the content, or its own."""
         if not self.share_att_key:
             return getattr(self, "pos_key_proj", None), getattr(self, "pos_query_proj", None)
         has_keys, has_queries = (name in self.pos_att_type for name in ("c2p", "p2c"))

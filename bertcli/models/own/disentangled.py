@@ -71,26 +71,37 @@ def attend(
     for group, rows in sequences.groups_with_rows():
         dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
         by_distance = relative.of_distances(group.shape[1], scaling, dtype) if relative else (None, None)
-        padded = (group.padded(each[rows]).to(dtype) for each in (states[0] * scaling, *states[1:]))
-        context: Tensor = _Attention.apply(group, (*mask[:3], mask[3][rows]), *padded, *by_distance)  # type: ignore[no-untyped-call]
-        found.append(group.unpadded(context).to(states[0].dtype))
+        padded = [group.padded(each[rows]).to(dtype) for each in (states[0] * scaling, *states[1:])]
+        names = _names(group, (*mask[:3], mask[3][rows]), padded[0].shape[1])
+        contexts, start = [], 0
+        for count in group.cuts if group.device.type == "cpu" else [group.shape[0]]:
+            part = slice(start, start + count)
+            hidden = None if group.mask is None else ~group.mask[part]
+            of_part = None if names is None else (*names[:3], names[3].view(group.shape[0], -1)[part].flatten())
+            given = (hidden, of_part, *(each[part] for each in padded), *by_distance)
+            contexts.append(_Attention.apply(*given))  # type: ignore[no-untyped-call]
+            start += count
+        found.append(group.unpadded(torch.cat(contexts)).to(states[0].dtype))
     return pad(torch.cat(found).flatten(1), (0, 0, 0, sequences.idle))
 
 
 class _Attention(torch.autograd.Function):
-    """The attention of a group: scaled queries, keys and values, [n, A, S, D] each, and the vectors of `of_distances`."""
+    """The attention of a group, or a part of it, by scaled queries, keys, values, [n, A, S, D], and vectors of `of_distances`.
+
+    `hidden` has what is padding, [n, 1, 1, S], and `names` is the mask of the weights; None where there is none.
+    """
 
     @staticmethod
-    def forward(ctx: Any, group: Group, mask: Mask, *given: Any) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor | None, names: Mask | None, *given: Any) -> Tensor:
         query, key, value, keys, queries = given
         scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
         for states, vectors, of_states in ((query, keys, scores), (key, queries, scores.transpose(-1, -2))):
             for block, products in _products(states, vectors):
                 of_states[:, :, block] += _by_distance(products, len(states))
-        weights = group.hide(scores).softmax(-1)
+        weights = (scores if hidden is None else scores.masked_fill_(hidden, -torch.inf)).softmax(-1)
         ctx.save_for_backward(*given, weights)
-        ctx.names = _names(group, mask, query.shape[1])
-        context: Tensor = _dropped(weights, ctx.names) @ value
+        ctx.names = names
+        context: Tensor = _dropped(weights, names) @ value
         return context
 
     @staticmethod

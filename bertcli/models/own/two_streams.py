@@ -71,6 +71,8 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         """Packed columns, [1, T], to hidden states, [1, T, H]; without the boundaries of the sequences, padded columns."""
         boundaries, self.boundaries = sequences or self.boundaries, None
         if boundaries is None:
+            if columns.get("attention_mask") is not None:  # in numbers that ONNX subtracts from 1
+                columns["attention_mask"] = columns["attention_mask"].to(self.dtype)
             return super().forward(input_ids, **columns)
         types = columns.get("token_type_ids")
         layers = self.layers(input_ids[0], None if types is None else types[0], boundaries)
@@ -86,7 +88,7 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         memory: Sequence[Tensor] = (),
         directions: Tensor | None = None,
     ) -> list[Tensor]:
-        """The input of each layer, [T + P, H], and the output of the last: [T, H], or of the predictions alone, [P, H].
+        """The input of each layer, [T + P, H], and the output of the last: [T, H], or of the predictions alone, [P, H], if any.
 
         A prediction sees neither its own token nor those that are hidden from it. `memory` has the inputs of each layer for
         the tokens before the sequences, [N, M, H], which are of type 0. Where the direction of a sequence is 1, [N], not 0,
@@ -103,7 +105,9 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         for number, layer in enumerate(self.layer):
             states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
             is_last = predictions is not None and number == len(self.layer) - 1
-            if is_last:  # nothing reads what becomes of the tokens
+            if is_last and len(states) == count:  # nothing reads what becomes of the tokens
+                break
+            if is_last:
                 states = states[count:]
                 choose_rows(self, slice(count, None))
             relative = _heads(encodings, attention.r)  # [1 or 2, R, A, D]
@@ -220,6 +224,9 @@ def _groups(
         later = later if hidden is None else later | hidden
         is_self = torch.eye(group.shape[1], dtype=torch.bool, device=later.device)
         tokens = _Queries(group, rows, None, _behind(later & ~is_self, memory), differs)
+        if not len(predictions.positions):
+            yield _Keys(group, rows, of_group, tokens, None)
+            continue
         counts = predictions.counts[of_group]
         asking = slice(start, start := start + sum(counts))
         predicted = Group(
@@ -286,8 +293,7 @@ def remember(
     before = replace(before, token_type_ids=torch.zeros_like(before.input_ids))
     nothing = places[:0]
     order = Predictions(nothing, nothing, (0,) * count, own_ranks.flatten(), ranks.flatten())
-    layers = _layers(model, before, order, (), directions)[:-1]
-    return [states.view(count, length, -1) for states in layers]
+    return [states.view(count, length, -1) for states in _layers(model, before, order, (), directions)]
 
 
 def predict_alone(model: PreTrainedModel, batch: PackedBatch, positions: Tensor) -> Tensor:
@@ -305,6 +311,18 @@ def has_two_streams(model: PreTrainedModel) -> bool:
     return isinstance(model.base_model, PackedXLNetModel)
 
 
+class ReadingLast:
+    """A head of transformers that reads the last column of a batch, where padding must not be."""
+
+    def forward_padded(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Any:
+        """Columns that are padded at their end, [..., S], to the outputs of the head."""
+        length = input_ids.shape[-1]
+        places = torch.arange(length, device=input_ids.device) + attention_mask.sum(-1, keepdim=True)
+        places = torch.where(places >= length, places - length, places)  # padding first
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "token_type_ids": token_type_ids}
+        return self(**{name: column.gather(-1, places) for name, column in given.items()})  # type: ignore[operator]
+
+
 def run_packed(model: PreTrainedModel) -> PreTrainedModel:
     """Have an XLNet of any class take packed batches; any other model stays as it is."""
     base = model.base_model
@@ -312,6 +330,8 @@ def run_packed(model: PreTrainedModel) -> PreTrainedModel:
         base.__class__ = type(XLNetModel.__name__, (PackedXLNetModel,), {})
         if base is not model:
             model.register_forward_pre_hook(_hand_on, with_kwargs=True)
+        if hasattr(model, "sequence_summary"):
+            model.__class__ = type(type(model).__name__, (ReadingLast, type(model)), {})
     return model
 
 

@@ -54,9 +54,9 @@ def check_instances(name: str, corpus: Corpus, tokenizer: WordPiece) -> None:
     cut = (MLM_AND_NSP if asked["random_next_sentence"] else MLM_AND_SOP).cut
     sizes = asked["max_seq_length"], asked["short_seq_prob"], asked["dupe_factor"]
     draws = draws_of(asked["random_seed"], asked["np_seed"])
-    columns = (
-        made := make_instances(corpus, InstanceRules(cut, tokenizer, tokenizer.layout, rules, True, *sizes), draws)
-    )[0].columns(made[1])
+    of_instances = InstanceRules(cut, tokenizer, tokenizer.layout, rules, True, *sizes)
+    instances, order = make_instances(corpus, of_instances, draws)
+    columns = instances.columns(order)
     assert len(columns.offsets) == golden["n_instances"] + 1
     for row, wanted in enumerate(golden["instances"]):
         tokens = slice(*columns.offsets[row : row + 2])

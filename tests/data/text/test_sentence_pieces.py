@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import GOLDENS
-from transformers import AlbertTokenizer
+from transformers import AlbertTokenizer, XLNetTokenizer
 
 from bertcli.data.text.sentence_pieces import AlbertPieces, begins_word, normalize
 from bertcli.data.text.tokenization import Subwords, load_tokenizer
@@ -40,3 +40,27 @@ def test_ids_are_the_originals_and_a_comma_after_a_digit_is_a_piece_of_its_own(p
     units = UNITS["encode_pieces"]
     assert pieces.ids_of_normalized([unit["text"] for unit in units]) == [unit["ids"] for unit in units]
     assert pieces.encode_ids(["  The\u00a0sum, ``Ç''"]) == pieces.ids_of_normalized(["the sum, ``c''"])
+
+
+XLNET = json.loads((GOLDENS / "xlnet" / "tokens.json").read_text())
+
+
+def open_xlnet(folder: Path, more: list[tuple[str, float]] | None = None, uncased: bool = False) -> Subwords:
+    """The golden's model, with more pieces perhaps, saved and opened."""
+    XLNetTokenizer(vocab=[*map(tuple, XLNET["pieces"]), *(more or [])], do_lower_case=uncased).save_pretrained(folder)
+    opened = load_tokenizer(folder)
+    assert isinstance(opened, Subwords)
+    return opened
+
+
+@pytest.mark.parametrize("uncased", [False, True])
+def test_ids_are_those_of_xlnet(uncased: bool, tmp_path: Path) -> None:
+    opened = open_xlnet(tmp_path, uncased=uncased)
+    cases = [case for case in XLNET["cases"] if case["lower"] == uncased]
+    assert opened.encode_ids([case["text"] for case in cases]) == [case["ids"] for case in cases]
+
+
+def test_a_comma_after_a_digit_is_a_piece_of_its_own_in_xlnet_too(tmp_path: Path) -> None:
+    opened = open_xlnet(tmp_path, [("00,", -1.0), ("▁9,", -1.0)])
+    names = [[opened.tokens[id_] for id_ in ids] for ids in opened.encode_ids(["2000, 9,"])]
+    assert names == [["▁", "2", "0", "0", "0", ",", "▁", "9", ","]]

@@ -93,6 +93,11 @@ def test_a_saved_model_opens_in_transformers_and_keeps_its_mask_decoder(name: st
     model.config._attn_implementation = PACKED
     wanted = MLM.outputs(deberta.run_packed(model).eval(), batch)["masked_lm"]
     torch.testing.assert_close(MLM.outputs(loaded, batch)["masked_lm"], wanted)
+    written = json.loads((tmp_path / "config.json").read_text())
+    del written["legacy"]  # as in the original's folders
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    torch.testing.assert_close(MLM.outputs(load_model(str(tmp_path)).eval(), batch)["masked_lm"], wanted)
+    (tmp_path / "config.json").write_text(json.dumps({**written, "legacy": False}))
     for head in ("ForMaskedLM", "Model", "ForSequenceClassification"):
         theirs = getattr(transformers, f"{classes}{head}")
         _, info = theirs.from_pretrained(tmp_path, output_loading_info=True)

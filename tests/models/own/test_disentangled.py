@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertcli.data.packing import sequences as sequences_module
 from bertcli.data.packing.sequences import Sequences
 from bertcli.models.dropout import next_mask, seed_dropout
 from bertcli.models.own import disentangled
@@ -33,12 +34,14 @@ def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(monke
         "training": True,
     }
     module = SimpleNamespace(**sizes, project_positions=lambda: projections)
-    sequences = Sequences((5, 3, 3, 1), 2, torch.device("cpu"))
+    monkeypatch.setattr(sequences_module, "SHORT", 0)
+    sequences = Sequences((5, 5, 3, 3, 1), 2, torch.device("cpu"), 2)
+    assert [group.cuts for group in sequences.groups] == [[1, 4]]  # as in bfloat16
 
     def attend(table: torch.Tensor, *states: torch.Tensor) -> torch.Tensor:
         seed_dropout(5)
         return disentangled.attend(module, sequences, next_mask(0.4, len(states[0])), 0.5, table, *states)
 
-    given = [torch.randn(14, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    given = [torch.randn(19, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     table = torch.randn(8, 6, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(attend, (table, *given))
