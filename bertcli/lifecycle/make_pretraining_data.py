@@ -246,7 +246,9 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
-    share = f", {100 * result.random_next / result.instances:.1f} % {objective.negatives}" if objective.needs_pairs else ""
+    share = (
+        f", {100 * result.random_next / result.instances:.1f} % {objective.negatives}" if objective.needs_pairs else ""
+    )
     made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens{share})"
     say(
         f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
