@@ -117,11 +117,11 @@ def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> 
 
 def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_path: Path) -> None:
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
-    for family in ("Electra", "Albert", "BigBird"):
+    for family in ("Electra", "BigBird"):
         model = getattr(transformers, f"{family}ForPreTraining")(getattr(transformers, f"{family}Config")(**sizes))
         model.save_pretrained(tmp_path / family)
         with pytest.raises(UserError, match="cannot be trained by --objective"):
-            pretrain(from_=str(tmp_path / family), out=str(tmp_path / "run"))
+            pretrain(from_=str(tmp_path / family), steps=1, out=str(tmp_path / "run"))
 
 
 def test_data_without_next_sentences_trains_the_masked_lm_alone(at_home: Path, tmp_path: Path) -> None:
