@@ -24,6 +24,7 @@ from bertcli.cli.report import report
 from bertcli.cli.reproduce import reproduce
 from bertcli.cli.serve import serve
 from bertcli.cli.similar import similar
+from bertcli.cli.spelling import nearest_option
 from bertcli.cli.submit import submit
 from bertcli.errors import UserError
 
@@ -103,9 +104,13 @@ def _wrong_command_line(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", ""), file=sys.stderr)
         return 2
+    context = getattr(error, "ctx", None)
     message = str(error.format_message()) if hasattr(error, "format_message") else str(error)
     what, _, nearest = message.partition("Did you mean")
-    path = getattr(getattr(error, "ctx", None), "command_path", "bert")
+    if name := getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None:
+        options = [each for parameter in context.command.params for each in parameter.opts] if context else []
+        what, nearest = f"No such option: {name}", nearest_option(name, options) or ""
+    path = context.command_path if context else "bert"
     hint = f"Did you mean {nearest.strip().rstrip('?')}? " if nearest else ""
     console.error(what.strip().rstrip("."), f"{hint}See `{path} --help`.")
     return 2

@@ -126,6 +126,11 @@ OTHERS = {
         "Ann B-PER\nruns O\n\nIn O\nParis B-LOC\n\nBob B-PER\nSmith I-PER\n\n",
         "Ann B-PER\nruns O\n\nIn O\nParis B-LOC\n\nBob B-PER\nSmith O\n\n",
     ),
+    "banking77": (
+        "banking77/test.csv",
+        "text,category\nx,card_arrival\ny,age_limit\nz,top_up_failed\n",
+        "label\ncard_arrival\nage_limit\ncard_arrival\n",
+    ),
     "imdb": ("imdb/test.csv", "text,label\nx,pos\ny,neg\nz,pos\n", "label\npos\nneg\nneg\n"),
     "squad": ("squad/dev-v1.1.json", json.dumps(QUESTIONS), '{"blue": "blue", "sky": "sky", "The blue sky": "sky"}'),
     "squad_v2": ("squad/dev-v2.0.json", json.dumps(QUESTIONS), '{"blue": "blue", "sky": "sky", "The blue sky": ""}'),

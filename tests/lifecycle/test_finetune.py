@@ -21,9 +21,11 @@ from bertcli.kernels import cpu
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.report import report
+from bertcli.lifecycle.scoring import is_collapsed
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.sweep import name_of, settings_of
 from bertcli.tasks import TASKS, get_task
+from bertcli.tasks.task import Files, Task
 from bertcli.training.loop import Training
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -246,13 +248,17 @@ def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Pa
     assert json.loads((tmp_path / "run" / "result.json").read_text())["runs"][0]["collapsed"]
 
 
-def test_tags_and_sets_of_labels_collapse_too(workspace: Path) -> None:
-    Path("tags.txt").write_text("the O\nking B-PER\nrode O\n\n" * 20)
-    Path("sets.jsonl").write_text(
-        '{"text": "a king", "labels": ["x"]}\n{"text": "a ship", "labels": ["x", "y"]}\n' * 20
-    )
-    for name in ("tags.txt", "sets.jsonl"):
-        assert finetune(name, epochs=0.1, learning_rate=0.0, out=name + ".run").collapsed
+@pytest.mark.parametrize(
+    ("kind", "same", "another"),
+    [
+        ("tag", [{"tags": ["O", "O"]}, {"tags": ["O"]}], {"tags": ["B-PER"]}),
+        ("multilabel", [{"labels": ["x"]}, {"labels": ["x"]}], {"labels": []}),
+    ],
+)
+def test_tags_and_sets_of_labels_collapse_too(kind: str, same: list[dict], another: dict) -> None:
+    task = Task("own.csv", kind, Files(), ("", None), ("f1",))
+    assert is_collapsed(task, same)
+    assert not is_collapsed(task, [*same, another])
 
 
 def test_the_papers_grid_is_all_of_its_settings_but_what_is_given() -> None:

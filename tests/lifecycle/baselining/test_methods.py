@@ -20,9 +20,9 @@ from bertcli.tasks.task import INPUT
 NAMES, PLACES = ("Ada", "Bob", "Cleo", "Dan"), ("Rome", "Oslo", "Lima")
 
 
-def write_pairs(path: Path, count: int = 120) -> Path:
+def write_pairs(path: Path, count: int = 120, seed: int = 0) -> Path:
     """Pairs that are alike, or not: no word alone tells which."""
-    draw = random.Random(0)
+    draw = random.Random(seed)
     rows = ["sentence1,sentence2,label"]
     for _ in range(count):
         first, other = draw.sample(["cats", "dogs", "birds", "cows"], 2)
@@ -54,11 +54,13 @@ def write_questions(path: Path) -> Path:
 def test_pairs_are_compared(workspace: Path, method: str) -> None:
     if method == "static-vectors":
         pytest.importorskip("gensim", reason="needs pip install 'bertcli[vectors]'")
-    write_pairs(Path("pairs.csv"))
+    Path("pairs").mkdir()
+    write_pairs(Path("pairs/train.csv"))
+    write_pairs(Path("pairs/dev.csv"), seed=1)
     options = {"epochs": 12, "batch_size": 8} if method == "bilstm" else {}
-    run = baseline("pairs.csv", method=method, **options)
+    run = baseline("pairs", method=method, **options)
     assert run.metrics["accuracy"] > 80
-    assert evaluate("pairs.csv").metrics == run.metrics
+    assert evaluate("pairs").metrics == run.metrics
     found = predict([{"text": "I like cats a lot", "text_pair": "we love cats too"}])
     assert found.rows[0]["prediction"] == "yes"
     predict("I like cats a lot", model=run.run)  # without a second text, which is said
