@@ -82,12 +82,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("name", "every"),
     [
-        ("build-vocab", 19),
-        ("make-pretraining-data", 80),
-        ("overwrite", 80),
-        ("predict", 6),
-        pytest.param("pretrain", 100, marks=pytest.mark.slow),
-        pytest.param("finetune", 130, marks=pytest.mark.slow),
+        ("build-vocab", 38),
+        ("make-pretraining-data", 160),
+        ("overwrite", 160),
+        ("predict", 12),
+        pytest.param("pretrain", 200, marks=pytest.mark.slow),
+        pytest.param("finetune", 260, marks=pytest.mark.slow),
         *(pytest.param(name, 1, marks=pytest.mark.torture) for name in COMMANDS),
         *(pytest.param(name, -100, marks=pytest.mark.torture) for name in COMMANDS),
     ],

@@ -180,10 +180,16 @@ def test_one_document_is_allowed_and_said(
     code, _, err = run(["make-pretraining-data", "one.txt"], capsys, monkeypatch)
     assert code == 0
     assert "one document" in err
+
+
+@pytest.mark.torture
+def test_one_document_is_one_shard_however_long(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("one.txt").write_text("\n".join(["the cat sat on the mat"] * 30))
+    build_vocab("one.txt", vocab_size=40, min_frequency=1)
     Path("long.txt").write_text("the cat sat on the mat\n" * 600_000)  # text for two shards
-    code, _, err = run(
-        ["make-pretraining-data", "long.txt", "--dupe-factor", "1", "--out", "long"], capsys, monkeypatch
-    )
+    code, _, _ = run(["make-pretraining-data", "long.txt", "--dupe-factor", "1", "--out", "long"], capsys, monkeypatch)
     assert code == 0
     assert len(list(Path("long").glob("*.parquet"))) == 1
 

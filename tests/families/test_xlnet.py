@@ -30,6 +30,7 @@ def test_it_is_used_with_its_own_tokenizer(workspace: Path) -> None:
     check_own_tokenizer("XLNet", CONFIG, fills="LMHeadModel")
 
 
+@pytest.mark.torture
 def test_a_graph_reads_the_last_token_of_each_text(tmp_path: Path) -> None:
     save("XLNet", CONFIG, "SequenceClassification", tmp_path)
     model, (batch, padded) = load_model(str(tmp_path)).eval(), make_batch({}, has_types=True)

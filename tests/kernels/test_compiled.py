@@ -133,6 +133,7 @@ dropout(torch.ones(4, 4), 0.5, training=True)
 """
 
 
+@pytest.mark.torture
 def test_of_two_processes_that_want_a_kernel_one_compiles_it(tmp_path: Path) -> None:
     cache = {"NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_DEBUG_CACHE": "1"}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **cache}
@@ -150,6 +151,7 @@ def run_drop(**environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True)
 
 
+@pytest.mark.torture
 def test_where_compiled_kernels_cannot_be_kept_a_run_compiles_them_and_says_so_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run_drop(NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path / "file"))

@@ -27,7 +27,7 @@ def test_kernels_are_imported_from_elsewhere_only_through_the_door() -> None:
         assert not re.search(r"bertcli\.kernels\.|kernels import (cpu|gpu|layers|products|rows|\w+_loops)", text), path
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.torture)])
 def test_a_training_without_kernels_has_the_losses_of_one_with_them(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:

@@ -64,8 +64,15 @@ def losses_and_gradients(
     return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.2])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("dropout", "dtype"),
+    [
+        (0.0, torch.bfloat16),
+        (0.2, torch.float32),
+        pytest.param(0.0, torch.float32, marks=pytest.mark.torture),
+        pytest.param(0.2, torch.bfloat16, marks=pytest.mark.torture),
+    ],
+)
 def test_a_step_as_a_gpu_makes_it_gives_the_losses_and_gradients_of_a_cpu(
     dropout: float, dtype: torch.dtype, request: pytest.FixtureRequest
 ) -> None:

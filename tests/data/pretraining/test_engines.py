@@ -54,6 +54,7 @@ def answers(port: int) -> bool:
 
 @pytest.mark.slow
 @needs_ray
+@pytest.mark.torture
 def test_a_ray_cluster_makes_the_same_shards_bit_for_bit(shards: Path, home: Path, tmp_path: Path) -> None:
     words = make_on_ray(home, tmp_path / "ray", tmp_path)
     assert contents(tmp_path / "ray") == contents(shards)
