@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("build-vocab", 38),
         ("make-pretraining-data", 160),
-        ("overwrite", 160),
+        pytest.param("overwrite", 80, marks=pytest.mark.torture),
         ("predict", 12),
         pytest.param("pretrain", 200, marks=pytest.mark.slow),
         pytest.param("finetune", 260, marks=pytest.mark.slow),

@@ -159,6 +159,7 @@ def test_where_compiled_kernels_cannot_be_kept_a_run_compiles_them_and_says_so_o
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
+@pytest.mark.torture
 def test_compiled_kernels_are_kept_in_the_cache_folder_of_a_user_and_used_again(tmp_path: Path) -> None:
     for saved, loaded in ((True, False), (False, True)):
         said = run_drop(NUMBA_CACHE_DIR="", XDG_CACHE_HOME=str(tmp_path), NUMBA_DEBUG_CACHE="1").stdout

@@ -106,7 +106,7 @@ def test_patience_counts_on_after_a_resume(
     assert (tmp_path / "cut" / tensors).read_bytes() == (tmp_path / "whole" / tensors).read_bytes()
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.torture)])
 def test_a_run_that_updates_rows_when_they_are_next_read_has_the_bits_of_one_that_does_so_at_once(
     reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
