@@ -103,7 +103,7 @@ def _pretrain(config: DemoConfig, shipped: Path, out: Path) -> tuple[str, list[d
     with said_into(out / LOG, "building a vocabulary and making data"):
         build_vocab(books, vocab_size=config.vocab_size, out=vocab)
         made = make_pretraining_data(books, tokenizer=vocab, out=data, **DATA)
-        make_pretraining_data(str(shipped / "held-out"), tokenizer=vocab, out=held_out, **DATA)
+        make_pretraining_data(str(shipped / "held-out"), tokenizer=vocab, out=held_out, **{**DATA, "dupe_factor": 1})
     say(f"   {config.vocab_size:,} word pieces of seven novels, {made.instances:,} instances of 64 tokens with masks")
     say(f"2  Pre-training a {config.size} BERT, {config.steps:,} steps; scored on a novel held out (The Time Machine)")
     asked = {name: getattr(config, name) for name in ("size", "steps", "batch_size", "learning_rate", "seed")}
