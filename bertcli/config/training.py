@@ -25,7 +25,7 @@ OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); a cosine, of the same two counts (cosine, linear-cosine), or none (constant); default: the family's."
 GENERATOR = "ELECTRA: hidden units of a new generator, as a share of the model's; default: 1/4, for base 1/3."
-SPAN_HEAD = "ELECTRA, span tasks: joint: the authors' head, whose ends depend on starts; default: two logits a token."
+SPAN_HEAD = "ELECTRA, ALBERT and XLNet, span tasks: joint: the authors' head, whose ends depend on starts; default: two logits a token."
 LAYER_DECAY = (
     "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
 )

@@ -56,6 +56,7 @@ ALBERT = Family(
     pool=_pool,
     predict_tokens=lambda model, hidden: model.predictions(hidden),
     predict_pair=_predict_pair,
+    has_joint_spans=True,
     can_pretrain=lambda model: hasattr(model, "sop_classifier"),
     objectives=("mlm+sop", "mlm+nsp", "mlm"),
     vocabularies=("sentencepiece", "wordpiece"),

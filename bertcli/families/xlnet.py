@@ -44,6 +44,7 @@ XLNET = Family(
     has_types=lambda config: True,
     initialize=_initialize,
     cuts_new_weights=False,
+    has_joint_spans=True,
     objectives=("permutation-lm",),
     vocabularies=("sentencepiece",),
     tokenizer_class="XLNetTokenizer",

@@ -126,8 +126,8 @@ class Kind:
 
     # The model
 
-    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
-        """The class of transformers for a model of this kind: as saved, or by the `config` of a new one."""
+    def model_class(self, saved: t.Saved, config: dict[str, Any] | None) -> Any:
+        """The class for a model of this kind: by its saved config.json, or with the entries `config` of a new head."""
         import transformers
 
         return getattr(transformers, f"AutoModelFor{self.architectures[0]}")

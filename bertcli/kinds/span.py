@@ -24,7 +24,7 @@ from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.tasks.task import Files, Task
 
-SPAN_HEAD, JOINT = "span_head", "joint"  # in config.json: ELECTRA's own head
+SPAN_HEAD, JOINT = "span_head", "joint"  # in config.json: the head of models/own/joint_spans.py
 BEYOND = -1e4  # the logit of a place beyond the end of a sequence, where -inf would make the divergence no number
 # What is scored for a question that a file leaves out: no true answer equals it, not even an empty one.
 NO_PREDICTION = "\N{REPLACEMENT CHARACTER}"
@@ -93,13 +93,12 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
 
         return encode_spans(cast(squad.Questions, examples).asked, encoder.tokenizer, encoder.rules, training)
 
-    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
-        head = getattr(saved, SPAN_HEAD, None) if config is None else config.get(SPAN_HEAD)
-        if head != JOINT:
+    def model_class(self, saved: t.Saved, config: dict[str, Any] | None) -> Any:
+        if (getattr(saved, SPAN_HEAD, None) if config is None else config.get(SPAN_HEAD)) != JOINT:
             return super().model_class(saved, config)
-        from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering
+        from bertcli.models.own.joint_spans import CLASSES
 
-        return ElectraForJointQuestionAnswering
+        return CLASSES[saved.model_type]
 
     def outputs(self, model: t.Model, batch: t.Batch) -> t.Outputs:
         is_joint = getattr(model.config, SPAN_HEAD, None) == JOINT

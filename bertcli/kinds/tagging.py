@@ -82,13 +82,13 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
 
         return encode_sentences(cast(Sentences, examples), encoder.tokenizer, encoder.rules, task.labels)
 
-    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
+    def model_class(self, saved: t.Saved, config: dict[str, Any] | None) -> Any:
         from bertcli.models.own.frozen import FrozenBertForTokenClassification, saved_layers
 
         layers = saved_layers(saved) if config is None else config.get("frozen_layers")
         if layers is None:
             return super().model_class(saved, config)
-        if saved is not None and not family_of(saved.model_type).is_original:
+        if not family_of(saved.model_type).is_original:
             what = f"The model `{saved.name_or_path}` is a {saved.model_type}, not a BERT."
             raise UserError(what, "Give --frozen a BERT, or leave it out.")
         return FrozenBertForTokenClassification

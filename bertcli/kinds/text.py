@@ -66,9 +66,9 @@ class TextKind(Kind):
                 raise unknown_label(examples.place(row), label, task.labels)
         return np.array([index[label] for label in examples.labels], dtype=np.int64)
 
-    def model_class(self, saved: t.Saved | None, config: dict[str, Any] | None) -> Any:
+    def model_class(self, saved: t.Saved, config: dict[str, Any] | None) -> Any:
         pooling = getattr(saved, POOLING, None) if config is None else config.get(POOLING)
-        if pooling != "mean" or (saved is not None and saved.model_type != "bert"):
+        if pooling != "mean" or saved.model_type != "bert":
             return super().model_class(saved, config)
         from bertcli.models.heads import MeanPooledBertForSequenceClassification
 

@@ -67,8 +67,8 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
         labels["classifier_pooling"] = "mean"
     if config.span_head == JOINT:
         if not of_start.has_joint_spans:
-            what = f"--span-head {JOINT} is the head of ELECTRA; `{start}` is of {of_start.name}."
-            raise UserError(what, "Leave --span-head out, or give --from an ELECTRA.")
+            what = f"--span-head {JOINT} is a head of ELECTRA, ALBERT and XLNet; `{start}` is of {of_start.name}."
+            raise UserError(what, "Leave --span-head out, or give --from one of these.")
         labels[SPAN_HEAD] = JOINT
     if config.bilstm:
         labels["bilstm"] = True
@@ -76,7 +76,7 @@ def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: Word
         labels["frozen_layers"] = FROZEN_LAYERS if config.frozen_layers == "all" else config.frozen_layers
     if start == "scratch":
         say(f"new weights: {of_start.name}, {config.model_size}")
-        model_class = source.kind.model_class(None, labels)
+        model_class = source.kind.model_class(of_start.new_config(config.model_size), labels)
         return build_model(model_class, of_start, config.model_size, tokenizer, labels, config.seed)
     model = source.kind.load_model(resolve_model(start), labels, config.seed)
     check_vocabulary(model, tokenizer, resolve_model(start))

@@ -22,10 +22,9 @@ from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from bertcli.models.model_with_loss import GENERATOR
-from bertcli.models.own import deberta, replaced_tokens, two_directions, two_streams
+from bertcli.models.own import deberta, joint_spans, replaced_tokens, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
-from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering
 from bertcli.models.packed import PACKED
 
 transformers_logging.set_verbosity_error()
@@ -44,7 +43,7 @@ OWN_HEADS_OF_FAMILIES = (
     *two_directions.CLASSES.values(),
     *deberta.CLASSES.values(),
     replaced_tokens.DebertaV2ForPreTraining,
-    ElectraForJointQuestionAnswering,
+    *joint_spans.CLASSES.values(),
 )
 OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *OWN_HEADS_OF_FAMILIES)}
 

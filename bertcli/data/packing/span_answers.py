@@ -120,7 +120,9 @@ def _spans(window: Window, logits: Logits, rules: AnswerRules) -> list[_Span]:
     """The valid spans among the best starts and ends of a window, starts first; ties keep the lower position."""
     starts = np.argsort(-logits[0], kind="stable")[: rules.n_best_size]
     sides = np.atleast_2d(logits[1])[: len(starts)]
-    best = np.argsort(-sides, kind="stable")[:, : rules.n_best_size]
+    if logits[1].ndim > 1:  # as many ends as starts are followed
+        starts = starts[: len(sides)]
+    best = np.argsort(-sides, kind="stable")[:, : len(starts)]
     followed = (np.broadcast_to(each, (len(starts), each.shape[1])) for each in (sides, best))
     first, last = window.offset, window.offset + len(window.words)
     return [

@@ -1,4 +1,4 @@
-"""ELECTRA's head for answers gives the losses, gradients and beams of the authors' code, and answers questions."""
+"""The authors' heads for answers give the losses, gradients and beams of their code, and answer questions."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 from conftest import GOLDENS
-from transformers import AutoModel, ElectraConfig
+from models.test_original_albert import parameters
+from transformers import AlbertConfig, AutoModel, ElectraConfig, XLNetForQuestionAnswering
 
 from bertcli.config.use import PredictConfig
 from bertcli.data.packing.batches import PackedBatch, pack
@@ -16,8 +17,11 @@ from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
 from bertcli.models.formats.tensorflow_names import to_parameters
 from bertcli.models.loading import with_trained_padding
-from bertcli.models.own import joint_spans
-from bertcli.models.own.joint_spans import ElectraForJointQuestionAnswering, joint_span_losses
+from bertcli.models.own.joint_spans import (
+    AlbertForJointQuestionAnswering,
+    ElectraForJointQuestionAnswering,
+    joint_span_losses,
+)
 from bertcli.models.packed import PACKED
 
 FOLDER = GOLDENS / "electra" / "finetune"
@@ -85,7 +89,7 @@ def test_losses_and_gradients_are_those_of_the_original(
 def test_beams_are_those_of_the_original(
     arrays: dict[str, np.ndarray], model: ElectraForJointQuestionAnswering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joint_spans, "BEAM", 4)
+    monkeypatch.setattr(ElectraForJointQuestionAnswering, "beam", 4)
     with torch.no_grad():
         found = model(batch_of(arrays, False))
     np.testing.assert_allclose(found["no_answer"], arrays["out/predict_answerable_logit"], atol=1e-5)
@@ -98,15 +102,81 @@ def test_beams_are_those_of_the_original(
         np.testing.assert_allclose(given.numpy()[kept], wanted[kept], atol=1e-5)
 
 
-def test_a_model_with_it_is_finetuned_and_answers(workspace: Path) -> None:
-    options = {"tokenizer": str(GOLDENS / "vocab.txt"), "size": "tiny", "epochs": 1, "max_seq_length": 128}
-    data, start = str(GOLDENS / "squad" / "data_v2.json"), {"from_": "scratch", "family": "electra"}
-    run = finetune(data, **start, **options, span_head="joint")
+def albert_batch(values: dict[str, np.ndarray], with_labels: bool) -> PackedBatch:
+    real = values["in/input_mask"].astype(bool)
+    columns = (values[f"in/{name}"][real].astype(np.int64) for name in ("input_ids", "segment_ids"))
+    sides = ("start_positions", "end_positions") if with_labels else ()
+    labels = {name: torch.from_numpy(values[f"in/{name}"]).long() for name in sides}
+    return pack(*columns, real.sum(1), np.arange(len(real)), labels)
+
+
+@pytest.fixture(scope="module")
+def albert_values() -> dict[str, np.ndarray]:
+    return dict(np.load(GOLDENS / "albert" / "squad_v2.npz"))
+
+
+@pytest.fixture(scope="module")
+def albert(albert_values: dict[str, np.ndarray]) -> AlbertForJointQuestionAnswering:
+    saved = json.loads((GOLDENS / "albert" / "squad_v2.json").read_text())["albert_config"]
+    config = AlbertConfig(**saved | {"hidden_act": "gelu_new"}, attn_implementation=PACKED)
+    made = with_trained_padding(AlbertForJointQuestionAnswering(config)).eval()
+    missing, unexpected = made.load_state_dict(parameters(albert_values, "w/"), strict=False)
+    assert not missing
+    assert all("pooler" in name for name in unexpected)  # which the original has, and this head does not read
+    return made
+
+
+def test_alberts_losses_and_gradients_are_those_of_the_original(
+    albert_values: dict[str, np.ndarray], albert: AlbertForJointQuestionAnswering
+) -> None:
+    batch, real = albert_batch(albert_values, True), albert_values["in/input_mask"].astype(bool)
+    outputs = albert(batch)
+    found = {"start": outputs["start"].log_softmax(1), "end": outputs["end"][:, 0].log_softmax(1)}
+    for name, given in found.items():
+        wanted = albert_values[f"out/train_{name}_log_probs"][real]
+        np.testing.assert_allclose(given.detach().numpy()[real], wanted, atol=1e-5, rtol=1e-5)
+    np.testing.assert_allclose(outputs["no_answer"].detach(), albert_values["out/train_cls_logits"], atol=1e-5)
+    assert outputs["is_impossible"].tolist() == albert_values["in/is_impossible"].tolist()
+    loss = joint_span_losses(outputs, batch) / len(real)
+    assert loss.item() == pytest.approx(float(albert_values["out/total_loss"]), rel=1e-5)
+    albert.zero_grad()
+    loss.backward()
+    for name, wanted in parameters(albert_values, "grad/").items():
+        torch.testing.assert_close(albert.get_parameter(name).grad, wanted, atol=1e-5, rtol=1e-4)
+
+
+def test_alberts_beams_are_those_of_the_original(
+    albert_values: dict[str, np.ndarray], albert: AlbertForJointQuestionAnswering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AlbertForJointQuestionAnswering, "beam", 3)
+    with torch.no_grad():
+        found = albert(albert_batch(albert_values, False))
+    np.testing.assert_allclose(found["no_answer"], albert_values["out/predict_cls_logits"], atol=1e-5)
+    starts, ends = found["start"].topk(3), found["end"].topk(3)
+    ends = ends.values.flatten(1), ends.indices.flatten(1)
+    is_start = albert_values["out/predict_start_top_log_probs"] > -100  # the others are forbidden places, in any order
+    for side, (values, places), real in (("start", starts, is_start), ("end", ends, np.repeat(is_start, 3, 1))):
+        wanted, where = (albert_values[f"out/predict_{side}_top_{what}"] for what in ("log_probs", "index"))
+        kept = real & (wanted > -100)
+        assert kept.sum() > 10
+        np.testing.assert_allclose(values.numpy()[kept], wanted[kept], atol=1e-5, rtol=1e-5)
+        np.testing.assert_array_equal(places.numpy()[kept], where[kept])
+
+
+@pytest.mark.parametrize("family", ["electra", "albert", "xlnet"])
+def test_a_model_with_it_is_finetuned_and_answers(workspace: Path, family: str) -> None:
+    data, options = str(GOLDENS / "squad" / "data_v2.json"), {"size": "tiny", "epochs": 1, "max_seq_length": 128}
+    options["tokenizer"] = str(GOLDENS / "vocab.txt")
+    run = finetune(data, from_="scratch", family=family, span_head="joint", **options)
     assert 0 <= run.metrics["f1"] <= 100
-    model, info = AutoModel.from_pretrained(run.model, output_loading_info=True)
-    assert not info["missing_keys"]
-    assert type(model).__name__ == "ElectraModel"
+    opened = XLNetForQuestionAnswering if family == "xlnet" else AutoModel
+    _, info = opened.from_pretrained(run.model, output_loading_info=True)
+    assert not {name for name in info["missing_keys"] if "pooler" not in name}
     (record,) = predict(PredictConfig(question="Who wrote it?", context="It was written by Ada.")).records
     assert record["answer"] in "It was written by Ada."
-    with pytest.raises(UserError, match="is the head of ELECTRA"):
-        finetune(data, **{**start, "family": "bert"}, **options, span_head="joint")
+
+
+def test_other_families_have_none(workspace: Path) -> None:
+    options = {"tokenizer": str(GOLDENS / "vocab.txt"), "size": "tiny", "family": "bert", "from_": "scratch"}
+    with pytest.raises(UserError, match="is a head of ELECTRA, ALBERT and XLNet"):
+        finetune(str(GOLDENS / "squad" / "data_v2.json"), **options, span_head="joint")
