@@ -14,14 +14,14 @@ from bertcli.objectives.next_sentence import MLM_AND_NSP
 from bertcli.objectives.objective import Objective
 from bertcli.objectives.permutation_lm import PERMUTATION_LM
 from bertcli.objectives.replaced_tokens import DETECTION
-from bertcli.objectives.rtd_gdes import RTD_GDES
+from bertcli.objectives.rtd_gdes import RTD_ES, RTD_GDES, RTD_NONE
 from bertcli.objectives.sentence_order import MLM_AND_SOP
 from bertcli.objectives.sentence_pairs import SENTENCE_PAIRS, SENTENCE_PAIRS_AND_NSP
 from bertcli.objectives.two_directions import TWO_DIRECTIONS
 
 OF_BERT = (MLM_AND_NSP, MLM, LEFT_TO_RIGHT, TWO_DIRECTIONS, LINES)
 OF_ROBERTA = (FULL_SENTENCES, DOC_SENTENCES, SENTENCE_PAIRS, SENTENCE_PAIRS_AND_NSP)
-OF_DEBERTA = (MASKED_NGRAMS, RTD_GDES)
+OF_DEBERTA = (MASKED_NGRAMS, RTD_GDES, RTD_ES, RTD_NONE)
 ALL = (*OF_BERT, *OF_ROBERTA, MLM_AND_SOP, DETECTION, PERMUTATION_LM, *OF_DEBERTA)
 OBJECTIVES = {objective.name: objective for objective in ALL}
 

@@ -1,4 +1,4 @@
-"""Replaced-token detection with gradient-disentangled embedding sharing (DeBERTa 3: He et al. 2023)."""
+"""Replaced-token detection of DeBERTa 3 (He et al. 2023), and its three ways to share the embeddings of tokens."""
 
 from __future__ import annotations
 
@@ -32,15 +32,23 @@ def _detect(model: PreTrainedModel, states: Tensor) -> Tensor:
     return pad(model.mask_predictions(states)[:, None], (1, 0))
 
 
-def _share(model: PreTrainedModel, generator: PreTrainedModel) -> None:
+def _disentangle(model: PreTrainedModel, generator: PreTrainedModel) -> None:
     from bertcli.models.own.replaced_tokens import disentangle_embeddings
 
     disentangle_embeddings(model, generator, is_new=not model.name_or_path)
 
 
+def _share(model: PreTrainedModel, generator: PreTrainedModel) -> None:
+    model.set_input_embeddings(generator.get_input_embeddings())
+
+
+def _share_nothing(model: PreTrainedModel, generator: PreTrainedModel) -> None:
+    """Leave each model its own embeddings."""
+
+
 @dataclass(frozen=True)
-class DisentangledDetection(Detection):
-    """The model adds weights of its own to the generator's embeddings, which learn nothing from its loss.
+class DebertaDetection(Detection):
+    """The model reads each token with the state of the first one beside it.
 
     Both losses are one sum (`--decoupled_training False` of the original, whose default updates the generator first).
     """
@@ -58,11 +66,14 @@ class DisentangledDetection(Detection):
         return with_first(super().states(model, batch), batch)
 
 
-RTD_GDES = DisentangledDetection(
+# The model adds weights of its own to the generator's embeddings, which learn nothing from its loss.
+RTD_GDES = DebertaDetection(
     "rtd-gdes",
     (replace(MASKED_LM, targets=_targets), replace(REPLACED_TOKENS, head=_detect)),
     rows_of_stream,
     draw_masks=draw_masks,
     fits=lambda model: hasattr(model, "mask_predictions"),
-    share=_share,
+    share=_disentangle,
 )
+RTD_ES = replace(RTD_GDES, name="rtd-es", share=_share)  # one table learns from both losses, as in ELECTRA
+RTD_NONE = replace(RTD_GDES, name="rtd-none", share=_share_nothing)

@@ -24,6 +24,7 @@ FAMILY = Experiment(
         System("XLNet", BERT, {"objective": "permutation-lm"}, leaves_out=(WORDS,), family="xlnet"),
         System("DeBERTa", BERT, {"objective": "masked-ngrams"}, family="deberta"),
         System("DeBERTa 3", BERT, {"objective": "rtd-gdes"}, leaves_out=(WORDS,), family="deberta-v3"),
+        System("DeBERTa 3, shared", "DeBERTa 3", {"objective": "rtd-es"}, leaves_out=(WORDS,), family="deberta-v3"),
     ),
     (
         Column(WORDS, "", "masked_lm_accuracy", name=f"{WORDS}, accuracy"),

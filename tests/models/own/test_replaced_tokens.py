@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,19 +16,21 @@ from bertcli.models.own import deberta
 from bertcli.models.own.replaced_tokens import DebertaV2ForPreTraining, disentangle_embeddings, with_first
 from bertcli.models.packed import PACKED
 from bertcli.objectives.masked_lm import MLM
+from bertcli.objectives.objective import Objective
+from bertcli.objectives.rtd_gdes import RTD_ES, RTD_GDES, RTD_NONE
 from tests.models.own.test_deberta import GOLDENS, TIED, config_of, golden
 
-FACTS = json.loads((GOLDENS / "rtd.json").read_text())["gdes"]
+FACTS = json.loads((GOLDENS / "rtd.json").read_text())
 WORDS = "deberta.embeddings.word_embeddings"
 
 
-def models() -> tuple[deberta.DebertaV2ForMaskedLM, DebertaV2ForPreTraining]:
-    """The generator and the model of the golden."""
+def models(objective: Any = RTD_GDES) -> tuple[deberta.DebertaV2ForMaskedLM, DebertaV2ForPreTraining]:
+    """The generator and the model of the golden, which share embeddings as an objective says."""
     given = {key[2:]: torch.from_numpy(value) for key, value in golden("rtd_gdes").items() if key[:2] == "w/"}
     config = config_of("v3", attn_implementation=PACKED)
     generator = deberta.DebertaV2ForMaskedLM(transformers.DebertaV2Config(**{**config, "num_hidden_layers": 2}))
     model = DebertaV2ForPreTraining(transformers.DebertaV2Config(**config))
-    disentangle_embeddings(model, generator, is_new=True)
+    objective.share(model, generator)
     for name, each in (("generator.", generator), ("discriminator.", model)):
         own = {
             key.removeprefix(name).replace("._w", ".w"): value for key, value in given.items() if key.startswith(name)
@@ -37,9 +40,12 @@ def models() -> tuple[deberta.DebertaV2ForMaskedLM, DebertaV2ForPreTraining]:
     return generator, model
 
 
-def test_losses_and_gradients_are_those_of_the_original(tmp_path: Path) -> None:
-    generator, model = models()
-    given = golden("rtd_gdes")
+@pytest.mark.parametrize(("objective", "way"), [(RTD_GDES, "gdes"), (RTD_NONE, "none"), (RTD_ES, "es")])
+def test_losses_and_gradients_are_those_of_the_original(objective: Objective, way: str) -> None:
+    generator, model = models(objective)
+    facts, given = FACTS[way], golden("rtd_gdes")
+    if way == "none":  # where the same draws are the embeddings themselves, not a tenth of them beside others
+        model.get_input_embeddings().weight.data.mul_(10)
     is_token = given["in/mask"] > 0
     masked = given["in/labels"][is_token]
     batch = pack(given["in/input_ids"][is_token].astype(np.int64), None, is_token.sum(1), np.arange(3))
@@ -48,21 +54,25 @@ def test_losses_and_gradients_are_those_of_the_original(tmp_path: Path) -> None:
     )
     batch.labels.update(masked_lm_positions=places, masked_lm_ids=originals)
     generated = cross_entropy(MLM.outputs(generator, batch)["masked_lm"], originals, reduction="none")
-    wanted = torch.from_numpy(given["out/mlm_loss_per_token"])
-    torch.testing.assert_close(generated, wanted, atol=1e-5, rtol=1e-5)
     sampled = torch.from_numpy(given["sampled_ids"][is_token].astype(np.int64))
     replaced = sampled != batch.input_ids.index_copy(0, places, originals)
     assert replaced.tolist() == (given["out/rtd_targets"] > 0).tolist()
     batch = pack(sampled.numpy(), None, is_token.sum(1), np.arange(3))
     logits = model.mask_predictions(with_first(encode(model, batch), batch))
-    torch.testing.assert_close(logits, torch.from_numpy(given["out/disc_logits"][is_token]), atol=1e-5, rtol=1e-5)
     losses = binary_cross_entropy_with_logits(logits, replaced.float(), reduction="none")
-    torch.testing.assert_close(losses, torch.from_numpy(given["out/rtd_loss_per_token"]), atol=1e-5, rtol=1e-5)
-    (10 * losses.mean()).backward()
-    assert all(weight.grad is None for weight in generator.parameters())
-    of_own = float(model.get_input_embeddings().weight.grad.norm())
-    assert of_own == pytest.approx(FACTS["discriminator_embedding_grad_norm_from_RTD_loss"]["_weight"], rel=1e-4)
-    assert (generated.mean() + 10 * losses.mean()).item() == pytest.approx(FACTS["joint_lambda_10"], rel=1e-5)
+    losses.mean().backward()
+    learning = [name for name, weight in generator.named_parameters() if weight.grad is not None]
+    assert learning == ([f"{WORDS}.weight"] if way == "es" else [])
+    if way == "gdes":
+        wanted = torch.from_numpy(given["out/mlm_loss_per_token"])
+        torch.testing.assert_close(generated, wanted, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(logits, torch.from_numpy(given["out/disc_logits"][is_token]), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(losses, torch.from_numpy(given["out/rtd_loss_per_token"]), atol=1e-5, rtol=1e-5)
+    if way != "es":  # of which the weights of the golden are not kept
+        (norm,) = facts["discriminator_embedding_grad_norm_from_RTD_loss"].values()
+        assert 10 * float(model.get_input_embeddings().weight.grad.norm()) == pytest.approx(norm, rel=1e-4)
+        assert losses.mean().item() == pytest.approx(facts["rtd_loss"], rel=1e-5)
+        assert (generated.mean() + 10 * losses.mean()).item() == pytest.approx(facts["joint_lambda_10"], rel=1e-5)
 
 
 def test_a_saved_model_has_whole_embeddings(tmp_path: Path) -> None:
