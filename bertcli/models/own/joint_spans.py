@@ -42,23 +42,23 @@ class JointSpans(PreTrainedModel):  # type: ignore[misc]
     allows_separator = False  # whether the last separator may be a start or an end, as the context and [CLS] may
     has_last_cls = False
 
-    def start_scores(self, states: Tensor) -> Tensor:
+    def _start_scores(self, states: Tensor) -> Tensor:
         """[N, S, H] to [N, S]."""
         raise NotImplementedError
 
-    def end_scores(self, starts: Tensor, states: Tensor) -> Tensor:
+    def _end_scores(self, starts: Tensor, states: Tensor) -> Tensor:
         """States of the starts that are followed, [N, K, H], and of all tokens, [N, S, H], to [N, K, S]."""
         raise NotImplementedError
 
-    def no_answer(self, pooled: Tensor, cls: Tensor) -> Tensor:
+    def _no_answer(self, pooled: Tensor, cls: Tensor) -> Tensor:
         """The mean state by the probabilities of starts, and that of [CLS], each [N, H], to logits, [N]."""
         raise NotImplementedError
 
-    def forbid(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def _forbid(self, scores: Tensor, allowed: Tensor) -> Tensor:
         """Scores with those of places that are not allowed far below the others."""
         return scores.masked_fill(~allowed, -1e30)
 
-    def is_impossible(self, batch: PackedBatch, cls: Tensor) -> Tensor:
+    def _is_impossible(self, batch: PackedBatch, cls: Tensor) -> Tensor:
         """What the output for no answer learns: whether the answer is not in this window, [N]."""
         return (batch.labels["start_positions"] == cls).float()
 
@@ -75,16 +75,16 @@ class JointSpans(PreTrainedModel):  # type: ignore[misc]
         cls = last if self.has_last_cls else torch.zeros_like(last)
         allowed[rows, last - int(self.has_last_cls)] &= self.allows_separator
         allowed[rows, cls] = True
-        start = self.forbid(self.start_scores(states).float(), allowed)
+        start = self._forbid(self._start_scores(states).float(), allowed)
         pooled = (start.softmax(1)[:, None].to(states.dtype) @ states)[:, 0]  # [N, H]
         true = batch.labels.get("start_positions")
         start = start.log_softmax(1) if true is None else start
         followed = start.topk(min(self.beam, start.shape[1])).indices if true is None else true[:, None]  # [N, K]
-        end = self.forbid(self.end_scores(states[rows[:, None], followed], states).float(), allowed[:, None])
+        end = self._forbid(self._end_scores(states[rows[:, None], followed], states).float(), allowed[:, None])
         end = end.log_softmax(2) if true is None else end
         choose_rows(self, last.add(1).cumsum(0) - 1 - last + cls)
-        found = {"start": start, "end": end, "no_answer": self.no_answer(pooled, states[rows, cls]).float()}
-        return found if true is None else {**found, "is_impossible": self.is_impossible(batch, cls)}
+        found = {"start": start, "end": end, "no_answer": self._no_answer(pooled, states[rows, cls]).float()}
+        return found if true is None else {**found, "is_impossible": self._is_impossible(batch, cls)}
 
 
 def joint_span_losses(outputs: dict[str, Tensor], batch: PackedBatch) -> Tensor:
@@ -121,19 +121,19 @@ class ElectraForJointQuestionAnswering(JointSpans, ElectraPreTrainedModel):  # t
         self.qa_none_hidden, self.qa_none = nn.Linear(2 * hidden, WIDTH), nn.Linear(WIDTH, 1)
         self.post_init()
 
-    def start_scores(self, states: Tensor) -> Tensor:
+    def _start_scores(self, states: Tensor) -> Tensor:
         return self.qa_start(states)[..., 0]  # type: ignore[no-any-return]
 
-    def end_scores(self, starts: Tensor, states: Tensor) -> Tensor:
+    def _end_scores(self, starts: Tensor, states: Tensor) -> Tensor:
         return self.qa_end(gelu(_pairs(self.qa_hidden, starts, states)))[..., 0]  # type: ignore[no-any-return]
 
-    def no_answer(self, pooled: Tensor, cls: Tensor) -> Tensor:
+    def _no_answer(self, pooled: Tensor, cls: Tensor) -> Tensor:
         return self.qa_none(gelu(self.qa_none_hidden(torch.cat([cls, pooled], 1))))[:, 0]  # type: ignore[no-any-return]
 
-    def forbid(self, scores: Tensor, allowed: Tensor) -> Tensor:
+    def _forbid(self, scores: Tensor, allowed: Tensor) -> Tensor:
         return scores + 1000.0 * (allowed.float() - 1)
 
-    def is_impossible(self, batch: PackedBatch, cls: Tensor) -> Tensor:
+    def _is_impossible(self, batch: PackedBatch, cls: Tensor) -> Tensor:
         return batch.labels["is_impossible"]  # of the question, whichever window has the answer
 
 
@@ -146,15 +146,15 @@ class _BeamHead(JointSpans):
     answer_class: XLNetPoolerAnswerClass
     none_dropout: nn.Dropout
 
-    def start_scores(self, states: Tensor) -> Tensor:
+    def _start_scores(self, states: Tensor) -> Tensor:
         return self.start_logits(states)  # type: ignore[no-any-return]
 
-    def end_scores(self, starts: Tensor, states: Tensor) -> Tensor:
+    def _end_scores(self, starts: Tensor, states: Tensor) -> Tensor:
         head = self.end_logits
         hidden = _pairs(head.dense_0, states, starts).transpose(1, 2)  # the product has the states first
         return head.dense_1(head.LayerNorm(head.activation(hidden)))[..., 0]  # type: ignore[no-any-return]
 
-    def no_answer(self, pooled: Tensor, cls: Tensor) -> Tensor:
+    def _no_answer(self, pooled: Tensor, cls: Tensor) -> Tensor:
         head = self.answer_class
         hidden = self.none_dropout(head.activation(head.dense_0(torch.cat([pooled, cls], 1))))
         return head.dense_1(hidden)[:, 0]  # type: ignore[no-any-return]
