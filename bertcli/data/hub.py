@@ -30,8 +30,9 @@ def hub_answers() -> bool:
     if True in answers:
         return True
     os.environ["HF_HUB_OFFLINE"] = "1"  # read by the libraries as they are imported
-    if constants := sys.modules.get("huggingface_hub.constants"):
-        constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    for settings in ("huggingface_hub.constants", "datasets.config"):
+        if module := sys.modules.get(settings):
+            module.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
     return False
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from bertcli.config.recipes import shipped_model
 from bertcli.data import hub
-from bertcli.errors import UserError
+from bertcli.data.labelled.official_files import load_from_hub
+from bertcli.errors import RunError, UserError
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, in_package
 from bertcli.lifecycle.workspace import model_for, model_to_start_from, remark_on, resolve_model
+from bertcli.tasks import get_task
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +149,13 @@ def test_models_are_downloaded_from_the_hub(shared: Path, tmp_path: Path) -> Non
     assert "The Hub has no model `some-body/no-model`." in error[0]
     assert done.stderr == ""
     assert not list((tmp_path / "hub").rglob("*.msgpack"))
+
+
+def test_data_are_asked_of_the_hub_once_where_it_does_not_answer(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("BERT_DATA", raising=False)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(RunError, match=r"cannot be loaded from the Hub \(it does not answer\)"):
+        load_from_hub(get_task("glue/rte"), "train")
+    assert "Retrying" not in capfd.readouterr().err

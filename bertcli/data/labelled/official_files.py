@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bertcli import say
+from bertcli.data.hub import hub_answers
 from bertcli.data.labelled.examples import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import NO_LABEL
 from bertcli.data.labelled.tables import ending_of, read_table
@@ -133,6 +134,7 @@ def texts_of_hub(task: Task, split: str, dataset: Any) -> TextExamples:
 
 def load_from_hub(task: Task, split: str) -> Any:
     """Load a split from the Hub through `datasets`. Raises RunError if it cannot be reached."""
+    answers = hub_answers()  # first: the libraries wait for it much longer
     import datasets
 
     name, subset = task.hub
@@ -142,7 +144,7 @@ def load_from_hub(task: Task, split: str) -> Any:
         return datasets.load_dataset(name, subset, split=task.hub_splits[split], trust_remote_code=False)
     except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
         first = (str(error) or type(error).__name__).splitlines()[0][:150]
-        what = f"{task.name} cannot be loaded from the Hub ({first})."
+        what = f"{task.name} cannot be loaded from the Hub ({first if answers else 'it does not answer'})."
         raise RunError(what, "Give the folder of the official files: --data-dir DIR, or set BERT_DATA.") from error
 
 

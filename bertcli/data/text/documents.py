@@ -208,15 +208,18 @@ def _check_beginning(path: Path, data: bytes) -> None:
 
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
     """Guess the encoding: bytes from 0x80 to 0x9f are controls in Latin-1, but quotation marks and the euro in cp1252."""
+    if error.reason == "unexpected end of data":
+        what = f"`{path}` ends within a character of UTF-8: it was cut, or has another encoding."
+        return UserError(what, _convert(path, "utf-8", "drop that character: iconv -c"))
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
     what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}."
     return UserError(what, _convert(path, encoding))
 
 
-def _convert(path: Path, encoding: str) -> str:
+def _convert(path: Path, encoding: str, how: str = "convert it first: iconv") -> str:
     plain = path.with_suffix("") if path.suffix in COMPRESSED else path
-    verb = "Unpack and convert" if plain != path else "Convert"
-    return f"{verb} it first: iconv -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
+    begin = f"Unpack it and {how}" if plain != path else f"{how[0].upper()}{how[1:]}"
+    return f"{begin} -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
 
 
 def read_documents(
