@@ -43,6 +43,7 @@ from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
+from bertcli.models.own.two_streams import has_two_streams
 from bertcli.models.packed import is_causal
 from bertcli.objectives.distillation import Distillation, Teacher, Weights
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
@@ -208,7 +209,12 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) 
 
 
 def _learnt_beside(model: PreTrainedModel, teacher: str) -> Objective:
-    """Masked-LM, or next tokens where the teacher reads from left to right. Raises UserError if that is no BERT."""
+    """Masked-LM, or next tokens where the teacher reads from left to right. Raises UserError if that is no BERT, or an XLNet."""
+    if has_two_streams(model):
+        what = f"The teacher `{teacher}` is an XLNet, which predicts tokens in an order of its own and fills no masks."
+        raise UserError(
+            what, f"Distill it at a task that it is fine-tuned on: bert distill glue/rte --teacher {teacher}"
+        )
     if not is_causal(model):
         return replace(MLM, model_class="AutoModelForMaskedLM")
     if not LEFT_TO_RIGHT.fits(model):

@@ -151,7 +151,9 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
     transformers.BertModel.from_pretrained(f"{start}/model").save_pretrained("headless")
     causal = transformers.BertConfig.from_pretrained(f"{start}/model", is_decoder=True)
     transformers.BertLMHeadModel(causal).save_pretrained("causal")
-    for name in ("headless", "causal"):
+    shape = {"d_model": 16, "n_layer": 1, "n_head": 2, "d_inner": 32, "vocab_size": causal.vocab_size}
+    transformers.XLNetLMHeadModel(transformers.XLNetConfig(**shape)).save_pretrained("xlnet")
+    for name in ("headless", "causal", "xlnet"):
         load_wordpiece(f"{start}/model").save(Path(name))
     transformers.BertForMaskedLM(
         transformers.BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=40)
@@ -165,6 +167,7 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
         ({"teacher": start, "layers": 9}, "more than the 2 layers"),
         ({"teacher": "other"}, "tokens that the teacher does not have"),
         ({"teacher": "headless"}, "no masked-LM head"),
+        ({"teacher": "xlnet"}, "is an XLNet, which predicts tokens in an order of its own"),
         ({"teacher": "causal", "shape": "distilbert"}, "the teacher is a model that reads from left to right"),
         ({"teacher": "causal", "mask_smoothing": 0.7}, "--mask-smoothing has no effect"),
         ({"teacher": start, "hidden_size": 32}, "--hidden-size is for new weights only"),
