@@ -10,8 +10,12 @@ from bertcli.config.training import PretrainConfig
 def pretrain(config: PretrainConfig, output: Output) -> object:
     """Pre-train a BERT by masked-LM and next-sentence prediction, or another objective.
 
+    For minutes or an hour of a laptop take --recipe pretrain/laptop: a tiny model that reads more text in them learns more
+    than a larger one.
+
     Examples:
         bert pretrain --size base
+        bert pretrain --recipe pretrain/laptop
         bert pretrain --size tiny --steps 300 --batch-size 64
         bert pretrain --resume
     """
