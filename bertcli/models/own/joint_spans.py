@@ -82,7 +82,7 @@ class JointSpans(PreTrainedModel):  # type: ignore[misc]
         followed = start.topk(min(self.beam, start.shape[1])).indices if true is None else true[:, None]  # [N, K]
         end = self._forbid(self._end_scores(states[rows[:, None], followed], states).float(), allowed[:, None])
         end = end.log_softmax(2) if true is None else end
-        choose_rows(self, last.add(1).cumsum(0) - 1 - last + cls)
+        choose_rows(self, batch.first_tokens + cls)
         found = {"start": start, "end": end, "no_answer": self._no_answer(pooled, states[rows, cls]).float()}
         return found if true is None else {**found, "is_impossible": self._is_impossible(batch, cls)}
 
