@@ -311,7 +311,7 @@ def utf16(text: str) -> bytes:
         ("a.csv", CSV.encode("utf-16le"), "is UTF-16", "iconv -f utf-16le "),
         ("a.csv", CSV.encode("utf-16be"), "is UTF-16", "iconv -f utf-16be "),
         ("a.csv", "text,label\ncafé,1\n".encode("latin1"), "line 2 is not UTF-8", "iconv -f latin1 "),
-        ("a.csv", "text,label\nit is caf\u00e9".encode()[:-1], "ends within a character", "iconv -c -f utf-8 "),
+        ("a.csv", "text,label\nit is caf\u00e9".encode()[:-1], "is not UTF-8 at its end", "iconv -c -f utf-8 "),
         ("a.csv.gz", gzip_compress(b"text\nit\x92s"), "line 2 is not UTF-8", "Unpack .* iconv -f cp1252 .* a.csv >"),
         ("a.csv.gz", gzip_compress(CSV.encode())[:-9], "`a.csv.gz` cannot be read", "compress it again"),
         (

@@ -209,7 +209,7 @@ def _check_beginning(path: Path, data: bytes) -> None:
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
     """Guess the encoding: bytes from 0x80 to 0x9f are controls in Latin-1, but quotation marks and the euro in cp1252."""
     if error.reason == "unexpected end of data":
-        what = f"`{path}` ends within a character of UTF-8: it was cut, or has another encoding."
+        what = f"`{path}` is not UTF-8 at its end: it was cut within a character, or has another encoding."
         return UserError(what, _convert(path, "utf-8", "drop that character: iconv -c"))
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
     what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}."
