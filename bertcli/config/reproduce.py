@@ -26,6 +26,7 @@ class ReproduceConfig(Config):
         None, "Folder, continued if it is there, also by several machines; default: runs/reproduce-EXPERIMENT."
     )
     rows: list[str] = option([], "Run these rows only, by their names in the table.", nargs="+")
+    columns: list[str] = option([], "Score in these columns only, by their heads in our table.", nargs="+")
     tasks: list[str] = option([], TASKS, nargs="+")
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     from_: list[str] = option([], FROM)

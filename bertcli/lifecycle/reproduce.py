@@ -73,6 +73,8 @@ def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | No
         found = found.with_rows(config.rows)
     if config.tasks:
         found = found.with_tasks([get_task(name) for name in config.tasks])
+    if config.columns:
+        found = found.with_columns(config.columns)
     if data_dir is None:
         if hub_answers():
             return found, [], None

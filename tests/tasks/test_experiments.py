@@ -4,6 +4,7 @@ import pytest
 
 from bertcli.config.data import MakePretrainingDataConfig
 from bertcli.config.training import FinetuneConfig, PretrainConfig
+from bertcli.errors import UserError
 from bertcli.tasks import get_task
 from bertcli.tasks.experiments import EXPERIMENTS
 from bertcli.tasks.experiments.experiment import Experiment
@@ -30,6 +31,14 @@ def test_no_score_that_the_paper_prints_of_dev_is_left_out(experiment: Experimen
     printed = {column for column in experiment.table.columns if " test" not in column}
     assert printed <= {column.paper for column in experiment.columns}
     assert len({column.head for column in experiment.columns}) == len(experiment.columns)
+
+
+def test_some_of_the_columns_may_be_asked_for() -> None:
+    table = EXPERIMENTS["table-8"]
+    heads = [column.head for column in table.columns]
+    assert [column.head for column in table.with_columns(heads[1:2]).columns] == heads[1:2]
+    with pytest.raises(UserError, match="column"):
+        table.with_columns(["conll2003"])
 
 
 def test_a_task_that_the_table_lacks_is_added_without_a_score() -> None:

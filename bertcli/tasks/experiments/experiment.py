@@ -80,6 +80,13 @@ class Experiment:
         added = (column for task in tasks if task.name not in self.tasks for column in self._new_columns(task))
         return replace(self, columns=(*columns, *added))
 
+    def with_columns(self, names: Sequence[str]) -> Self:
+        """The same with some of the columns. Raises UserError if there is none of a name."""
+        known = {column.head: column for column in self.columns}
+        if strange := [name for name in names if name not in known]:
+            raise unknown("column", strange[0], known)
+        return replace(self, columns=tuple(known[name] for name in known if name in names))
+
     def without_tasks(self, tasks: Collection[str]) -> Self:
         """The same, not scored by some tasks."""
         return replace(self, columns=tuple(column for column in self.columns if column.task not in tasks))
