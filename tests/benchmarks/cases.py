@@ -63,6 +63,8 @@ BOTH = ("bfloat16", "float32")
 SPANS_TOLERANCE = 0.1  # the Trainer's softmax over tokens counts padding too, which new weights do not tell apart
 IN_BATCHES = "--batch-size {batch_size}"
 OVER_FLOAT32, OVER_BF16 = ("ours, bfloat16", "Trainer"), ("ours, bfloat16", "Trainer --bf16")
+OF_FAMILIES = (Row(*OVER_FLOAT32, "2 ×"), Row(*OVER_BF16, "2 ×"), Row("ours, float32", "Trainer"))
+OVERFLOWS = ("deberta", "Trainer --bf16")  # transformers masks scores of bfloat16 by the lowest float32
 
 CPU_CASES = (
     Case(
@@ -94,8 +96,8 @@ CPU_CASES = (
         Case(
             f"pretrain-{family}-mini",
             f"pre-train a mini {family}, 128 tokens, batch 64",
-            training(PRETRAIN, IN_BATCHES, *BOTH),
-            (Row(*OVER_FLOAT32, "2 ×"), Row(*OVER_BF16, "2 ×"), Row("ours, float32", "Trainer")),
+            {name: run for name, run in training(PRETRAIN, IN_BATCHES, *BOTH).items() if (family, name) != OVERFLOWS},
+            tuple(row for row in OF_FAMILIES if (family, row.theirs) != OVERFLOWS),
             size="mini",
             family=family,
             batch_size=64,
