@@ -89,8 +89,8 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         if layers is None:
             return super().model_class(saved, config)
         if not family_of(saved.model_type).is_original:
-            what = f"The model `{saved.name_or_path}` is a {saved.model_type}, not a BERT."
-            raise UserError(what, "Give --frozen a BERT, or leave it out.")
+            what = f"--frozen reads the layers of a BERT; this model is a {saved.model_type}."
+            raise UserError(what, "Give --from a BERT, or leave --frozen out.")
         return FrozenBertForTokenClassification
 
     def keeps_head(self, saved: t.Saved, config: dict[str, Any]) -> bool:

@@ -66,11 +66,14 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
         return ""
     used, config, width = setup.settings, setup.config, setup.model.config.hidden_size
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
-    teacher = getattr(config, "teacher", None)
-    given = {"teacher": teacher, "from": setup.start, **{name: getattr(config, name) for name in DATA_OPTIONS}}
+    given = {
+        "teacher": getattr(config, "teacher", None),
+        "from": setup.start,
+        **{name: getattr(config, name) for name in DATA_OPTIONS},
+    }
     given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
     options = " ".join(f"--{name.replace('_', '-')} {quote(str(value))}" for name, value in given.items() if value)
-    return f"bert {'distill' if teacher else 'finetune'} {quote(setup.task.name)} {options}"
+    return f"bert {setup.command} {quote(setup.task.name)} {options}"
 
 
 def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[str]:
