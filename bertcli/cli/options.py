@@ -12,7 +12,7 @@ from typer.core import TyperCommand
 from bertcli.cli.completion import complete_recipes, completion_of
 from bertcli.cli.console import Output, is_first
 from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of
-from bertcli.config.recipes import read_recipe
+from bertcli.config.recipes import with_recipe
 from bertcli.config.training import TrainingConfig
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
@@ -56,8 +56,7 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
 
     def make(function: Callable[[ConfigType, Output], object]) -> Command:
         def run(recipe: str | None, json: bool, quiet: bool, print_config: bool, **given: Any) -> None:
-            values = read_recipe(recipe) if recipe else {}
-            config = config_class.from_values({**values, **_chosen(config_class, given)}, "recipe key")
+            config = config_class.from_values(with_recipe(recipe, _chosen(config_class, given)), "recipe key")
             if print_config:
                 import yaml
 

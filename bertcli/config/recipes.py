@@ -9,6 +9,14 @@ SHIPPED = "bert-books"  # the small BERT in the package
 FORM = "See `bert recipes show pretrain/base` for an example."
 
 
+def with_recipe(name: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Options and, where they say nothing, those of a recipe; its `steps` give way to `flops`."""
+    values = read_recipe(name) if name else {}
+    if options.get("flops"):
+        values.pop("steps", None)
+    return {**values, **options}
+
+
 def read_recipe(name: str) -> dict[str, Any]:
     """Read a recipe, given by its path or by its name in `bert recipes`."""
     from bertcli.data.yaml_files import read_yaml

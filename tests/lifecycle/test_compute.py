@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from bertcli import pretrain
+from bertcli.config.recipes import with_recipe
 from bertcli.data.packing.batches import longest_first
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import UserError
@@ -49,3 +50,8 @@ def test_flops_that_steps_contradict_and_flops_that_pay_for_no_step_are_refused(
         pretrain(data=data, size="tiny", flops=2e10, **beside)
     with pytest.raises(UserError, match="more than --flops 5"):
         pretrain(data=data, size="tiny", flops=5)
+
+
+def test_the_steps_of_a_recipe_give_way_to_flops() -> None:
+    assert with_recipe("pretrain/laptop", {})["steps"]
+    assert "steps" not in with_recipe("pretrain/laptop", {"flops": 1e12})

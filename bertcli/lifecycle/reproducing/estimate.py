@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from math import sqrt
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -39,14 +38,14 @@ FILLED = 0.9  # mean length of what is pre-trained on, as a share of the longest
 FLOPS_PER_WEIGHT = 6  # of forward and backward, for each token
 PASSES = 3.0  # of inference that take as long as one of training
 SAMPLE, CALIBRATION_TOKENS = 200, 2048
-UNITS_OF_LSTM = 768  # of a BiLSTM on frozen features, in each direction of its two layers
 
 
 class Speed(NamedTuple):
-    """How fast a model trains on this machine, and its weights without embeddings and heads."""
+    """How fast a model trains on this machine, its weights without embeddings and heads, and its width."""
 
     tokens_per_second: float
     weights: float
+    hidden_size: int
 
     def with_weights(self, more: float) -> float:
         """Tokens per second with so many weights more, of heads, for each token."""
@@ -129,11 +128,9 @@ class Estimator:
             dev = min(dev, DEV_PER_LIMIT * limit * each)
         epochs, settings = (9.0, 6) if options["grid"] else (options["epochs"] or FROZEN_EPOCHS, 1)
         if options.get("frozen"):
-            width = sqrt(
-                speed.weights / 12
-            )  # of one layer, so that it is too large for several, as is that of four joined
-            lstm = speed.weights / (8 * UNITS_OF_LSTM * (width + UNITS_OF_LSTM) + 24 * UNITS_OF_LSTM**2)
-            return (train * epochs + dev / PASSES) / speed.tokens_per_second / lstm
+            joined = 4 if options["frozen_layers"].startswith("concat") else 1
+            lstm = (32 + 8 * joined) * speed.hidden_size**2  # weights of its two layers in two directions
+            return (train * epochs + dev / PASSES) / speed.tokens_per_second * lstm / speed.weights
         return settings * (train * epochs + dev / PASSES) / speed.tokens_per_second
 
     def _speed(self, part: Part) -> Speed:
@@ -217,7 +214,8 @@ def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: i
         started = time.perf_counter()
         module(batch)["loss"].float().backward()
         seconds.append(time.perf_counter() - started)
-    return Speed(CALIBRATION_TOKENS / min(seconds[1:]), model.num_parameters(exclude_embeddings=True))
+    weights = model.num_parameters(exclude_embeddings=True)
+    return Speed(CALIBRATION_TOKENS / min(seconds[1:]), weights, model.config.hidden_size)
 
 
 def _new_model(size: ModelSize) -> PreTrainedModel:

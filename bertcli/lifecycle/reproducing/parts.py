@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bertcli.config.recipes import read_recipe, recipes_folder
+from bertcli.config.recipes import recipes_folder, with_recipe
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
@@ -145,13 +145,13 @@ class _Planner:
     def _model(self, system: System, seed: int) -> str:
         config = self.config
         options: dict[str, Any] = {
-            **read_recipe(config.pretrain_recipe),
             "size": config.size,
             **({"flops": config.flops} if self.equal_compute else {"steps": config.steps}),
             "seed": seed,
             "precision": config.precision,
             **_in_shape(dict(system.pretrain or {}), config.size),
         }
+        options = with_recipe(config.pretrain_recipe, options)
         if kept := not self.equal_compute and sorted(
             {step for share in KEPT if 0 < (step := round(share * config.steps)) < config.steps}
         ):

@@ -20,7 +20,6 @@ from bertcli.models.own.bilstm import BiLstm
 
 # T tokens of the batch, W words to tag, K chosen layers, H hidden, D features, U units, C labels
 
-UNITS = 768  # of each direction and layer, for a BERT of any size
 SHARE_OF_MEMORY = 0.5  # of the free memory, which the kept features may take
 
 
@@ -61,7 +60,7 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
 
     def __init__(self, config: BertConfig, frozen_layers: str | None = None) -> None:
         config.frozen_layers = frozen_layers or config.frozen_layers
-        config.lstm_units = getattr(config, "lstm_units", UNITS)
+        config.lstm_units = getattr(config, "lstm_units", config.hidden_size)  # 768 beside base, as in the paper
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False)
         count = len(layer_numbers(config.frozen_layers, config.num_hidden_layers))

@@ -22,13 +22,12 @@ LEARNING = {"epochs": 5, "batch_size": 8, "learning_rate": 1e-2, "max_seq_length
 
 
 @pytest.fixture
-def tagging(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+def tagging(home: Path, tmp_path: Path) -> dict[str, object]:
     """A request for a small tagger on frozen features; its windows are shorter than some sentences."""
     folder = tmp_path / "official" / "conll2003"
     folder.mkdir(parents=True)
     write_conll(folder / "train.txt", 200, 1)
     write_conll(folder / "valid.txt", 30, 2)
-    monkeypatch.setattr(frozen, "UNITS", 128)
     start = str(home / "runs" / "pretrain-tiny")
     return {"task": "conll2003", "frozen": True, "from_": start, "data_dir": str(tmp_path / "official"), **LEARNING}
 
@@ -38,6 +37,8 @@ def test_the_bert_stays_as_it_is_and_the_tagger_is_used_like_any_other(
 ) -> None:
     run = finetune(**{**tagging, "epochs": 8}, out=str(tmp_path / "run"))
     assert run.metrics["f1"] > 80
+    config = AutoConfig.from_pretrained(run.model)
+    assert config.lstm_units == config.hidden_size  # 768 of 768 in the paper
     before = load_file(home / "runs" / "pretrain-tiny" / "model" / "model.safetensors")
     after = load_file(Path(run.model) / "model.safetensors")
     kept = [name for name in after if name.startswith("bert.")]
