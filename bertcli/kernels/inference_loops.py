@@ -5,26 +5,11 @@ from numba import prange
 
 from bertcli.kernels import tiles
 from bertcli.kernels.compiled import kernel, row_loop
-from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, load, rounded
-from bertcli.kernels.elementwise_loops import ROWS, gelu_of, norm_row, sum_row
+from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, rounded
+from bertcli.kernels.elementwise_loops import ROWS, norm_row, sum_row
 from bertcli.kernels.rows import copy, in_order, new_factors, new_row
 
 # T rows (tokens), H columns (hidden), A heads, D size per head, N sequences
-
-
-@row_loop
-def _gelu_in_place(x, is_tanh):
-    for j in range(x.size):
-        value = load(x, j)
-        x[j] = rounded(value * gelu_of(value, is_tanh)[0], x)
-
-
-@kernel
-def gelu_in_place(x, is_tanh):
-    """Write the GELU of `x`, [T, H], to it."""
-    for t in prange(len(x)):
-        fetch(x[t])
-        _gelu_in_place(x[t], is_tanh)
 
 
 @kernel

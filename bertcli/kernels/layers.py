@@ -6,13 +6,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear, pad, scaled_dot_product_attention
+from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
 from transformers.activations import ACT2FN
 
 from bertcli.data.packing.sequences import Sequences
 from bertcli.kernels import gpu
 from bertcli.kernels.cpu import are_many, fits_many, loops, rows
-from bertcli.kernels.products import PrepackedLinear, product, reordered
+from bertcli.kernels.products import PrepackedLinear, added_product, gelu_product, product, reordered
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
 
@@ -107,6 +107,26 @@ class SelfAttention(nn.Module):
             means.append(scaled_dot_product_attention(wanted, states, states, group.mask, scale=self.scaling)[:, 0])
         context: Tensor = torch.einsum("nah,adh->nad", torch.cat(means), of_value) + value_bias
         return context.flatten(1).to(hidden_states.dtype)
+
+
+class Layer(nn.Module):
+    """A layer that only predicts without the calls of its modules, which of few tokens take as long as the products."""
+
+    attention: Any
+    intermediate: Any
+    output: Any
+
+    def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """[1, T, H] to [1, T, H]."""
+        own, after = self.attention.self, self.attention.output
+        gelu = GELUS.get(type(self.intermediate.intermediate_act_fn))
+        if gelu is None or getattr(own, "prepacked", None) is None or own._forward_pre_hooks:
+            return cast(Tensor, super().forward(hidden_states, *args, **kwargs))
+        context = own.attend_in(hidden_states, own.dropout, kwargs["sequences"])
+        attended: Any = _added_and_normed(context, hidden_states, after.dense, after.LayerNorm, _no_mask)
+        first, last = self.intermediate.dense, self.output.dense
+        middle = gelu_product(attended, first.weight, first.bias, gelu)
+        return cast(Tensor, _added_and_normed(middle, attended, last, self.output.LayerNorm, _no_mask))
 
 
 class Intermediate(nn.Module):
@@ -212,6 +232,7 @@ class LMPredictionHead(nn.Module):
 
 PARTS = (
     SelfAttention,
+    Layer,
     Intermediate,
     Output,
     AlbertAttention,
@@ -226,12 +247,10 @@ def _activated(hidden_states: Tensor, dense: nn.Linear, activation: nn.Module) -
     if is_tanh is not None and torch.is_grad_enabled() and gpu.compiles(hidden_states):
         middle: Tensor = gpu.linear_gelu(rows(hidden_states), (dense.weight, dense.bias), is_tanh)
         return middle.view(*hidden_states.shape[:-1], -1)
-    if is_tanh is None or not fits_many(hidden_states, dense.weight):
+    if is_tanh is not None and dense.weight.is_mkldnn:
+        return gelu_product(hidden_states, dense.weight, dense.bias, is_tanh)
+    if is_tanh is None or not (torch.is_grad_enabled() and fits_many(hidden_states, dense.weight)):
         return None
-    if not torch.is_grad_enabled():
-        activated = product(hidden_states, dense.weight, dense.bias)
-        loops("inference").gelu_in_place(rows(activated), is_tanh)
-        return activated
     found: Tensor = _Gelu.apply(product(hidden_states, dense.weight), dense.bias, is_tanh)  # type: ignore[no-untyped-call]
     return found
 
@@ -245,6 +264,9 @@ def _added_and_normed(
         mask = next_mask(len(rows(hidden_states)))
         normed = gpu.linear_add_and_norm(rows(hidden_states), rows(residual), weights, mask, norm.eps)
         return normed.view(residual.shape)
+    if dense.weight.is_mkldnn and (residual.dtype == torch.float32 or not fits_many(residual)):
+        added = added_product(hidden_states, dense.weight, dense.bias, residual)
+        return layer_norm(added, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
     if not fits_many(hidden_states, residual, norm.weight):
         return None
     added = product(hidden_states, dense.weight)

@@ -25,6 +25,20 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return found
 
 
+def gelu_product(states: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
+    """The GELU of a product with a prepacked weight, taken before the product is written."""
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(
+        states, weight, bias, "gelu", [], "tanh" if is_tanh else "none"
+    )
+    return found
+
+
+def added_product(states: Tensor, weight: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
+    """A product with a prepacked weight, added to a residual before it is written."""
+    found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(states, residual, weight, bias, "add")
+    return found
+
+
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

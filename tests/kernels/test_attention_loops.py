@@ -12,9 +12,7 @@ def test_what_is_next_to_nothing_is_not_so_small_that_a_cpu_takes_a_hundred_time
     scores = torch.full((1, 512, 512), -1e4)
     scores[:, :, 0] = 0
     loops("attention").softmax(scores, torch.tensor([512]), scores, 1.0, next_mask(0.0, 512), False)
-    values = torch.full((1, 9), -40.0)
-    loops("inference").gelu_in_place(values, False)
-    assert min(scores.min(), values.abs().min()) >= torch.finfo(torch.float32).tiny
+    assert scores.min() >= torch.finfo(torch.float32).tiny
 
 
 @PRECISIONS

@@ -40,7 +40,6 @@ NUMBER = np.float32(0.5)
         ("_norm_backward", (*[IN_PRECISION] * 2, (NUMBER, NUMBER), IN_PRECISION, *[ROW] * 3)),
         ("_gelu", (*[IN_PRECISION] * 3, False)),
         ("_gelu", (*[IN_PRECISION] * 3, True)),
-        ("_gelu_in_place", (IN_PRECISION, False)),
         ("_exponentials", (ROW, NUMBER)),
         ("_divided", (ROW, NUMBER, IN_PRECISION)),
         ("_times_and_sum", (*[IN_PRECISION] * 3, ROW)),
@@ -92,7 +91,6 @@ LENGTHS, LABELS = torch.tensor([33, 14]), torch.tensor([5])
         ("drop", (MATRIX, MATRIX, MASK)),
         ("gelu", (MATRIX, VECTOR, MATRIX, False)),
         ("gelu_backward", (*[MATRIX] * 3, Lies((1, 33), True))),
-        ("gelu_in_place", (MATRIX, True)),
         ("add_and_norm", (MATRIX, VECTOR, MATRIX, *[VECTOR] * 2, *[MATRIX] * 2, Lies((1, 2), True), 1e-12, MASK)),
         (
             "add_and_norm_backward",

@@ -2,22 +2,13 @@
 
 import pytest
 import torch
-from torch.nn.functional import gelu, layer_norm
+from torch.nn.functional import layer_norm
 
 from bertcli.kernels.cpu import MANY, fits_tiles, loops
 from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, assert_same, exactly, random
 
 HAS_TILES = fits_tiles(torch.empty(MANY, 3, 1, 32, dtype=torch.bfloat16))
 NEEDS_TILES = pytest.mark.skipif(not HAS_TILES, reason="needs a CPU with matrix units (AMX)")
-
-
-@PRECISIONS
-@pytest.mark.parametrize("is_tanh", [False, True])
-def test_without_a_gradient_gelu_is_written_where_it_is_read(dtype: torch.dtype, is_tanh: bool) -> None:
-    values = (3 * random(ROWS, COLUMNS, dtype=dtype)).detach()
-    wanted = gelu(values.double(), approximate="tanh" if is_tanh else "none")
-    loops("inference").gelu_in_place(values, is_tanh)
-    assert_same([values], [wanted], dtype)
 
 
 @PRECISIONS
