@@ -37,7 +37,7 @@ say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, sk
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Print no notes meanwhile."""
+    """Print no notes inside the context."""
     logger = logging.getLogger("bertcli")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -35,6 +35,16 @@ class Interrupted(UserError):
         self.exit_code = 128 + (signal_number or 2)
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its class where it has none, without a full stop."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
+
+
+def flag_of(option: str) -> str:
+    """The flag of an option, as it is typed."""
+    return f"--{option.rstrip('_').replace('_', '-')}"
+
+
 def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> UserError:
     """Build the error for an unknown name, with the nearest known one."""
     names = sorted(known)

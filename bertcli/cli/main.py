@@ -81,7 +81,7 @@ def main() -> None:
     except Exception as error:
         if not (what := _of_disk(error)):
             raise
-        console.error(what, "Make room, or give a folder that can be written; what was there before is intact.")
+        console.error(what, "Free some space, or give a writable folder; existing files are unchanged.")
         code = 1
     if code == INTERRUPTED and not said:
         console.error(

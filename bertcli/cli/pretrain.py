@@ -10,8 +10,8 @@ from bertcli.config.training import PretrainConfig
 def pretrain(config: PretrainConfig, output: Output) -> object:
     """Pre-train a BERT by masked-LM and next-sentence prediction, or another objective.
 
-    If you have minutes on a laptop, take --recipe pretrain/laptop: in that time a tiny model learns more than a larger one,
-    as it reads more text.
+    With only minutes on a laptop, use --recipe pretrain/laptop: a tiny model learns more in that time than a larger one,
+    because it sees more text.
 
     Examples:
         bert pretrain --size base

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 
 from bertcli.config.options import Config, option
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.families import get_family, pretrainable, sizes
 from bertcli.families.family import LARGEST, ModelSize
 
@@ -83,6 +83,6 @@ def check_new_weights(config: ArchitectureConfig, start: str) -> None:
     if start == "scratch":
         _ = config.model_size
     elif config.given_parts:
-        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in config.given_parts.items())
+        flags = " ".join(f"{flag_of(name)} {value}" for name, value in config.given_parts.items())
         hint = f"Leave it out, or give both: --from scratch --size base {flags}"
         raise UserError(f"{flags.split()[0]} is for new weights only.", hint)

@@ -31,7 +31,7 @@ class BaselineConfig(OwnDataConfig):
     seed: int = option(0, "Random seed: of the dev set cut off own data, and of new weights.", minimum=0)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     from_: str | None = option(
-        None, "left-to-right: the run to fine-tune; default: the latest that was so pre-trained."
+        None, "left-to-right: the run to fine-tune; default: the latest run pre-trained with that objective."
     )
     vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS)
     vectors_text: list[str] = option([], VECTORS_TEXT, nargs="+")

@@ -28,9 +28,7 @@ SHAPE = (
     "Shape of a student made of the teacher's layers: distilbert, or as the teacher; default: distilbert for a BERT."
 )
 TEACHER_LAYERS = "The layers of the teacher by their numbers, from 0, in place of --layers: 0,1,4,5."
-SMOOTHING = (
-    "At pre-training: prefer rare tokens for masks, by their frequency to this negative power; the authors' is 0.7."
-)
+SMOOTHING = "At pre-training: mask rare tokens more often, with weight frequency^-VALUE; the authors' VALUE is 0.7."
 VOCAB = "Train on these texts, with a vocabulary cut to the teacher's tokens that occur in them; makes the data."
 
 

@@ -6,7 +6,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replac
 from pathlib import Path
 from typing import Any, Self, TypedDict, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
-from bertcli.errors import UserError, unknown
+from bertcli.errors import UserError, flag_of, unknown
 
 Choices = Iterable[str] | Callable[[], Iterable[str]]
 TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
@@ -88,7 +88,7 @@ ConfigType = TypeVar("ConfigType", bound=Config)
 
 def flag(declared: Field[Any]) -> str:
     """The option's name on the command line: `max_seq_length` is `--max-seq-length`."""
-    return declared.metadata["metavar"] or f"--{declared.name.rstrip('_').replace('_', '-')}"
+    return declared.metadata["metavar"] or flag_of(declared.name)
 
 
 def default_of(declared: Field[Any]) -> Any:

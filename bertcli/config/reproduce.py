@@ -9,7 +9,7 @@ from bertcli.families.bert import BERT
 from bertcli.tasks.experiments import EXPERIMENTS
 
 FROM = "Tables 1 to 4 and 7: run, folder or Hub name of a model (repeat for several); default: minilm if installed."
-SIZE = "Pre-trained models: the size that stands for base, to whose shape those of Table 6 are scaled: {choices}."
+SIZE = "Pre-trained models: the size used in place of base; those of Table 6 are scaled in proportion: {choices}."
 FLOPS = "Family: floating-point operations of each pre-training, in place of --steps."
 TASKS = "Score by these tasks only; those that the table lacks are added, without a score of the paper."
 PRETRAIN_RECIPE = "Recipe of `bert pretrain` (batch size, learning rate, optimizer, ...), the same for every row."

@@ -23,13 +23,13 @@ OPTIMIZER = "bert: Adam without bias correction, as in the original; adamw: with
 MASKING = ("masked_lm_prob", "mask_shares", "whole_word_mask", "span_mask", "ngram_mask")  # of dynamic masks
 OF_DATA = "with dynamic masks; default: the data's."
 BETA2 = "Decay of the second moments; default: the family's, 0.999."
-SCHEDULE = "Linear decay of the learning rate, counted from step 0 (bert) or from the end of the warm-up (linear), or warm-up times decay (multiplied); a cosine, of the same two counts (cosine, linear-cosine), or none (constant); default: the family's."
-GENERATOR = "ELECTRA: hidden units of a new generator, as a share of the model's; default: 1/4, for base 1/3."
+SCHEDULE = "Learning-rate schedule: linear decay from step 0 (bert) or from the end of the warm-up (linear), cosine decay from step 0 (cosine) or from the end of the warm-up (linear-cosine), warm-up multiplied by linear decay (multiplied), or no decay (constant); default: the family's."
+GENERATOR = "ELECTRA: hidden size of a new generator, as a fraction of the model's; default: 1/4, for base 1/3."
 SPAN_HEAD = "ELECTRA, ALBERT and XLNet, span tasks: joint: the authors' head, whose ends depend on starts; default: two logits a token."
 LAYER_DECAY = (
     "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
 )
-MEMORY = "XLNet: number of tokens before each row that are read too, without gradients; default: 0."
+MEMORY = "XLNet: number of preceding tokens that each row attends to, without gradients; default: 0."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
 GRID = (

@@ -10,7 +10,7 @@ from bertcli.families.bert import BERT
 LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
 FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
-EXPLAIN = "Show how far each word moves the decision, or where each attention head attends: {choices}."
+EXPLAIN = "Show how much each word contributes to the prediction, or the attention weights of each head: {choices}."
 EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16", "float8")}
 EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."

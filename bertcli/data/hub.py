@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from bertcli import say
-from bertcli.errors import RunError, UserError
+from bertcli.errors import RunError, UserError, first_line
 
 SECONDS = 3  # to wait for an answer, once
 SMALL_FILES = (".json", ".txt", ".model")  # configuration and tokenizer
@@ -77,7 +77,7 @@ def download_model(name: str) -> Path:
     except RepositoryNotFoundError:
         raise UserError(f"The Hub has no model `{name}`.", "`bert models` lists models to start from.") from None
     except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
-        first = (str(error).strip() or type(error).__name__).splitlines()[0][:150]
+        first = first_line(error)[:150]
         hint = "Try again, or give a folder that you have; `bert models` lists what is on this machine."
         raise RunError(f"`{name}` cannot be downloaded from the Hub ({first}).", hint) from error
 

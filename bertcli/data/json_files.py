@@ -7,7 +7,7 @@ from types import UnionType
 from typing import Any
 
 from bertcli.data.atomic import write_text
-from bertcli.errors import UserError, check_regular
+from bertcli.errors import UserError, check_regular, first_line
 
 Types = type | UnionType
 
@@ -18,7 +18,7 @@ def read_json(path: Path, hint: str, **types: Types) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"`{path}` cannot be read: {str(error).splitlines()[0]}.", hint) from None
+        raise UserError(f"`{path}` cannot be read: {first_line(error)}.", hint) from None
     check_values(path, hint, values, types)
     return dict(values)
 

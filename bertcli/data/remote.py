@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from bertcli.errors import UserError
+from bertcli.errors import UserError, first_line
 
 LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}  # what fsspec opens them with
 CHECK = "Check the name, the network and the credentials, and run the same command again."
@@ -50,9 +50,8 @@ def reaching(url: str | Path) -> Iterator[None]:
 
 def unreachable(url: str | Path, error: Exception) -> UserError:
     """The error for a URL that a file system cannot read or write."""
-    lines = str(error).splitlines()
-    what = (lines[0] if lines else type(error).__name__).rstrip(". ")
-    if isinstance(error, FileNotFoundError) and what in ("", str(url), str(getattr(url, "path", ""))):
+    what = first_line(error)
+    if isinstance(error, FileNotFoundError) and what in ("FileNotFoundError", str(url), str(getattr(url, "path", ""))):
         what = "there is no such file"
     return UserError(f"`{url}` cannot be reached: {what}.", CHECK)
 

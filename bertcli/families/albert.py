@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from bertcli.families.bert import MINIATURES
 from bertcli.families.family import Family, ModelSize, OptimizerRules
 
 if TYPE_CHECKING:
@@ -9,12 +10,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PAPER = "Lan et al. 2020, table 1"
-SHAPE = "the shape of a miniature (Turc et al. 2019)"
 SIZES = {
-    "tiny": ModelSize(2, 128, 2, SHAPE),
-    "mini": ModelSize(4, 256, 4, SHAPE),
-    "small": ModelSize(4, 512, 8, SHAPE),
-    "medium": ModelSize(8, 512, 8, SHAPE),
+    **MINIATURES,
     "base": ModelSize(12, 768, 12, PAPER),
     "large": ModelSize(24, 1024, 16, PAPER),
     "xlarge": ModelSize(24, 2048, 16, f"{PAPER}; heads as in the released model"),
@@ -30,8 +27,7 @@ def _settings(size: ModelSize) -> dict[str, Any]:
 
     Embeddings are at least a sixth as wide as the layers, as in base, rounded up to a power of two; 128 at most, as in all.
     """
-    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    shape |= {"intermediate_size": size.intermediate, "num_hidden_groups": 1, "inner_group_num": 1}
+    shape = {**size.settings, "num_hidden_groups": 1, "inner_group_num": 1}
     shape["embedding_size"] = min(EMBEDDING_SIZE, 1 << (-(-size.hidden // 6) - 1).bit_length())
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout_prob": 0.1}
     return {**shape, **dropout, "hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
@@ -43,7 +39,7 @@ def _pool(base: "nn.Module", first: "Tensor") -> Any:
 
 
 def _predict_pair(model: "PreTrainedModel", first: "Tensor") -> Any:
-    """The head for sentence order without dropout, which the original has not. [N, 1, H] to [N, 2]."""
+    """The head for sentence order without dropout, as in the original. [N, 1, H] to [N, 2]."""
     return model.sop_classifier.classifier(_pool(model.base_model, first))
 
 

@@ -4,26 +4,21 @@ from typing import Any
 
 from bertcli.families.family import Family, ModelSize
 
-MINIATURES = "Turc et al. 2019"
 LINES = ("full-sentences", "doc-sentences", "sentence-pairs", "lines")  # of RoBERTa's and DistilBERT's papers
-PAPER = "Devlin et al. 2019, section 3"
+PAPER, TURC = "Devlin et al. 2019, section 3", "Turc et al. 2019"
 
-
-SIZES = {
-    "tiny": ModelSize(2, 128, 2, MINIATURES),
-    "mini": ModelSize(4, 256, 4, MINIATURES),
-    "small": ModelSize(4, 512, 8, MINIATURES),
-    "medium": ModelSize(8, 512, 8, MINIATURES),
-    "base": ModelSize(12, 768, 12, PAPER),
-    "large": ModelSize(24, 1024, 16, PAPER),
+MINIATURES = {
+    "tiny": ModelSize(2, 128, 2, TURC),
+    "mini": ModelSize(4, 256, 4, TURC),
+    "small": ModelSize(4, 512, 8, TURC),
+    "medium": ModelSize(8, 512, 8, TURC),
 }
+SIZES = {**MINIATURES, "base": ModelSize(12, 768, 12, PAPER), "large": ModelSize(24, 1024, 16, PAPER)}
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of modeling.py: GELU by tanh, LayerNorm with an epsilon of 1e-12."""
-    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    shape["intermediate_size"] = size.intermediate
-    return {**shape, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
+    return {**size.settings, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-12}
 
 
 BERT = Family(

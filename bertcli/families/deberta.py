@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from bertcli.families.bert import SIZES as MINIATURES
+from bertcli.families.bert import MINIATURES
 from bertcli.families.family import Family, ModelSize
 
 if TYPE_CHECKING:
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 PAPER = "He et al. 2021, table 10"
 PAPER_3 = "He et al. 2023, section 5"
-SMALL = {name: MINIATURES[name] for name in ("tiny", "mini", "small", "medium")}
-SIZES = {**SMALL, "base": ModelSize(12, 768, 12, PAPER), "large": ModelSize(24, 1024, 16, PAPER)}
-SIZES_3 = {**SMALL, "xsmall": ModelSize(12, 384, 6, PAPER_3)}
+SIZES = {**MINIATURES, "base": ModelSize(12, 768, 12, PAPER), "large": ModelSize(24, 1024, 16, PAPER)}
+SIZES_3 = {**MINIATURES, "xsmall": ModelSize(12, 384, 6, PAPER_3)}
 SIZES_3 |= {name: replace(SIZES[name], source=PAPER_3) for name in ("base", "large")}
 BUCKETS = 256  # of distances to each side, the farther ones logarithmic
 # mlm.sh and rtd.sh: rows of 512 tokens of one stream.
@@ -24,10 +23,15 @@ DATA = {"max_seq_length": 512, "masking": "dynamic", "dupe_factor": 1, "next_sen
 
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of the released models of version 1: no absolute positions in the input, no token types."""
-    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    shape |= {"intermediate_size": size.intermediate, "type_vocab_size": 0}
     relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
-    return {**shape, **relative, "hidden_act": "gelu", "layer_norm_eps": 1e-7, "legacy": False}
+    return {
+        **size.settings,
+        **relative,
+        "type_vocab_size": 0,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-7,
+        "legacy": False,
+    }
 
 
 def _settings_3(size: ModelSize) -> dict[str, Any]:

@@ -25,20 +25,23 @@ JOINT_HEAD = ("qa_start", "qa_hidden", "qa_end", "qa_none_hidden", "qa_none")  #
 HEAD = 64  # hidden units of an attention head of the generator
 
 
-def generator_settings(size: ModelSize, width: float | None = None, depth: float = 1.0) -> dict[str, int]:
-    """The settings of a generator by its shares of a model's hidden units and layers (get_generator_config)."""
+def generator_settings(size: ModelSize, width: float | None = None) -> dict[str, int]:
+    """The settings of a generator by its share of a model's hidden units (get_generator_config)."""
     own = max(1, round(size.hidden * (width or SHARES.get(size.hidden, 1 / 4))))
     heads = next(number for number in range(max(1, own // HEAD), 0, -1) if own % number == 0)
-    shape = {"hidden_size": own, "num_hidden_layers": round(size.layers * depth), "num_attention_heads": heads}
-    return {**shape, "intermediate_size": 4 * own}
+    return ModelSize(size.layers, own, heads).settings
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; `generator` has what differs in it."""
-    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    shape |= {"intermediate_size": size.intermediate}
-    shape |= {"embedding_size": size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)}
-    return {**shape, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "generator": generator_settings(size)}
+    embeddings = size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)
+    return {
+        **size.settings,
+        "embedding_size": embeddings,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-12,
+        "generator": generator_settings(size),
+    }
 
 
 def _for_task(task: Task, hidden: int) -> Task:

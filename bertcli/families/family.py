@@ -38,6 +38,12 @@ class ModelSize:
         """The width of the intermediate layer."""
         return self.given_intermediate or 4 * self.hidden
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The size in a model's config.json, as most families name it."""
+        shape = {"hidden_size": self.hidden, "num_hidden_layers": self.layers, "num_attention_heads": self.heads}
+        return {**shape, "intermediate_size": self.intermediate}
+
     def __str__(self) -> str:
         """The size in words."""
         wide = f"hidden size {self.hidden:,}, {self.heads} heads, intermediate size {self.intermediate:,}"
@@ -184,10 +190,6 @@ class Family:
         mask = transformers.AddedToken(name, lstrip=True, special=True)
         made = getattr(transformers, self.tokenizer_class)(**vocabulary, mask_token=mask)
         return of_transformers(made, source)
-
-    def runs_packed(self, config: PretrainedConfig) -> bool:
-        """Whether a model runs without padding."""
-        return self.is_packed
 
     def get_size(self, name: str) -> ModelSize:
         """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""

@@ -12,8 +12,7 @@ POSITIONS = 512  # of tokens; two rows more, as the first position is 2
 
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of fairseq's roberta_base: exact GELU, LayerNorm with an epsilon of 1e-5, no token types."""
-    shape = {"hidden_size": size.hidden, "num_hidden_layers": size.layers, "num_attention_heads": size.heads}
-    shape |= {"intermediate_size": size.intermediate, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1}
+    shape = {**size.settings, "max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1}
     return {**shape, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "bos_token_id": 0, "eos_token_id": 2}
 
 

@@ -10,14 +10,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 PAPER = "Yang et al. 2019, appendix A.4"
-SIZES = {
-    "tiny": ModelSize(2, 128, 2, MINIATURES),
-    "mini": ModelSize(4, 256, 4, MINIATURES),
-    "small": ModelSize(4, 512, 8, MINIATURES),
-    "medium": ModelSize(8, 512, 8, MINIATURES),
-    "base": ModelSize(12, 768, 12, "the released model"),
-    "large": ModelSize(24, 1024, 16, PAPER),
-}
+SIZES = {**MINIATURES, "base": ModelSize(12, 768, 12, "the released model"), "large": ModelSize(24, 1024, 16, PAPER)}
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def switched_off() -> Iterator[None]:
 
 
 def faster(plain: Callable[P, R]) -> Callable[P, R]:
-    """Have the kernel of the same name in cpu.py or gpu.py do what a plain function does, where it suits the arguments.
+    """Call the kernel of the same name in cpu.py or gpu.py where it takes the arguments, else the plain function.
 
     A kernel returns NotImplemented where it does not; `__wrapped__` is the plain function.
     """

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bertcli import say
 from bertcli.data.packing.sequences import SHORT, Group, Sequences
+from bertcli.errors import first_line
 
 # T tokens of the batch, A heads, D size per head; of a group: t tokens, P parts, n sequences, S the longest
 # M masked tokens, V vocabulary
@@ -50,9 +51,7 @@ def _has_compiler() -> bool:
     try:
         import_module("bertcli.kernels.compiled")
     except (ImportError, OSError) as error:  # OSError: a library of it is broken
-        say(
-            f"training and prediction are faster with numba: pip install 'bertcli[fast]' ({str(error).partition(chr(10))[0]})"
-        )
+        say(f"training and prediction are faster with numba: pip install 'bertcli[fast]' ({first_line(error)})")
         return False
     return True
 

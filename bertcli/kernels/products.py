@@ -27,9 +27,7 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 def gelu_product(states: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
     """The GELU of a product with a prepacked weight, taken before the product is written."""
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(
-        states, weight, bias, "gelu", [], "tanh" if is_tanh else "none"
-    )
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "gelu", [], "tanh" if is_tanh else "none")
     return found
 
 

@@ -7,6 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from bertcli.config.architecture import PARTS
+from bertcli.errors import flag_of
 from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.before_finetuning import frozen_words
 from bertcli.lifecycle.defaults import usual_learning_rate
@@ -72,7 +73,7 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
         **{name: getattr(config, name) for name in DATA_OPTIONS},
     }
     given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
-    options = " ".join(f"--{name.replace('_', '-')} {quote(str(value))}" for name, value in given.items() if value)
+    options = " ".join(f"{flag_of(name)} {quote(str(value))}" for name, value in given.items() if value)
     return f"bert {setup.command} {quote(setup.task.name)} {options}"
 
 
@@ -83,7 +84,7 @@ def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[s
     if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
         whole = f"bert predict --file {quote(name)} --output predictions.csv --model {result.run}"
     request = setup.train.examples.request()
-    given = " ".join(f"--{key.replace('_', '-')} {quote(shortened(text))}" for key, text in request.items())
+    given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in request.items())
     return [whole, *([f"bert predict {given} --model {result.run}"] if given else [])]
 
 

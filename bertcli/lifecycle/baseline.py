@@ -11,7 +11,7 @@ from bertcli import quietly, say
 from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
@@ -35,7 +35,7 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
         raise UserError("Which task? None was given.", "Name one: bert baseline glue/sst2; `bert tasks` lists them.")
     check_options(config)
     if strange := sorted(config.given & config.unused):
-        what = f"--{strange[0].rstrip('_').replace('_', '-')} is not for --method {config.method}"
+        what = f"{flag_of(strange[0])} is not for --method {config.method}"
         raise UserError(f"{what}{' on random vectors' if config.method in LSTMS else ''}.", "Leave it out.")
     if is_task(config.task):
         config.task = get_task(config.task).name

@@ -9,7 +9,7 @@ import numpy as np
 
 from bertcli import say
 from bertcli.config.training import PretrainConfig
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -23,7 +23,7 @@ def check_flops(config: PretrainConfig) -> None:
     """Raise UserError if --flops is beside an option that it decides or cannot go with."""
     for name in ("steps", "phases", "keep_steps") if config.flops and not config.resume else ():
         if name in config.given and getattr(config, name):
-            flag = f"--{name.replace('_', '-')}"
+            flag = flag_of(name)
             raise UserError(f"--flops decides the number of steps, so {flag} cannot be given.", f"Leave {flag} out.")
 
 

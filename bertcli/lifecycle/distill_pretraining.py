@@ -30,7 +30,7 @@ from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
@@ -130,7 +130,7 @@ def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> Pretrainin
         make_pretraining_data(config.vocab_from_text, tokenizer=str(vocabulary), out=data, **options)
     for name in ("vocab_size", "max_seq_length"):
         if getattr(config, name) and not config.vocab_from_text:
-            flag = f"--{name.replace('_', '-')}"
+            flag = flag_of(name)
             raise UserError(f"{flag} belongs to --vocab-from-text.", "Give both, or leave it out.")
     return open_data(config, data, begun=run.shards_per_window[0] if config.resume else None)
 

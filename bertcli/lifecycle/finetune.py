@@ -10,7 +10,7 @@ from bertcli import say
 from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.pretrained import is_sentence_encoder
@@ -111,7 +111,7 @@ def _check_kind(config: FinetuneConfig, source: Source) -> None:
     for kind in KINDS.values():
         for option in kind.options:
             if getattr(config, option) and option not in source.kind.options:
-                flag = f"--{option.replace('_', '-')}"
+                flag = flag_of(option)
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")
     if config.long_texts == WINDOWS and not source.kind.has_linear_head:

@@ -141,7 +141,7 @@ def _parsed(given: str, steps: int) -> list[tuple[int | None, range]]:
     ends = [0, *(round(steps * share) for share in accumulate(shares))]
     phases = [range(first, end) for first, end in pairwise(ends)]
     if not all(phases):
-        raise UserError(f"--phases {given} has a phase without a step, of {steps:,} in all.", "Give more --steps.")
+        raise UserError(f"--phases {given} has a phase with no steps, of {steps:,} in total.", "Give more --steps.")
     return list(zip(lengths, phases, strict=True))
 
 

@@ -11,7 +11,7 @@ from bertcli.data.pretraining.masking import SHARES, parse_shares
 from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.families import get_family
 from bertcli.lifecycle.compute import check_flops, with_steps
 from bertcli.lifecycle.phases import check_data, find_phases, held_out_of, with_family
@@ -103,7 +103,7 @@ def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainCon
     given = _given_masking(config)
     parse_shares(config.mask_shares or SHARES)
     if given and not objective.fills_masks:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        flags = ", ".join(flag_of(name) for name in given)
         raise UserError(f"--objective {objective.name} masks nothing, so {flags} has no effect.", f"Leave out {flags}.")
     return tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
 
@@ -115,7 +115,7 @@ def _source(config: PretrainConfig) -> str:
         return ""
     for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
-            flag = f"--{name.replace('_', '-')}"
+            flag = flag_of(name)
             raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
     return resolve_model(config.from_)
 

@@ -14,7 +14,7 @@ from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.official_files import data_folder, find_file, load_from_hub, split_file
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.lifecycle.own_files import Columns, for_training, own_task
@@ -113,7 +113,7 @@ def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> N
     if given := next((option for option in options if getattr(config, option)), None):
         own = f"of official files; `{config.task}` is your own"
         whose = own if is_own else f"for your own files, not for {config.task}"
-        raise UserError(f"--{given.replace('_', '-')} is {whose}.", "Leave it out.")
+        raise UserError(f"{flag_of(given)} is {whose}.", "Leave it out.")
 
 
 def find_source(

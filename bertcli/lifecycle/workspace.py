@@ -58,7 +58,7 @@ def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFold
 
 
 def task_runs(**wanted: object) -> list[RunFolder]:
-    """The finished runs that have learnt a task, latest first; baselines after all fine-tuned models, which they never hide."""
+    """The finished runs that have learnt a task, fine-tuned models before baselines, each latest first."""
     return [run for command in ("finetune", "baseline") for run in find_runs(command, finished=True, **wanted)]
 
 

@@ -15,7 +15,7 @@ from bertcli import say
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import read_json
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import UserError, first_line
 from bertcli.families import family_of
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.families.family import Family, ModelSize
@@ -125,7 +125,7 @@ def load_model(
     torch.manual_seed(seed)
     saved = open_config(source)
     family = family_of(saved.model_type)
-    packs = family.runs_packed(saved)
+    packs = family.is_packed
     given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
     has_new_bilstm = given.pop(BILSTM, False)
     model, info = _opened(source, model_class or _saved_class(saved), given)
@@ -219,8 +219,7 @@ def _is_size(name: str, value: object) -> bool:
 def _not_opened(
     source: str, error: Exception, hint: str = "Give --from or --model a run, a folder or a Hub name."
 ) -> UserError:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return UserError(f"The model `{source}` cannot be opened: {first}", hint)
+    return UserError(f"The model `{source}` cannot be opened: {first_line(error)}.", hint)
 
 
 def _head(model: PreTrainedModel) -> set[str]:
@@ -263,7 +262,7 @@ def without_weights(folder: Path, model_class: Any) -> PreTrainedModel:
     check_files(folder)
     saved = open_config(str(folder))
     family = family_of(saved.model_type)
-    attention = {"attn_implementation": PACKED} if family.runs_packed(saved) else {}
+    attention = {"attn_implementation": PACKED} if family.is_packed else {}
     try:
         model = _new_model(model_class, saved, attention)
     except Exception as error:  # of torch too: a size that does not fit another

@@ -74,7 +74,7 @@ class WorkingCopy:
         return {owns.get(each.weight, each.weight): each for each in alone}
 
     def defer(self, own: nn.Parameter, rows: Any) -> None:
-        """Have `rows` asked to update the rows of an embedding that are read; its gradients become sparse."""
+        """Call `rows` to update the rows of an embedding just before they are read; its gradients become sparse."""
         embedding: Any = self.embeddings()[own]
         embedding.__class__ = _Embedding
         self.deferred[own] = embedding.deferred = rows

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from bertcli.errors import UserError, unknown
+from bertcli.errors import UserError, flag_of, unknown
 from bertcli.families import get_family
 from bertcli.families.family import Family
 from bertcli.objectives.full_sentences import DOC_SENTENCES, FULL_SENTENCES
@@ -34,11 +34,11 @@ def get_objective(name: str) -> Objective:
 
 
 def check_objective(objective: Objective, family: Family, given: Collection[str] = ()) -> None:
-    """Raise UserError if a family is not pre-trained by an objective, or an option that is given means nothing to it."""
+    """Raise UserError if a family is not pre-trained by an objective, or an option that is given has no effect with it."""
     for name in objective.ignored:
         if name in given:
-            flag = f"--{name.replace('_', '-')}"
-            raise UserError(f"{flag} means nothing to --objective {objective.name}.", f"Leave {flag} out.")
+            flag = flag_of(name)
+            raise UserError(f"{flag} has no effect with --objective {objective.name}.", f"Leave {flag} out.")
     if objective.name not in family.objectives:
         what = f"{family.name} is not pre-trained by --objective {objective.name}."
         raise UserError(what, f"Give one of: {', '.join(family.objectives)}.")

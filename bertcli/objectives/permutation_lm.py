@@ -88,8 +88,8 @@ def orders_of_rows(is_special: Flags, is_masked: Flags, rows: Ints, key: int) ->
 class PermutationObjective(Objective):
     """Its part reads the states of predictions, which are a stream of their own beside those of the tokens.
 
-    The memory of a row is what the layers read of the row before it in its stream, made anew by the present weights. The
-    original keeps what older weights made of it, so that it takes rows in order and as many as there are streams; here rows
+    The memory of a row is the hidden states of the preceding row in its stream, recomputed with the current weights. The
+    original keeps those that older weights made, so that it takes rows in order and as many as there are streams; here rows
     are shuffled, batches are of any size, and a run that is resumed has nothing more to restore.
     """
 

@@ -54,7 +54,7 @@ class DebertaDetection(Detection):
     """
 
     def auto_class(self) -> Any:
-        """The class of the model, which transformers has not."""
+        """The class of the model, which transformers does not have."""
         from bertcli.models.own.replaced_tokens import DebertaV2ForPreTraining
 
         return DebertaV2ForPreTraining

@@ -21,7 +21,7 @@ MOST_SHOWN, MOST_IN_MARKDOWN = 100, 5  # examples that one run gets right and an
 def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> Page:
     """The runs beside each other; `compared` are their evaluations where all are of the same examples."""
     tables = [scores_table(runs, compared)]
-    text = _remarks(runs, compared)
+    text = _remarks(compared)
     sections = [
         Section("Scores", text, tables=tables),
         Section("What differs", tables=[table for table in (options_table(runs), data_table(runs)) if table.rows]),
@@ -38,7 +38,7 @@ def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> P
 def comparison_markdown(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     """The comparison as Markdown, with the first examples only."""
     tables = [table for table in (scores_table(runs, compared), options_table(runs), data_table(runs)) if table.rows]
-    parts = [escaped(verdict(runs, compared)), *map(escaped, _remarks(runs, compared)), markdown_tables(tables)]
+    parts = [escaped(verdict(runs, compared)), *map(escaped, _remarks(compared)), markdown_tables(tables)]
     for other in runs[1:] if compared else ():
         section = _disagreements(runs[0], other)
         names = list(section.examples[0]) if section.examples else []
@@ -58,7 +58,7 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
     pairs = zip(runs[1:], compared.others, strict=True)
     apart = [run.name for run, each in pairs if each.to_first.get(metric, {}).get("significant")]
-    chance = f"more than chance for {', '.join(apart)}" if apart else "no more than chance may give"
+    chance = f"significant for {', '.join(apart)}" if apart else "not significant"
     return (
         f"{lead}; {beside}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
     )
@@ -100,7 +100,7 @@ def _differing(title: str, head: str, columns: Sequence[dict[str, Any]], runs: S
     return Table(title, [head, *(run.name for run in runs)], different)
 
 
-def _remarks(runs: Sequence[RunRecord], compared: Evaluation | None) -> list[str]:
+def _remarks(compared: Evaluation | None) -> list[str]:
     if compared is None:
         return []
     return [

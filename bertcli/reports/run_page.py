@@ -94,7 +94,7 @@ def _calibration(record: RunRecord) -> Section | None:
         for p, right, count in bins
     ]
     text = (
-        f"Where it says 80 % and is right 80 times of 100, a point lies on the line. Its probabilities are off by"
+        f"Points on the line are well calibrated: of predictions with a probability of 80 %, 80 % are right. They are off by"
         f" {100 * error:.1f} points on average (expected calibration error, ten bins, {len(confidences):,} decisions)."
     )
     right = scatter_chart(

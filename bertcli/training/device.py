@@ -17,7 +17,7 @@ from torch import cuda
 from torch.backends import mps
 
 from bertcli import say
-from bertcli.errors import UserError
+from bertcli.errors import UserError, first_line
 from bertcli.kernels import multiplies_bfloat16
 from bertcli.training.processes.shards import is_sharded
 
@@ -45,7 +45,7 @@ def make_accelerator(precision: str, track: str | None, folder: Path, unused: bo
     except (ValueError, ImportError) as error:
         if track is None:
             raise
-        what = f"--track {track} cannot be used: {str(error).splitlines()[0]}"
+        what = f"--track {track} cannot be used: {first_line(error)}."
         raise UserError(what, f"Install it: pip install {track}") from None
 
 

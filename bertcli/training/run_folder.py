@@ -38,7 +38,7 @@ class RunFolder:
     """A run on disk. The process that writes holds its lock, so that two runs cannot share a folder."""
 
     def __init__(self, path: Path, starts_over: bool = False, is_numbered: bool = False) -> None:
-        """`starts_over`: it holds a run of which nothing was saved yet; `is_numbered`: another number will do as well."""
+        """`starts_over`: it holds a run of which nothing was saved yet; `is_numbered`: the number in its name may change if it is taken."""
         self.path, self.starts_over, self.is_numbered = path, starts_over, is_numbered
         self._lock: IO[str] | None = None
 

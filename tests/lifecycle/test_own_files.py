@@ -160,7 +160,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "stars",
             ["n.d.", 1, 2.5],
             "classify",
-            "as `n.d.` is no number, which 4 others are (--kind regress: they are values)",
+            "because `n.d.` is not a number; 4 others are (--kind regress takes them as values)",
         ),
         ("stars", ['"0,5"', '"1,0"'], "classify", "as the decimal separator must be a point, not a comma"),
         ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true (4 rows each)\n"),

@@ -118,7 +118,7 @@ def test_without_names_the_latest_data_of_each_length_are_taken(
         ("128:0.9,512:0.2", "shares that do not sum to 1"),
         ("128:1.5,512:-0.5", "shares that do not sum to 1"),
         ("128:nan", "shares that do not sum to 1"),
-        ("128:0.999,512:0.001", "a phase without a step, of 10 in all"),
+        ("128:0.999,512:0.001", "a phase with no steps, of 10 in total"),
     ],
 )
 def test_phases_of_another_form_are_refused(given: str, what: str) -> None:

@@ -59,7 +59,7 @@ class Examples:
 
     @cached_property
     def digest(self) -> str:
-        """A digest of the contents, wherever they stand, by which changed data are known."""
+        """A digest of the contents, whatever the path, to detect changed data."""
         hashed = sha256()
         for part in _spelled({name: column for name, column in self.columns.items() if name != "places"}):
             hashed.update(part.encode("utf-8", "replace"))

@@ -13,7 +13,7 @@ from bertcli.data.labelled.examples import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import NO_LABEL
 from bertcli.data.labelled.tables import ending_of, read_table
 from bertcli.data.text.documents import COMPRESSED, check_unpacked, is_in_archive, read_text, reading, tar_of
-from bertcli.errors import RunError, UserError, unknown
+from bertcli.errors import RunError, UserError, first_line, unknown
 from bertcli.tasks.task import Task
 
 
@@ -143,7 +143,7 @@ def load_from_hub(task: Task, split: str) -> Any:
     try:
         return datasets.load_dataset(name, subset, split=task.hub_splits[split], trust_remote_code=False)
     except Exception as error:  # the Hub's client raises a dozen kinds, network ones among them
-        first = (str(error) or type(error).__name__).splitlines()[0][:150]
+        first = first_line(error)[:150]
         what = f"{task.name} cannot be loaded from the Hub ({first if answers else 'it does not answer'})."
         raise RunError(what, "Give the folder of the official files: --data-dir DIR, or set BERT_DATA.") from error
 

@@ -57,7 +57,7 @@ def _why_names(labels: list[str]) -> str:
     others = [label for label in labels if not are_numbers([label])]
     if len(others) >= len(labels) / 2:
         return ""
-    return f", as `{others[0]}` is no number, which {len(labels) - len(others):,} others are (--kind regress: they are values)"
+    return f", because `{others[0]}` is not a number; {len(labels) - len(others):,} others are (--kind regress takes them as values)"
 
 
 def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:

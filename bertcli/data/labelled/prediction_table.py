@@ -59,7 +59,7 @@ class PredictionTable:
     def label(self, name: str, known: dict[str, str], task: Task, row: int) -> str:
         """A label as the task spells it. Raises UserError if the task does not have it."""
         if name not in known:
-            what = f"{self.table.place(row)} has the label `{name}`, which {task.name} has not."
+            what = f"{self.table.place(row)} has the label `{name}`, which is not a label of {task.name}."
             raise UserError(what, f"Its labels: {', '.join(task.labels[:20])}.")
         return known[name]
 

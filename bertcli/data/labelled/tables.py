@@ -24,7 +24,7 @@ from bertcli.data.text.documents import (
     read_text,
     reading,
 )
-from bertcli.errors import UserError, check_regular, unknown
+from bertcli.errors import UserError, check_regular, first_line, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_ENDINGS = (".jsonl", ".json")
@@ -147,7 +147,7 @@ def columns_shown(names: list[str]) -> str:
 
 
 def chunks_of(items: Iterable[Item], most: int, weight: Callable[[Item], int] = lambda item: 1) -> Iterator[list[Item]]:
-    """Items in lists that weigh `most` or a little more; those before an error come before it."""
+    """Group items into lists whose weight is at least `most`; on an error, yield the items before it, then raise it."""
     chunk: list[Item] = []
     weighed, wrong = 0, None
     try:
@@ -209,8 +209,9 @@ def _parquet_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"`{path}` is not Parquet: {reason}", "Check the file, or write it again.") from None
+        raise UserError(
+            f"`{path}` is not Parquet: {first_line(error)}.", "Check the file, or write it again."
+        ) from None
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> TableStream:

@@ -14,7 +14,7 @@ from bertcli.data.atomic import replacing
 from bertcli.data.pretraining import writing
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.text.tokenization import WordPiece
-from bertcli.errors import RunError, UserError, check_extra
+from bertcli.errors import RunError, UserError, check_extra, first_line
 
 CONNECT_SECONDS = 5
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_DEDUP_LOGS": "0"}
@@ -62,7 +62,7 @@ def make_on_ray(job: ShardJob, shards: Sequence[int], workers: int | None, addre
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
     except ray.exceptions.RayError as error:
-        what = f"The Ray cluster failed: {_first_line(error)}"
+        what = f"The Ray cluster failed: {first_line(error)}."
         raise RunError(what, "Run the same command again: finished shards are kept.") from None
     finally:
         with _silent_stderr():
@@ -122,13 +122,9 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def _unreachable(address: str, error: Exception) -> UserError:
-    what = f"The Ray cluster at `{address}` cannot be reached: {_first_line(error)}"
+    what = f"The Ray cluster at `{address}` cannot be reached: {first_line(error)}."
     hint = "Check --ray-address and the cluster's token (RAY_AUTH_TOKEN, or ~/.ray/auth_token), or leave --ray-address out."
     return UserError(what, hint)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(". ") + "."
 
 
 def _make_elsewhere(job: ShardJob, shard: int, text: bytes) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Texts in the student's tokens put into those of the teacher, word by word, where the student's vocabulary is smaller."""
+"""The student's texts in the tokens of a teacher with a larger vocabulary, word by word."""
 
 from __future__ import annotations
 

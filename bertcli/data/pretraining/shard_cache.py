@@ -14,7 +14,7 @@ from filelock import FileLock
 from bertcli.data.atomic import part_of, remove, replace
 from bertcli.data.checksums import digest_of
 from bertcli.data.remote import cache_folder, is_url, reaching
-from bertcli.errors import RunError, UserError
+from bertcli.errors import RunError, UserError, first_line
 
 MAKE_AGAIN = "Make the data again: bert make-pretraining-data TEXT --overwrite"
 WAITS = (1, 5, 25)  # seconds before a shard is asked for again, where the network fails
@@ -80,7 +80,7 @@ class ShardCache:
             replace(part, self.folder / f"{digest}-{_crc(part)}.arrow")
             return table
         except pa.ArrowException as error:
-            raise UserError(f"`{shard}` is damaged: {str(error).splitlines()[0]}.", MAKE_AGAIN) from None
+            raise UserError(f"`{shard}` is damaged: {first_line(error)}.", MAKE_AGAIN) from None
         finally:
             remove(part)
 

@@ -24,7 +24,7 @@ from bertcli.data.pretraining.masking import SHARES, MaskingRules
 from bertcli.data.pretraining.shard_cache import MAKE_AGAIN, ShardCache
 from bertcli.data.remote import is_url, path_of, reaching
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int, "mask_shares": str, "span_mask": bool}
@@ -110,7 +110,7 @@ class PretrainingExamples:
     def masked_by(self, masking: Mapping[str, Any]) -> PretrainingExamples:
         """The same data with other options of masking. Raises UserError if their masks are static."""
         if masking and self.options["masking"] == "static":
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in masking)
+            flags = ", ".join(flag_of(name) for name in masking)
             what = f"`{self.folder}` has static masks, which {flags} cannot change."
             raise UserError(what, "Make the data again: bert make-pretraining-data TEXT --masking dynamic --overwrite")
         given = dict(masking)

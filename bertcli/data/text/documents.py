@@ -23,7 +23,7 @@ from bertcli.data.remote import find_files, is_url, status_of, unreachable
 from bertcli.errors import UserError, check_regular
 
 LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a file that is read as one value
-# Text compresses to a tenth; what unpacks to more than this many times its size, and bytes, was made to fill a disk.
+# Text compresses to a tenth; a file that unpacks to more than so many times its size, and to more than so many bytes, is a bomb.
 UNPACKED_TIMES, UNPACKED_FROM = 100, 20_000_000
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
@@ -77,7 +77,7 @@ def _expand(name: str) -> list[Path]:
 
 
 def check_unpacked(path: Path, unpacked: int) -> float:
-    """The most bytes that text has which was compressed to a file of this size. Raises UserError if there are more."""
+    """The maximum size in bytes of text compressed to a file of this size. Raises UserError if it is larger."""
     most = max(UNPACKED_FROM, UNPACKED_TIMES * status_of(path).st_size)
     if unpacked > most:
         what = f"`{path}` unpacks to more than {unpacked / 1e6:,.0f} MB, {UNPACKED_TIMES} times its size."

@@ -15,7 +15,7 @@ from bertcli.data.checksums import check_files
 from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.data.text.layout import Layout
 from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
-from bertcli.errors import UserError, check_regular
+from bertcli.errors import UserError, check_regular, first_line
 
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -89,11 +89,6 @@ class WordPiece:
         """The special tokens around the texts of an input."""
         sep = (self.special("sep"),)
         return Layout((self.special("cls"),), sep, sep)
-
-    @property
-    def pair_separators(self) -> int:
-        """Number of tokens between two texts."""
-        return len(self.layout.between)
 
     @property
     def continues_word(self) -> list[bool]:
@@ -192,15 +187,6 @@ class Subwords(WordPiece):
         of_second = len(two.ids) - len(after) - len(second)
         between = tuple(two.ids[start + len(first) : of_second])
         return Layout(before, between, after, two.type_ids[of_second], one.type_ids[-1] if not before else 0)
-
-    @property
-    def pair_separators(self) -> int:
-        """Number of tokens between two texts. Raises UserError if [CLS] is not first and [SEP] last."""
-        layout = self.layout
-        if (layout.before, layout.after) != ((self.special("cls"),), (self.special("sep"),)):
-            what = f"The tokenizer `{self.source}` does not put [CLS] first and [SEP] last, as BERT's does."
-            raise UserError(what, "Use a model that does, such as a RoBERTa.")
-        return len(layout.between)
 
     @cached_property
     def original(self) -> AlbertPieces | None:
@@ -316,7 +302,7 @@ def _load_from_transformers(source: str) -> WordPiece:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # the tokenizers library has no class of its own for what it cannot open
-        what = f"There is no tokenizer `{source}` here or on the Hub ({(str(error) or type(error).__name__).splitlines()[0]})."
+        what = f"There is no tokenizer `{source}` here or on the Hub ({first_line(error)})."
         hint = "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one."
         raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())

@@ -16,7 +16,7 @@ from bertcli import say
 from bertcli.data.atomic import replacing
 from bertcli.data.checksums import CHECKSUMS, digest_of
 from bertcli.data.json_files import read_json, write_json
-from bertcli.errors import UserError
+from bertcli.errors import UserError, first_line
 
 # N texts, D numbers of each
 
@@ -74,7 +74,7 @@ def search(
         if kept := _kept_vectors(folder, identity):
             return find(kept)
     except (UserError, OSError, ValueError, EOFError) as error:
-        what = error.message if isinstance(error, UserError) else str(error).splitlines()[0]
+        what = error.message if isinstance(error, UserError) else first_line(error)
         say(f"{folder}: damaged, and made again ({what.rstrip('.')})")
     values = make()
     values.flags.writeable = False

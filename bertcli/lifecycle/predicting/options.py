@@ -1,7 +1,7 @@
 """Which options of `bert predict` go together."""
 
 from bertcli.config.use import PredictConfig
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 
 INPUTS = ("text", "text_pair", "choice", "question", "context", "file")
 BELONGS = {
@@ -18,7 +18,7 @@ def check_options(config: PredictConfig) -> None:
     for use, (spelled, names) in BELONGS.items():
         for name in names:
             if not getattr(config, use) and getattr(config, name) != getattr(PredictConfig, name):
-                raise UserError(f"--{name.replace('_', '-')} needs {spelled}.", "Leave it out, or give both.")
+                raise UserError(f"{flag_of(name)} needs {spelled}.", "Leave it out, or give both.")
     uses = [f"--{name}" for name in ("features", "explain", "compare") if getattr(config, name)]
     if len(uses) > 1:
         raise UserError(f"{uses[0]} and {uses[1]} do not go together.", "Give one of them.")

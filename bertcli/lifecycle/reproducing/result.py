@@ -65,7 +65,7 @@ class Reproduction(Result):
             return "The paper prints no difference between these rows on these tasks."
         return (
             f"Of {len(printed)} differences that the paper prints, {len(same)} have its direction here, {len(sure)} of them"
-            f" more than chance gives; {len(against)} have the opposite one more than chance gives."
+            f" significantly; {len(against)} have the opposite direction significantly."
         )
 
     def write(self) -> None:

@@ -203,7 +203,7 @@ async def _wrong_method(request: Request, error: Any) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    return refusal(500, "The request failed for a reason that is not yours.", "The server's error stream says why.")
+    return refusal(500, "Internal server error.", "The server's error stream says why.")
 
 
 HANDLERS: Any = {404: _not_found, 405: _wrong_method, 500: _failed}

@@ -1,4 +1,4 @@
-"""DeBERTa 3's model that tells replaced tokens from others, and how it shares the embeddings of its generator."""
+"""DeBERTa 3's model that detects replaced tokens, and how it shares the embeddings of its generator."""
 
 from typing import Any
 

@@ -19,15 +19,14 @@ from bertcli.models.dropout import choose_rows, drop, drop_alike, name_again, na
 # T tokens of the batch, N sequences, P predictions, H hidden, A heads, D size per head, M tokens of memory a sequence;
 # of a group: n sequences, S the longest, Q its queries a sequence, K keys: M + S, R distances: K + S
 
-NOT_SEEN = (
-    -1e30
-)  # the score of what a token does not see, as in the original: one that sees nothing attends to all alike
+# The score of what a token does not attend to, as in the original: with nothing to attend to, it attends uniformly.
+NOT_SEEN = -1e30
 WAVES = 10_000.0  # the longest wave of positions
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The tokens of a batch that are predicted, and their order: one sees no token whose rank is its own rank or higher."""
+    """The tokens of a batch that are predicted, and their order: a token attends only to tokens of lower rank."""
 
     positions: Tensor  # [P] in the batch, ascending
     places: Tensor  # [P] within their sequences

@@ -45,11 +45,6 @@ class Column:
         metric = self.metric.removeprefix("dev_").replace("_", " ")
         return self.name or ", ".join(filter(None, (f"{self.task.rpartition('/')[2]} {metric}".strip(), note)))
 
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether the lower of two scores is the better one."""
-        return self.metric == PERPLEXITY
-
 
 @dataclass(frozen=True)
 class Experiment:

@@ -27,7 +27,7 @@ STUCK_SECONDS = 25.0  # launchers then take up to 30 more to end the other proce
 TICKS = 25  # in this time
 LONGEST = timedelta(days=1)  # a wait, as for an evaluation: the watch ends a run that is stuck
 IDLE = 0.01  # of a core, below which a process that does not wait for others does not move
-WORDS, LINES = 400, 4  # characters and lines of the last words
+WORDS, LINES = 400, 4  # characters and lines of the last output
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"
 _watches = 0  # that this process has begun: each has its own keys
 
@@ -131,7 +131,7 @@ class Watch:
         others = (each for each, (_, ticks) in self._silent.items() if each != rank and ticks < TICKS // 2)
         has_spoken = rank == 0 and message.get("state") == FAILED
         if self.rank == min(others, default=self.rank) and not has_spoken:
-            words = f"; its last words: {message['words']}" if message.get("words") else ""
+            words = f"; its last output: {message['words']}" if message.get("words") else ""
             where = f"on the machine {message.get('machine', 'of the first')}"
             what, hint = f"Process {rank} of {self.count}, {where}, {how}{words}", "Continue with the same command"
             self._stderr.write(f"error: {what}\nhint: {hint}, --resume and --out {self.folder}\n")

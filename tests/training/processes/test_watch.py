@@ -1,4 +1,4 @@
-"""A process that has ended or is stuck ends the run, and is named with its machine and its last words."""
+"""A process that has ended or is stuck ends the run, and is named with its machine and its last output."""
 
 import os
 import platform
@@ -71,7 +71,7 @@ def test_a_lost_process_ends_the_run_and_is_named(how: str, rank: int, at_home: 
     words = processes[1 - rank].communicate(timeout=120)[1]
     assert processes[1 - rank].returncode == 1
     assert f"error: Process {rank} of 2, on the machine {platform.node()}, " in words
-    assert "; its last words: " in words
+    assert "; its last output: " in words
     assert "the disk of this machine is slow" in words
     assert ("ValueError: no such thing" in words) == (how == "failed")
     assert f"--resume and --out {tmp_path / 'run'}" in words

@@ -75,7 +75,7 @@ def _sentences(setup: Fitting) -> Iterable[list[str]]:
 
 
 def _words_of_examples(examples: Any) -> Iterator[list[str]]:
-    """The words of the training examples, each text once where it follows itself."""
+    """The words of each training text."""
     if hasattr(examples, "words"):
         return ([word.lower() for word in own] for own in cast(Sentences, examples).words)
     texts = cast(TextExamples, examples)
