@@ -21,7 +21,10 @@ from bertcli.data import atomic
 EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree"}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 RESULTS = ("*.safetensors", "*.parquet", "vocab.txt", "manifest.json", "answers.csv")
-KILLED, PRELOADED = 137, ("torch", "transformers", "datasets", "evaluate", "accelerate", "bertcli.lifecycle.finetuning")
+KILLED, PRELOADED = (
+    137,
+    ("torch", "transformers", "datasets", "evaluate", "accelerate", "bertcli.lifecycle.finetuning.run"),
+)
 
 
 class Counter:

@@ -13,9 +13,9 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds.types import Predictions
+from bertcli.lifecycle.baselining.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
-from bertcli.lifecycle.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.sources import check_options, find_source, size_of
 from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import new_run
@@ -75,11 +75,11 @@ def _fitted(method: Method, task: str, kind: str) -> type[Baseline]:
 
 def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult:
     """Score what was fitted, and write the run."""
-    from bertcli.lifecycle.after_finetuning import next_commands
     from bertcli.lifecycle.baselining.saving import save_baseline
+    from bertcli.lifecycle.finetuning.after import next_commands
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.data_summary import summarize_data
-    from bertcli.lifecycle.scoring import is_collapsed
+    from bertcli.lifecycle.scoring.scores import is_collapsed
 
     task, config, scored = setup.task, setup.config, setup.scored[0]
     predicted = [found.predict(task, split.examples) for split in setup.dev] or [_cross_validated(setup, found)]
@@ -115,7 +115,7 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
 
 def _scores(setup: Fitting, found: Baseline, predicted: list[Predictions]) -> dict[str, float]:
     """The scores of the predictions of each split; names of those after the first begin with the split's."""
-    from bertcli.lifecycle.scoring import score
+    from bertcli.lifecycle.scoring.scores import score
 
     metrics: dict[str, float] = {}
     for split, predictions in zip(setup.scored, predicted, strict=True):
@@ -127,7 +127,7 @@ def _scores(setup: Fitting, found: Baseline, predicted: list[Predictions]) -> di
 
 def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:
     """The predictions for each part of the training examples of what is fitted to the others; of a constant, its own."""
-    from bertcli.lifecycle.cross_validation import folds, targets_of
+    from bertcli.lifecycle.scoring.cross_validation import folds, targets_of
 
     task, examples = setup.task, setup.train.examples
     if found.is_constant:  # means of folds correlate

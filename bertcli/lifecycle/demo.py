@@ -163,7 +163,7 @@ def _baselines(questions: str, test: str) -> dict[str, dict[str, float]]:
     from bertcli.kinds.kind import Split
     from bertcli.lifecycle.baselining.beside_finetuning import predict_baselines
     from bertcli.lifecycle.own_files import own_task
-    from bertcli.lifecycle.scoring import score
+    from bertcli.lifecycle.scoring.scores import score
 
     began = time.perf_counter()
     (task, parts), (_, scored) = own_task(questions, {}, None), own_task(test, {}, None, scored="test")

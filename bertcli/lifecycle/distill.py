@@ -31,7 +31,7 @@ def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:
     is_pretraining = asked.task in ("", PRETRAINING)
     _check_options(asked, is_pretraining)
     if is_pretraining:
-        from bertcli.lifecycle.distill_pretraining import distill_pretraining
+        from bertcli.lifecycle.distilling.pretraining import distill_pretraining
 
         return distill_pretraining(asked)
     if not (asked.from_ or asked.resume):  # layers of the teacher, or new weights
@@ -49,7 +49,7 @@ def _with_task(asked: DistillConfig) -> DistillConfig:
 
 
 def _load_distilling() -> Any:
-    from bertcli.lifecycle.distill_task import Distilling
+    from bertcli.lifecycle.distilling.task import Distilling
 
     return Distilling
 

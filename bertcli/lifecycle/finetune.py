@@ -12,18 +12,18 @@ from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds import KINDS
-from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
+from bertcli.lifecycle.finetuning.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
+from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED, begin, check_batch_size
-from bertcli.lifecycle.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import TrainingResult
 
 
 def _load_finetuning() -> Any:
-    from bertcli.lifecycle.finetuning import Finetuning
+    from bertcli.lifecycle.finetuning.run import Finetuning
 
     return Finetuning
 

@@ -13,9 +13,9 @@ from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of
 from bertcli.families import get_family
-from bertcli.lifecycle.compute import check_flops, with_steps
-from bertcli.lifecycle.phases import check_data, find_phases, held_out_of, with_family
-from bertcli.lifecycle.pretraining import Request, kept_steps, run_pretraining
+from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
+from bertcli.lifecycle.pretraining.phases import check_data, find_phases, held_out_of, with_family
+from bertcli.lifecycle.pretraining.run import Request, kept_steps, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
 from bertcli.objectives import check_objective, default_objective, get_objective

@@ -19,7 +19,7 @@ from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
 from bertcli.lifecycle.reproducing.page import markdown_of, page_of
 from bertcli.lifecycle.reproducing.result import reproductions_in
-from bertcli.lifecycle.scored import Scored, beside, score_split, worst_mistakes
+from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import latest_finished_run, nearest_run

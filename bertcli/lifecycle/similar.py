@@ -19,8 +19,8 @@ from bertcli.lifecycle.workspace import model_for_meaning, resolve_model
 from bertcli.training.progress import Progress
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.meaning.encoder import TextEncoder, Vectors
-    from bertcli.lifecycle.meaning.kept_vectors import Found, TextVectors
+    from bertcli.lifecycle.similarity.encoder import TextEncoder, Vectors
+    from bertcli.lifecycle.similarity.vector_cache import Found, TextVectors
 
 Row = dict[str, Any]
 Texts = dict[int, str]  # the texts of a file by the number of their row
@@ -105,7 +105,7 @@ def _texts(config: SimilarConfig, model: str) -> Texts:
 
 def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Similar) -> Similar:
     """The rows nearest to each text that is asked for."""
-    from bertcli.lifecycle.meaning.nearest import nearest
+    from bertcli.lifecycle.similarity.nearest import nearest
 
     encoder = _encoder(result.model, config)
     queries = encoder().encode(asked)
@@ -127,7 +127,7 @@ def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Simi
 
 def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
     """The nearest pairs of rows."""
-    from bertcli.lifecycle.meaning.nearest import near_pairs
+    from bertcli.lifecycle.similarity.nearest import near_pairs
 
     with Progress("comparing", len(texts), "rows") as progress:
         find = partial(near_pairs, threshold=config.threshold, count=config.top_k, advance=progress.advance)
@@ -148,7 +148,7 @@ def _encoder(model: str, config: SimilarConfig) -> Callable[[], TextEncoder]:
 
     @cache
     def load() -> TextEncoder:
-        from bertcli.lifecycle.meaning.encoder import load_text_encoder
+        from bertcli.lifecycle.similarity.encoder import load_text_encoder
 
         return load_text_encoder(model, config.precision)
 
@@ -163,7 +163,7 @@ def _search(
     encoder: Callable[[], TextEncoder],
 ) -> Found:
     """Search the vectors of the file, which are made if none are kept."""
-    from bertcli.lifecycle.meaning import kept_vectors
+    from bertcli.lifecycle.similarity import vector_cache
 
     listed = [*texts.values()]
 
@@ -171,8 +171,8 @@ def _search(
         with Progress("encoding", len(listed), "rows") as progress:
             return encoder().encode(listed, progress.advance)
 
-    identity = kept_vectors.identity_of(listed, result.model, config.precision)
-    return kept_vectors.search(kept_vectors.place_of(result.file), identity, make, find)
+    identity = vector_cache.identity_of(listed, result.model, config.precision)
+    return vector_cache.search(vector_cache.place_of(result.file), identity, make, find)
 
 
 def _rows(config: SimilarConfig, model: str, numbers: set[int]) -> dict[int, Row]:

@@ -137,7 +137,7 @@ def _check_index(path: Path) -> None:
 
 def _predictions(runs: dict[str, RunFolder], read: dict[str, Split]) -> dict[str, list[str]]:
     """The predictions of each file, in the leaderboard's spelling."""
-    from bertcli.lifecycle.task_model import load_task_model
+    from bertcli.lifecycle.scoring.task_model import load_task_model
 
     texts = {test.file: [test.filler] * test.examples for test in TEST_SETS}
     for name, run in runs.items():

@@ -108,9 +108,9 @@ def baselines(train: str, test: str, model: str) -> dict[str, float]:
     from bertcli import predict
     from bertcli.kinds import KINDS
     from bertcli.lifecycle.baselining.beside_finetuning import predict_baselines
-    from bertcli.lifecycle.cross_validation import fit_and_predict, targets_of
     from bertcli.lifecycle.own_files import own_task
-    from bertcli.lifecycle.scoring import measure
+    from bertcli.lifecycle.scoring.cross_validation import fit_and_predict, targets_of
+    from bertcli.lifecycle.scoring.scores import measure
 
     task, parts = own_task(train, {}, None)
     if not KINDS[task.kind].has_linear_head:

@@ -43,7 +43,7 @@ def ours(model: str, length: int, precision: str) -> Engine:
     from dataclasses import replace
 
     from bertcli.kinds import KINDS
-    from bertcli.lifecycle.task_model import load_for_rows
+    from bertcli.lifecycle.scoring.task_model import load_for_rows
 
     loaded = load_for_rows(model, KINDS["classify"], precision, top_k=1)
     loaded = replace(loaded, rules=replace(loaded.rules, max_seq_length=length))

@@ -16,8 +16,8 @@ from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.text.tokenization import load_wordpiece
 from bertcli.errors import Interrupted, UserError
 from bertcli.lifecycle.build_vocab import build_vocab
-from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.distill import distill
+from bertcli.lifecycle.distilling.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict

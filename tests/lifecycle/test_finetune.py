@@ -20,10 +20,10 @@ from bertcli.families import pretrainable
 from bertcli.kernels import cpu
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.finetuning.sweep import name_of, settings_of
 from bertcli.lifecycle.report import report
-from bertcli.lifecycle.scoring import is_collapsed
+from bertcli.lifecycle.scoring.scores import is_collapsed
 from bertcli.lifecycle.sources import encode_split, find_source
-from bertcli.lifecycle.sweep import name_of, settings_of
 from bertcli.tasks import TASKS, get_task
 from bertcli.tasks.task import Files, Task
 from bertcli.training.loop import Training

@@ -62,7 +62,7 @@ def tiny(data: Path) -> dict[str, Any]:
 def started(count: int, **options: Any) -> list[BaseProcess]:
     """Processes that fine-tune for Table 1, of a server that has imported all: one that has trained cannot be forked."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["bertcli.lifecycle.finetuning", "bertcli.lifecycle.reproducing.estimate"])
+    context.set_forkserver_preload(["bertcli.lifecycle.finetuning.run", "bertcli.lifecycle.reproducing.estimate"])
     processes = [context.Process(target=reproduce, args=("table-1",), kwargs=options) for _ in range(count)]
     for process in processes:
         process.start()

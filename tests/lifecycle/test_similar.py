@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bertcli.lifecycle.similarity import vector_cache
 
 from bertcli.errors import UserError
-from bertcli.lifecycle.meaning import kept_vectors
-from bertcli.lifecycle.meaning.encoder import TextEncoder
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.similar import similar
+from bertcli.lifecycle.similarity.encoder import TextEncoder
 from bertcli.lifecycle.workspace import latest_pretraining_data
 from tests.cli.test_main import run
 
@@ -125,7 +125,7 @@ def test_in_a_folder_that_is_read_only_they_are_not_kept_and_one_line_says_so(
     def fail(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(kept_vectors.np, "save", fail)
+    monkeypatch.setattr(vector_cache.np, "save", fail)
     assert similar("texts.csv", text=["the cat"], model=model).texts[0]["nearest"]
     assert said.text.count("not kept: Permission denied") == 1
     assert sorted(os.listdir()) == ["texts.csv"]

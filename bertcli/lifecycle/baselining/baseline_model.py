@@ -16,7 +16,7 @@ from bertcli.lifecycle.baselining.description import description_of
 from bertcli.lifecycle.baselining.methods.method import Baseline
 from bertcli.lifecycle.baselining.methods.words import word_places
 from bertcli.lifecycle.baselining.saving import load_baseline
-from bertcli.lifecycle.model_labels import how_to_make, model_labels
+from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
 from bertcli.lifecycle.sources import Cut, size_of
 from bertcli.tasks.task import Task
 

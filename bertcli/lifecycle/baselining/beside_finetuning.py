@@ -12,8 +12,8 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.baselining.methods.bag_of_words import bag_of_words
 from bertcli.lifecycle.baselining.methods.linear_texts import STRENGTH, texts_of
-from bertcli.lifecycle.cross_validation import cross_validate, fit_and_predict, targets_of
-from bertcli.lifecycle.scoring import measure, resampled
+from bertcli.lifecycle.scoring.cross_validation import cross_validate, fit_and_predict, targets_of
+from bertcli.lifecycle.scoring.scores import measure, resampled
 from bertcli.metrics.metric import paired_difference
 from bertcli.tasks.task import Task
 from bertcli.training.result import BAG_OF_WORDS, GUESS

@@ -33,9 +33,9 @@ from bertcli.kinds.kind import Encoder, Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.lifecycle.evaluate import source_of
 from bertcli.lifecycle.exporting.example import example_of
-from bertcli.lifecycle.scoring import score
+from bertcli.lifecycle.scoring.scores import score
+from bertcli.lifecycle.scoring.task_model import load_task_model
 from bertcli.lifecycle.sources import encode_split
-from bertcli.lifecycle.task_model import load_task_model
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
 from bertcli.models.encoder import encode, longest_input
 from bertcli.models.formats.onnx import OnnxModel, quantize, write_graph

@@ -22,7 +22,7 @@ from bertcli.data.packing.text_features import TextFeatures
 from bertcli.errors import check_extra
 from bertcli.kinds.kind import Encoder
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.task_model import TaskModel
+from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.reports.text_pages import PARTS, explanation_page
 from bertcli.training.device import inference_tokens
 

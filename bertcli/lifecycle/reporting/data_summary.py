@@ -17,7 +17,7 @@ from bertcli.kinds.kind import Split
 if TYPE_CHECKING:
     from bertcli.kinds.types import Features
     from bertcli.lifecycle.baselining.methods.method import Fitting
-    from bertcli.lifecycle.finetuning import Finetuning
+    from bertcli.lifecycle.finetuning.run import Finetuning
 
 BARS, MOST_LABELS = 24, 50
 

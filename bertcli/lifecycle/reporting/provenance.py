@@ -16,8 +16,8 @@ from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.mask import MASK
-from bertcli.lifecycle.after_finetuning import shortened
 from bertcli.lifecycle.baselining.description import BASELINE
+from bertcli.lifecycle.finetuning.after import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import origin_of
 from bertcli.objectives import OBJECTIVES

@@ -15,7 +15,7 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reproducing.parts import Part, Row
 from bertcli.lifecycle.reproducing.running import result_of
-from bertcli.lifecycle.scoring import compare, resampled
+from bertcli.lifecycle.scoring.scores import compare, resampled
 from bertcli.lifecycle.sources import find_source
 from bertcli.tasks import get_task
 from bertcli.tasks.experiments.experiment import PERPLEXITY, Column, Experiment

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from bertcli.kinds.types import Prediction, Row
-from bertcli.lifecycle.task_model import TaskModel
+from bertcli.lifecycle.scoring.task_model import TaskModel
 
 CHARACTERS_PER_TOKEN = 4  # about, in English; only how much is gathered depends on it
 

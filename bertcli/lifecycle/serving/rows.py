@@ -12,7 +12,7 @@ from bertcli.kinds.kind import Kind
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.predicting.attribution import explained
 from bertcli.lifecycle.predicting.inputs import form_of_row
-from bertcli.lifecycle.task_model import TaskModel, load_for_rows
+from bertcli.lifecycle.scoring.task_model import TaskModel, load_for_rows
 
 FORMS = ({"text"}, {"text", "text_pair"}, {"text", "choices"}, {"question", "context"})
 COLUMNS = ("text", "text_pair", "choices", "question", "context")

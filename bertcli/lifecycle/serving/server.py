@@ -25,11 +25,11 @@ from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
 from bertcli.kinds import kind_of_model
 from bertcli.kinds.types import Prediction
+from bertcli.lifecycle.scoring.task_model import load_for_rows
 from bertcli.lifecycle.serving.pages import docs_page, main_page, openapi
 from bertcli.lifecycle.serving.protocol import LINGER_SECONDS, BoundedProtocol, refusal
 from bertcli.lifecycle.serving.queue import Full, Job, Worker
 from bertcli.lifecycle.serving.rows import Asked, Refused, ServedModel, read_request
-from bertcli.lifecycle.task_model import load_for_rows
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
 from bertcli.models.loading import open_config
 from bertcli.training.device import inference_tokens

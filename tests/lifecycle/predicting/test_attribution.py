@@ -16,7 +16,7 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.predicting import attribution
-from bertcli.lifecycle.task_model import load_for_rows
+from bertcli.lifecycle.scoring.task_model import load_for_rows
 from bertcli.models.loading import save_model
 from tests.cli.test_main import run
 from tests.data.text.tokenizers import SAVERS

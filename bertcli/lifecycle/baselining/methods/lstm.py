@@ -72,7 +72,7 @@ class WordLstm(Baseline):
 
         def score_on_dev() -> dict[str, float]:
             from bertcli import quietly
-            from bertcli.lifecycle.scoring import score
+            from bertcli.lifecycle.scoring.scores import score
 
             fitted = cls(words, parts, network.flat())
             with quietly():

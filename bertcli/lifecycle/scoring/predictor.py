@@ -61,7 +61,7 @@ def load_for_task(task: Task, source: str, precision: str) -> Predictor:
         from bertcli.lifecycle.baselining.baseline_model import BaselineModel
 
         return BaselineModel.load(source, task)
-    from bertcli.lifecycle.task_model import load_task_model
+    from bertcli.lifecycle.scoring.task_model import load_task_model
 
     return load_task_model(task, source, precision)
 
@@ -70,6 +70,6 @@ def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradi
     """Load a model or a baseline of a kind to predict rows, as `bert predict` does."""
     if method_of(source):
         return load_for_task(replace(INPUT, kind=kind.name), source, precision)
-    from bertcli.lifecycle import task_model
+    from bertcli.lifecycle.scoring import task_model
 
     return task_model.load_for_rows(source, kind, precision, top_k, has_gradients)

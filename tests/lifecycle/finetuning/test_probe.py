@@ -17,10 +17,11 @@ from bertcli.data.labelled.official_files import read_columns
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.regression import REGRESSION
-from bertcli.lifecycle import before_finetuning, finetuning
-from bertcli.lifecycle.before_finetuning import advise_smaller
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.finetuning import before as before_finetuning
+from bertcli.lifecycle.finetuning import run as finetuning
+from bertcli.lifecycle.finetuning.before import advise_smaller
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.sources import find_source

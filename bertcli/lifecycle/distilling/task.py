@@ -24,14 +24,14 @@ from bertcli.data.packing.ragged import Ints
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Encoder, Kind, Split
-from bertcli.lifecycle.finetuning import Finetuning, StartModel
+from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers
+from bertcli.lifecycle.distilling.teachers import check_weights, find_teacher, targets_of
+from bertcli.lifecycle.finetuning.run import Finetuning, StartModel
+from bertcli.lifecycle.finetuning.start_model import model_of
 from bertcli.lifecycle.predicting.inputs import read_inputs
-from bertcli.lifecycle.scoring import score
+from bertcli.lifecycle.scoring.scores import score
+from bertcli.lifecycle.scoring.task_model import TaskModel, load_task_model
 from bertcli.lifecycle.sources import Source, encode_split
-from bertcli.lifecycle.start_model import model_of
-from bertcli.lifecycle.students import chosen_layers, keep_layers
-from bertcli.lifecycle.task_model import TaskModel, load_task_model
-from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.models.encoder import encode
 from bertcli.models.heads import mean_states, means_of
 from bertcli.models.loading import load_model

@@ -14,7 +14,7 @@ from bertcli.errors import UserError, flag_of
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-    from bertcli.lifecycle.pretraining import Request
+    from bertcli.lifecycle.pretraining.run import Request
 
 ROWS = 16  # that are counted; a step has more of the same lengths
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from bertcli.config.architecture import PARTS
 from bertcli.errors import flag_of
 from bertcli.kinds.text import LABELS_SHOWN
-from bertcli.lifecycle.before_finetuning import frozen_words
-from bertcli.lifecycle.defaults import usual_learning_rate
+from bertcli.lifecycle.finetuning.before import frozen_words
+from bertcli.lifecycle.finetuning.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.baselining.methods.method import Fitting
-    from bertcli.lifecycle.finetuning import Finetuning
+    from bertcli.lifecycle.finetuning.run import Finetuning
 
 DATA_OPTIONS = ("size", *PARTS, "data_dir", "text", "text_pair", "label", "kind")
 LONGEST_TEXT = 60  # characters of an example in a command or in a card

@@ -33,13 +33,13 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, flag_of
 from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
-from bertcli.lifecycle.cut_vocabulary import cut_vocabulary
+from bertcli.lifecycle.distilling.cut_vocabulary import cut_vocabulary
+from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, make_distilbert
+from bertcli.lifecycle.distilling.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.phases import check_data, held_out_of, open_data
-from bertcli.lifecycle.pretraining import Request, run_pretraining
+from bertcli.lifecycle.pretraining.phases import check_data, held_out_of, open_data
+from bertcli.lifecycle.pretraining.run import Request, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
-from bertcli.lifecycle.students import chosen_layers, keep_layers, make_distilbert
-from bertcli.lifecycle.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
 from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights

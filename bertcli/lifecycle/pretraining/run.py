@@ -17,7 +17,7 @@ from bertcli.data.pretraining.phases import Phase, PhasedExamples
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.lifecycle.phases import describe_phases, resolved_data
+from bertcli.lifecycle.pretraining.phases import describe_phases, resolved_data
 from bertcli.lifecycle.start import enter
 from bertcli.objectives.objective import Objective
 from bertcli.training.processes.launching import launch, processes_to_launch

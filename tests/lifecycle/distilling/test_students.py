@@ -11,7 +11,7 @@ from conftest import GOLDENS
 from bertcli.config.distillation import DistillConfig
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
-from bertcli.lifecycle.students import chosen_layers, keep_layers, layers_to_keep, make_distilbert
+from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, layers_to_keep, make_distilbert
 from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}

@@ -14,8 +14,8 @@ from bertcli.data.packing.batches import TrainingBatches
 from bertcli.data.pretraining.phases import PhasedExamples
 from bertcli.errors import UserError
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.phases import find_phases
 from bertcli.lifecycle.pretrain import pretrain
+from bertcli.lifecycle.pretraining.phases import find_phases
 from bertcli.objectives import get_objective
 from bertcli.objectives.objective import ObjectiveExamples
 from bertcli.training.plan import Plan

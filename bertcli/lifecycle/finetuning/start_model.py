@@ -17,9 +17,9 @@ from bertcli.families.bert import BERT
 from bertcli.families.family import Family
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.span import JOINT, SPAN_HEAD
+from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS
 from bertcli.lifecycle.pretrained import pools_by_mean
 from bertcli.lifecycle.sources import Source
-from bertcli.lifecycle.sweep import FROZEN_LAYERS
 from bertcli.lifecycle.workspace import latest_vocabulary, resolve_model, tokenizer_source
 from bertcli.models.loading import build_model, check_vocabulary, open_config, without_weights
 from bertcli.training.checkpoint import latest_checkpoint, load_weights

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import GOLDENS
 
-from bertcli.lifecycle.meaning.encoder import load_text_encoder
+from bertcli.lifecycle.similarity.encoder import load_text_encoder
 
 # As sentence-transformers 6.2.0 encodes them with all-MiniLM-L6-v2; the last is longer than its 256 tokens.
 GOLDEN_TEXTS = ["The card is late.", "A man is eating food.", "Ünïcode – 日本語 (text)", "river bank " * 200]

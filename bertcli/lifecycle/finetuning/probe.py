@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Floats, Predictions
-from bertcli.lifecycle.cross_validation import FOLDS, cross_validate
-from bertcli.lifecycle.scoring import measure
-from bertcli.lifecycle.task_model import TaskModel
+from bertcli.lifecycle.scoring.cross_validation import FOLDS, cross_validate
+from bertcli.lifecycle.scoring.scores import measure
+from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.models.heads import mean_states
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.own.bilstm import has_bilstm

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bertcli.lifecycle.similarity import vector_cache
+from bertcli.lifecycle.similarity import nearest as nearest_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertcli.lifecycle.meaning import kept_vectors
-from bertcli.lifecycle.meaning import nearest as nearest_module
-from bertcli.lifecycle.meaning.kept_vectors import TextVectors
-from bertcli.lifecycle.meaning.nearest import near_pairs, nearest
+from bertcli.lifecycle.similarity.nearest import near_pairs, nearest
+from bertcli.lifecycle.similarity.vector_cache import TextVectors
 
 
 def unit_vectors(count: int, width: int = 8, seed: int = 0) -> np.ndarray:
@@ -26,7 +26,7 @@ def unit_vectors(count: int, width: int = 8, seed: int = 0) -> np.ndarray:
 def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
     vectors, asked = unit_vectors(rows), unit_vectors(queries)[::-1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kept_vectors, "BLOCK_ROWS", block)
+        patch.setattr(vector_cache, "BLOCK_ROWS", block)
         patch.setattr(nearest_module, "QUERIES_AT_ONCE", 3)
         patch.setattr(nearest_module, "PAIR_ROWS", block)
         cosines, places = nearest(TextVectors(vectors), asked, count)
@@ -46,11 +46,11 @@ SEARCH = """
 import re, sys, time
 from pathlib import Path
 import numpy as np
-from bertcli.lifecycle.meaning import kept_vectors
-from bertcli.lifecycle.meaning.nearest import nearest
+from bertcli.lifecycle.similarity import vector_cache
+from bertcli.lifecycle.similarity.nearest import nearest
 query, rows = np.load("query.npy"), int(sys.argv[1])
 started = time.perf_counter()
-_, places = kept_vectors.search(Path("vectors"), {"rows": rows}, sys.exit, lambda kept: nearest(kept, query, 10))
+_, places = vector_cache.search(Path("vectors"), {"rows": rows}, sys.exit, lambda kept: nearest(kept, query, 10))
 seconds = time.perf_counter() - started
 peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]  # ru_maxrss has the parent's
 print(places[0, 0], seconds, 1024 * int(peak))
@@ -63,7 +63,7 @@ def test_a_million_rows_take_a_second_and_three_gigabytes(tmp_path: Path) -> Non
     rows = 1_000_000
     values = np.concatenate([unit_vectors(50_000, 384, seed) for seed in range(rows // 50_000)])
     np.save(tmp_path / "query.npy", values[rows // 2 : rows // 2 + 1])
-    kept_vectors._keep(tmp_path / "vectors", {"rows": rows}, TextVectors(values))
+    vector_cache._keep(tmp_path / "vectors", {"rows": rows}, TextVectors(values))
     command = [sys.executable, "-c", SEARCH, str(rows)]
     place, seconds, memory = subprocess.check_output(command, cwd=tmp_path, text=True).split()
     assert int(place) == rows // 2

@@ -13,7 +13,7 @@ from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.training.progress import duration
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.finetuning import Finetuning
+    from bertcli.lifecycle.finetuning.run import Finetuning
     from bertcli.training.plan import Plan
 
 LONG_SECONDS = 1800

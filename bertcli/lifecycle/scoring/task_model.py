@@ -17,7 +17,7 @@ from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction, Row
-from bertcli.lifecycle.model_labels import how_to_make, model_labels
+from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
 from bertcli.lifecycle.sources import Cut, cut_in, describe_split, encode_split
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input

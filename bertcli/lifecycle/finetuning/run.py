@@ -22,19 +22,19 @@ from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.after_finetuning import advice_of, next_commands, notes_of
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
-from bertcli.lifecycle.before_finetuning import advise_smaller, show
-from bertcli.lifecycle.defaults import Settings, choose_settings
-from bertcli.lifecycle.probe import Probe, fit_probe, takes_probe
+from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of
+from bertcli.lifecycle.finetuning.before import advise_smaller, show
+from bertcli.lifecycle.finetuning.defaults import Settings, choose_settings
+from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
+from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, tokenizer_of
+from bertcli.lifecycle.finetuning.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
-from bertcli.lifecycle.scoring import is_collapsed, score
+from bertcli.lifecycle.scoring.scores import is_collapsed, score
+from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.sources import Source, encode_split, show_examples
 from bertcli.lifecycle.start import CROSS_VALIDATED, enter
-from bertcli.lifecycle.start_model import model_of, resumed_model, tokenizer_of
-from bertcli.lifecycle.sweep import Setting, name_of, run_sweep
-from bertcli.lifecycle.task_model import TaskModel
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model

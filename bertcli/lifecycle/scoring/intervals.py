@@ -12,7 +12,7 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.kinds.types import Compared, Mistake, Prediction
-from bertcli.lifecycle.scoring import compare, measure, resampled
+from bertcli.lifecycle.scoring.scores import compare, measure, resampled
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks.task import Task
 

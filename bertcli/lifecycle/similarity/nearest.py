@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bertcli.lifecycle.meaning.kept_vectors import TextVectors, Vectors
+from bertcli.lifecycle.similarity.vector_cache import TextVectors, Vectors
 
 # N vectors of D numbers, Q queries, K nearest of each, B rows of a block
 

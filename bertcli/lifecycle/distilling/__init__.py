@@ -1,0 +1,1 @@
+"""A distillation: teacher and student, at pre-training and at a task."""

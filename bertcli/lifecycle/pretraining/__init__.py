@@ -1,0 +1,1 @@
+"""A pre-training: its phases, its steps by floating-point operations, and the run."""
