@@ -13,9 +13,9 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds.types import Predictions
-from bertcli.lifecycle.baselining.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
+from bertcli.lifecycle.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.sources import check_options, find_source, size_of
 from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import new_run

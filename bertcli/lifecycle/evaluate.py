@@ -25,8 +25,8 @@ from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
+from bertcli.lifecycle.predictor import Predictor, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.scoring.predictor import Predictor, load_for_task
 from bertcli.lifecycle.sources import Cut, Source, check_options, cut_of, find_source, size_of
 from bertcli.lifecycle.workspace import (
     RUNS,

@@ -12,7 +12,7 @@ from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds import KINDS
-from bertcli.lifecycle.finetuning.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
+from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.sources import Source, check_options, find_source

@@ -24,7 +24,7 @@ from bertcli.lifecycle.baselining.description import method_of
 from bertcli.lifecycle.predicting.files import check_output, flat, write_official, write_predictions
 from bertcli.lifecycle.predicting.inputs import InputRow, Inputs, counted, inputs_of, read_inputs
 from bertcli.lifecycle.predicting.options import INPUTS, check_options
-from bertcli.lifecycle.scoring.predictor import Predictor, is_causal_model, kind_of, load_for_rows, load_for_task
+from bertcli.lifecycle.predictor import Predictor, is_causal_model, kind_of, load_for_rows, load_for_task
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bertcli.lifecycle.similarity import vector_cache
 
 from bertcli.errors import UserError
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.similar import similar
+from bertcli.lifecycle.similarity import vector_cache
 from bertcli.lifecycle.similarity.encoder import TextEncoder
 from bertcli.lifecycle.workspace import latest_pretraining_data
 from tests.cli.test_main import run

@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Self
 
 from bertcli.data.labelled.stored_column import StoredColumn
 
+LONGEST_SHOWN = 60  # characters of a text in a command or in a card
+
 
 @dataclass(frozen=True, kw_only=True)
 class Examples:
@@ -118,6 +120,12 @@ class Sentences(Examples):
     def inputs(self) -> Iterable[Any]:
         """The words of each sentence."""
         return map(tuple, self.words)
+
+
+def shortened(text: str) -> str:
+    """The first words of a text, on one line, for a command or a card."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN].rpartition(" ")[0] or text[:LONGEST_SHOWN]
 
 
 def _taken(column: list[Any] | StoredColumn, rows: Sequence[int]) -> list[Any] | StoredColumn:

@@ -1,1 +1,1 @@
-"""A fine-tuning: its settings and start, what is said before and after it, and runs of several settings."""
+"""A fine-tuning: its start and its run, what is said before and after it, and runs of several settings."""

@@ -7,10 +7,11 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from bertcli.config.architecture import PARTS
+from bertcli.data.labelled.examples import shortened
 from bertcli.errors import flag_of
 from bertcli.kinds.text import LABELS_SHOWN
+from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.finetuning.before import frozen_words
-from bertcli.lifecycle.finetuning.defaults import usual_learning_rate
 from bertcli.lifecycle.workspace import remark_on
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning.run import Finetuning
 
 DATA_OPTIONS = ("size", *PARTS, "data_dir", "text", "text_pair", "label", "kind")
-LONGEST_TEXT = 60  # characters of an example in a command or in a card
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
@@ -86,9 +86,3 @@ def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[s
     request = setup.train.examples.request()
     given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in request.items())
     return [whole, *([f"bert predict {given} --model {result.run}"] if given else [])]
-
-
-def shortened(text: str) -> str:
-    """Its first words, on one line."""
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT].rpartition(" ")[0] or text[:LONGEST_TEXT]

@@ -23,9 +23,9 @@ from bertcli.families import family_of
 from bertcli.kinds.kind import PREDICTIONS, Kind, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
+from bertcli.lifecycle.defaults import Settings, choose_settings
 from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of
 from bertcli.lifecycle.finetuning.before import advise_smaller, show
-from bertcli.lifecycle.finetuning.defaults import Settings, choose_settings
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.finetuning.sweep import Setting, name_of, run_sweep

@@ -12,12 +12,12 @@ from bertcli.config.distillation import DistillConfig
 from bertcli.config.options import Config, default_of, flag
 from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
+from bertcli.data.labelled.examples import shortened
 from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.baselining.description import BASELINE
-from bertcli.lifecycle.finetuning.after import shortened
 from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
 from bertcli.lifecycle.workspace import origin_of
 from bertcli.objectives import OBJECTIVES

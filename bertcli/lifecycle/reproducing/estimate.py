@@ -20,7 +20,7 @@ from bertcli.families.bert import BERT
 from bertcli.families.family import ModelSize
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
-from bertcli.lifecycle.finetuning.defaults import FROZEN_EPOCHS
+from bertcli.lifecycle.defaults import FROZEN_EPOCHS
 from bertcli.lifecycle.reproducing.parts import DEV_PER_LIMIT, MASKING_SHARE, Part
 from bertcli.lifecycle.reproducing.running import is_done, result_of
 from bertcli.lifecycle.sources import encode_split, find_source

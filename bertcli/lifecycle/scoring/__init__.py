@@ -1,1 +1,1 @@
-"""What answers the examples of a task, and the scores of its answers."""
+"""Fine-tuned models with the examples they answer, and the scores of the answers."""

@@ -14,7 +14,7 @@ from bertcli.errors import UserError
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.word_features import WordFeatures, features_of
-from bertcli.lifecycle.scoring.predictor import load_for_task
+from bertcli.lifecycle.predictor import load_for_task
 from bertcli.tasks.task import INPUT
 
 NAMES, PLACES = ("Ada", "Bob", "Cleo", "Dan"), ("Rome", "Oslo", "Lima")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bertcli.lifecycle.similarity import vector_cache
-from bertcli.lifecycle.similarity import nearest as nearest_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bertcli.lifecycle.similarity import nearest as nearest_module
+from bertcli.lifecycle.similarity import vector_cache
 from bertcli.lifecycle.similarity.nearest import near_pairs, nearest
 from bertcli.lifecycle.similarity.vector_cache import TextVectors
 

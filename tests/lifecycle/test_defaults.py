@@ -1,7 +1,7 @@
 """What is not given is chosen by the size of the data and of the model, and said."""
 
 from bertcli.config.training import FinetuneConfig
-from bertcli.lifecycle.finetuning.defaults import choose_settings
+from bertcli.lifecycle.defaults import choose_settings
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Files, Task
 
