@@ -26,7 +26,7 @@ class EvaluateConfig(OwnDataConfig):
     predictions: str | None = option(None, "Score this file of predictions; no model is needed.")
     na_probs: str | None = option(None, "SQuAD 2.0: file of their no-answer scores, to find the best threshold.")
     mistakes: int = option(0, "Number of most confident errors to list.", minimum=0)
-    precision: str = option("auto", f"{AUTO} (also on a CPU).", choices=PRECISIONS)
+    precision: str = option("auto", f"{AUTO} (also on a CPU, and for values).", choices=PRECISIONS)
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ class PredictConfig(Config):
     compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
     word: str | None = option(None, "With --compare: the word whose vectors are compared.")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
-    precision: str = option("auto", f"{AUTO} (also for tiny models and --features on a CPU).", choices=PRECISIONS)
+    precision: str = option("auto", f"{AUTO} (also for values, tiny models and --features on a CPU).", choices=PRECISIONS)
 
 
 @dataclass(kw_only=True)
@@ -118,7 +118,7 @@ class ServeConfig(Config):
     runs: list[str] = option([], "Runs, folders or Hub names; default: the latest run.", metavar="RUN...")
     host: str = option("127.0.0.1", "Address to listen on; by default this machine alone reaches it.")
     port: int = option(8000, "Port; 0 takes a free one.", minimum=0, maximum=65535)
-    precision: str = option("auto", f"{AUTO} (also for tiny models on a CPU).", choices=PRECISIONS)
+    precision: str = option("auto", f"{AUTO} (also for values, and tiny models on a CPU).", choices=PRECISIONS)
     top_k: int = option(5, "Number of candidates per [MASK].", minimum=1)
     max_bytes: int = option(1_000_000, "Maximum size of a request.", minimum=100)
     max_rows: int = option(256, "Maximum number of rows in a request.", minimum=1)

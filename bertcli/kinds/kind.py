@@ -66,6 +66,7 @@ class Kind:
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
     has_windows: ClassVar[bool] = False  # whether long examples become several inputs
     needs_all_splits: ClassVar[bool] = False  # whether one split alone may not show how labels are spelled
+    needs_float32: ClassVar[bool] = False  # to answer: bfloat16 keeps three digits
     has_linear_head: ClassVar[bool] = False  # on pooled states, which `fit_head` fits
     scores_all: ClassVar[bool] = False  # whether all that the metric gives is shown, not what the task names alone
     max_seq_length: ClassVar[int] = 512  # of a model whose run is not known

@@ -24,6 +24,7 @@ class Regression(TextKind):
     metrics = ("spearmanr", "pearson")
     metric_class = "regression.Regression"
     has_linear_head = True
+    needs_float32 = True
     evidence_unit = "value"
     says = "value"
     has_probabilities = False

@@ -17,11 +17,10 @@ from bertcli.lifecycle.baselining.methods import METHODS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
 from bertcli.lifecycle.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.sources import check_options, find_source, size_of
-from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import new_run
 from bertcli.tasks import get_task, is_task
 from bertcli.training.progress import doing
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 
@@ -133,7 +132,7 @@ def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:
     if found.is_constant:  # means of folds correlate
         return found.predict(task, examples)
     predictions: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets_of(task, cast(TextExamples, examples))):
+    for fitted, left in folds(targets_of(task, cast(TextExamples, examples)), cast(TextExamples, examples)):
         of_fold = replace(setup, train=replace(setup.train, examples=examples.take(fitted.tolist())))
         of_left = found.fit(of_fold).predict(task, examples.take(left.tolist()))
         for row, prediction in zip(left, of_left, strict=True):

@@ -16,10 +16,10 @@ from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.sources import Source, check_options, find_source
-from bertcli.lifecycle.start import CROSS_VALIDATED, begin, check_batch_size
+from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 
 
 def _load_finetuning() -> Any:

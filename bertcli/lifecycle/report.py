@@ -21,7 +21,6 @@ from bertcli.lifecycle.reproducing.page import markdown_of, page_of
 from bertcli.lifecycle.reproducing.result import reproductions_in
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.sources import find_source
-from bertcli.lifecycle.start import CROSS_VALIDATED
 from bertcli.lifecycle.workspace import latest_finished_run, nearest_run
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.charts import standalone
@@ -34,7 +33,7 @@ from bertcli.reports.rendering import escaped, markdown_tables
 from bertcli.reports.run_page import run_page
 from bertcli.reports.sections import Page, chart_style, render_page
 from bertcli.tasks.task import Task
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 HINT = "Restore it, or remove it."

@@ -22,7 +22,6 @@ from bertcli.training.run_folder import MEND, RunFolder
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-CROSS_VALIDATED = "cross_validated"  # the scores of a head fitted to a frozen model, where all examples are trained on
 AnyTraining = TypeVar("AnyTraining", bound=TrainingConfig)
 
 # The options that may change when a run is resumed; any other would make it another run.
@@ -70,6 +69,13 @@ def begin(command: str, config: AnyTraining, name: str) -> tuple[AnyTraining, Ru
         return resumed.build(resumed, {"resume": False}), RunFolder(folder.path, starts_over=True)
     say(f"resuming {folder.path}")
     return resumed, folder
+
+
+def check_steps(folder: RunFolder, config: TrainingConfig, steps: int) -> None:
+    """Raise UserError if a run that is resumed has made more steps than it is to have."""
+    if config.resume and (done := folder.steps_done) > steps:
+        what = f"The run in `{folder.path}` has made {done:,} steps already, and is asked for {steps:,}."
+        raise UserError(what, f"Continue as it was begun: bert {folder.config['command']} --resume --out {folder.path}")
 
 
 def _latest_run(command: str, config: TrainingConfig, name: str) -> RunFolder:

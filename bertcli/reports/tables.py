@@ -9,7 +9,7 @@ from bertcli.tasks import TASKS
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.tasks.task import Task
-from bertcli.training.result import BAG_OF_WORDS, GUESS, TrainingResult
+from bertcli.training.result import BAG_OF_WORDS, CROSS_VALIDATED, GUESS, TrainingResult
 
 INTERVAL = "95 % interval"
 MISMATCHED = "dev_mismatched_"  # before the metrics of MNLI's second dev set
@@ -135,6 +135,8 @@ def summary_lines(result: TrainingResult) -> list[str]:
         interval = interval_text(found["confidence_interval"])
         difference = f"{abs(found['difference']):.1f} points {side}" if found["difference"] else "as good as"
         lines.append(f"{difference} the bag of words ({INTERVAL} {interval}{chance})")
+    if result.baseline and result.split == CROSS_VALIDATED:
+        lines.append("ours: a head on the frozen model; after that, all weights were trained on all examples")
     if result.advice:
         lines.append(f"It has not learnt the task. Try: {result.advice}")
     report = f"{result.run}/report.html"

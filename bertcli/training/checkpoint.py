@@ -102,6 +102,11 @@ def has_checkpoint(run: Path) -> bool:
     return bool(_checkpoints(run / CHECKPOINTS)) or (run / LAST / STATE).exists()
 
 
+def latest_step(run: Path) -> int:
+    """The step of the latest checkpoint of a run; 0 where there is none."""
+    return max(map(_step_of, _checkpoints(run / CHECKPOINTS)), default=0)
+
+
 def latest_checkpoint(run: Path) -> Path:
     """The latest checkpoint of a run that is not damaged. Raises UserError if there is none."""
     passed_over: list[Path] = []

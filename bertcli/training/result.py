@@ -10,6 +10,7 @@ from bertcli.data.json_files import read_json
 from bertcli.data.results import Result, Rows
 
 PRETRAINING = "pretraining"  # the task of a run that has none
+CROSS_VALIDATED = "cross_validated"  # the split of a run that was trained on all examples
 GUESS, BAG_OF_WORDS = "guess", "bag_of_words"  # what a fine-tuned model is compared with
 
 

@@ -18,7 +18,13 @@ from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.data.yaml_files import read_yaml
 from bertcli.errors import UserError, check_place
 from bertcli.kinds import get_kind
-from bertcli.training.checkpoint import CHECKPOINTS, forget_checkpoints_after, has_checkpoint, refusing_removal
+from bertcli.training.checkpoint import (
+    CHECKPOINTS,
+    forget_checkpoints_after,
+    has_checkpoint,
+    latest_step,
+    refusing_removal,
+)
 
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 LOCK = ".lock"
@@ -69,6 +75,11 @@ class RunFolder:
     def is_resumable(self) -> bool:
         """Whether there is a checkpoint, or there are runs that it consists of."""
         return has_checkpoint(self.path) or self.has_parts
+
+    @property
+    def steps_done(self) -> int:
+        """The step of the latest checkpoint."""
+        return latest_step(self.path)
 
     @property
     def is_finished(self) -> bool:

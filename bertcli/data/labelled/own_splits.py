@@ -123,8 +123,15 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
 
 
 def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[str]]) -> None:
-    """Say how many examples of the other splits are in the training data too, and which of their labels are not."""
-    trained, known = set(parts["train"].inputs()), set(labels["train"])
+    """Say which examples repeat others, how many of the other splits are trained on, and which of their labels are not."""
+    train, known = parts["train"], set(labels["train"])
+    trained = set(train.inputs())
+    if repeated := len(train) - len(trained):
+        answered = set(zip(train.inputs(), map(train.answer, range(len(train))), strict=True))
+        others = (
+            f", {len(answered) - len(trained):,} of them with another answer" if len(answered) > len(trained) else ""
+        )
+        say(f"{name}: {repeated:,} of {len(train):,} train examples repeat others{others}")
     for split, part in parts.items():
         twice = sum(key in trained for key in part.inputs()) if split != "train" else 0
         if twice:

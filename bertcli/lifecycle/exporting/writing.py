@@ -214,8 +214,10 @@ def _largest_difference(original: Original, other: Any) -> float:
 
 
 def _difference(ours: Tensor, theirs: Tensor) -> float:
-    """The largest difference; where one has -inf, as beyond the end of a text, so must the other."""
-    return float(torch.where(ours == theirs, 0.0, (ours.float() - theirs.float()).abs()).max())
+    """The largest difference, of outputs beyond 1 as a share of the largest; where one has -inf, so must the other."""
+    difference = torch.where(ours == theirs, 0.0, (ours.float() - theirs.float()).abs()).max()
+    finite = ours[ours.isfinite()].float().abs()
+    return float(difference / (finite.max().clamp(min=1) if finite.numel() else 1))
 
 
 def _random_text(sample: Any, words: list[str], draw: random.Random) -> Any:

@@ -65,6 +65,8 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     guess = result.baseline.get(GUESS)
     if not result.collapsed and (guess is None or guess["difference"] > 0):
         return ""
+    if not setup.dev:
+        return "more examples, or --from another model; the scores are of this one, frozen"
     used, config, width = setup.settings, setup.config, setup.model.config.hidden_size
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     given = {
@@ -79,10 +81,10 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
 
 def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[str]:
     """The two commands most likely typed next: all of the data, and one text."""
-    name = setup.task.name
-    whole = f"bert evaluate {quote(name)} --model {result.run}"
+    name, model = setup.task.name, f"--model {quote(result.run)}"
+    whole = f"bert evaluate {quote(name)} {model}"
     if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
-        whole = f"bert predict --file {quote(name)} --output predictions.csv --model {result.run}"
+        whole = f"bert predict --file {quote(name)} --output predictions.csv {model}"
     request = setup.train.examples.request()
     given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in request.items())
-    return [whole, *([f"bert predict {given} --model {result.run}"] if given else [])]
+    return [whole, *([f"bert predict {given} {model}"] if given else [])]

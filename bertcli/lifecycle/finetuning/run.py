@@ -34,7 +34,7 @@ from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring.scores import is_collapsed, score
 from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.sources import Source, encode_split, show_examples
-from bertcli.lifecycle.start import CROSS_VALIDATED, enter
+from bertcli.lifecycle.start import check_steps, enter
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
@@ -48,7 +48,7 @@ from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
 from bertcli.training.processes.launching import launch, processes_to_launch
 from bertcli.training.progress import doing
-from bertcli.training.result import TrainingResult
+from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 StartModel = Callable[[str, Any, Source, WordPiece], PreTrainedModel]
@@ -217,6 +217,7 @@ class Finetuning:
 
     def _train(self, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
         config, task = self.config, self.task
+        check_steps(folder, config, plan.steps)
         setup = self._with_frozen_states(accelerator) if config.frozen else self
         cross_validated = self._begin(folder, accelerator)
         training = Training(*setup.to_train(), plan, folder, accelerator, self.precision)

@@ -18,7 +18,7 @@ from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.lifecycle.pretraining.phases import describe_phases, resolved_data
-from bertcli.lifecycle.start import enter
+from bertcli.lifecycle.start import check_steps, enter
 from bertcli.objectives.objective import Objective
 from bertcli.training.processes.launching import launch, processes_to_launch
 from bertcli.training.result import PRETRAINING, TrainingResult
@@ -155,6 +155,7 @@ def _train(
     resolved = {"task": PRETRAINING, "objective": objective.name, "warmup_steps": plan.warmup_steps}
     resolved |= {**resolved_data(request.phases), **request.resolved}
     save_start = partial(save_architecture, model, examples.tokenizer)
+    check_steps(folder, config, plan.steps)
     enter(folder, request.command, request.asked, resolved, accelerator, save_start)
     with_loss = _with_loss(request, model)
     rows = PhasedExamples([objective.packable(phase.examples) for phase in request.phases], request.phases)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, cast
 
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds import KINDS
@@ -20,22 +20,30 @@ def cross_validate(task: Task, examples: TextExamples, states: Floats, strength:
     """The predictions of heads fitted to all folds but one, each on that one."""
     targets = targets_of(task, examples)
     predictions: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets):
+    for fitted, left in folds(targets, examples):
         found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
         for row, prediction in zip(left, found, strict=True):
             predictions[row] = prediction
     return predictions
 
 
-def folds(targets: Labels) -> Iterator[tuple[Any, Any]]:
-    """The rows that are fitted to and those that are left, for each part of the examples with these targets."""
+def folds(targets: Labels, examples: TextExamples) -> Iterator[tuple[Any, Any]]:
+    """The rows that are fitted to and those that are left, for each part of the examples with these targets.
+
+    Examples with the same texts are in the same part.
+    """
+    places: dict[Any, int] = {}
+    groups = [places.setdefault(each, len(places)) for each in examples.inputs()]
     counts = Counter(targets.tolist() if targets.dtype.kind == "i" else ())
     most = max(counts.values(), default=0)
     drawn: dict[str, Any] = {"shuffle": True, "random_state": 0}
-    parts = StratifiedKFold(min(FOLDS, most), **drawn) if most > 1 else KFold(FOLDS, **drawn)
+    number = min(FOLDS, most) if most > 1 else FOLDS
+    parts: Any = StratifiedKFold(number, **drawn) if most > 1 else KFold(number, **drawn)
+    if number <= len(places) < len(groups):
+        parts = StratifiedGroupKFold(number, **drawn) if most > 1 else GroupKFold(number, **drawn)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # some classes have fewer examples than there are folds
-        yield from parts.split(targets, targets)
+        yield from parts.split(targets, targets, groups)
 
 
 def fit_and_predict(task: Task, states: Floats, targets: Labels, others: Floats, strength: float) -> Predictions:

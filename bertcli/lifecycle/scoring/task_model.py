@@ -110,7 +110,7 @@ def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradi
 def load_task_model(task: Task, source: str, precision: str, fast: bool = False, top_k: int | None = None) -> TaskModel:
     """Load a fine-tuned model with the labels and their order from the model, and the lengths from its run.
 
-    With `fast`, a CPU multiplies prepacked weights, in bfloat16 where it can, which changes scores a bit. Raises UserError
+    With `fast`, a CPU multiplies prepacked weights, in bfloat16 where it can and the kind allows, which changes scores a bit. Raises UserError
     if the model is of another kind, or has other labels.
     """
     keep_freed_memory()
@@ -126,6 +126,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     check_vocabulary(model, tokenizer, source)
     check_length(model, rules.max_seq_length)
     device = inference_device()
+    precision = "float32" if kind.needs_float32 and precision == "auto" else precision
     dtype = training_precision(precision, model.config.hidden_size) if fast else resolve_precision(precision)
     kind = kind.for_prediction(top_k, tokenizer.size) if top_k else kind
     with_loss = kind.with_loss(model).to(device)
