@@ -53,7 +53,9 @@ class PredictConfig(Config):
     compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
     word: str | None = option(None, "With --compare: the word whose vectors are compared.")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
-    precision: str = option("auto", f"{AUTO} (also for values, tiny models and --features on a CPU).", choices=PRECISIONS)
+    precision: str = option(
+        "auto", f"{AUTO} (also for values, tiny models and --features on a CPU).", choices=PRECISIONS
+    )
 
 
 @dataclass(kw_only=True)

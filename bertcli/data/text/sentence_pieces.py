@@ -16,10 +16,15 @@ MARKS = set(string.punctuation) - set("'<=>")
 LETTERS = set(string.ascii_letters)
 
 
-def normalize(text: str, cased: bool) -> str:
-    """The text with single spaces, decomposed by NFKD, without combining characters and, unless `cased`, in lower case."""
-    decomposed = unicodedata.normalize("NFKD", " ".join(text.split()))
-    kept = "".join(character for character in decomposed if not unicodedata.combining(character))
+def normalize(text: str, cased: bool, keeps_marks: bool = False) -> str:
+    """The text with single spaces, decomposed by NFKD and without marks unless these are kept, and in lower case unless `cased`.
+
+    The original drops only combining characters; transformers drops all marks, among them the vowel signs of some scripts.
+    """
+    kept = " ".join(text.split())
+    if not keeps_marks:
+        decomposed = unicodedata.normalize("NFKD", kept)
+        kept = "".join(each for each in decomposed if not unicodedata.category(each).startswith("M"))
     return kept if cased else kept.lower()
 
 
@@ -44,7 +49,8 @@ class AlbertPieces:
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize plain texts."""
-        return self.ids_of_normalized([normalize(text, self.cased) for text in texts])
+        keeps_marks = all(step["type"] != "StripAccents" for step in self._normalizers)
+        return self.ids_of_normalized([normalize(text, self.cased, keeps_marks) for text in texts])
 
     def ids_of_normalized(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokenize texts that are normalized; a comma after a digit is a piece of its own."""
@@ -53,11 +59,14 @@ class AlbertPieces:
             found = [[part for each in ids for part in commas.get(each, [each])] for ids in found]
         return found
 
+    @property
+    def _normalizers(self) -> list[dict[str, Any]]:
+        return list((self.state["normalizer"] or {}).get("normalizers", ()))
+
     @cached_property
     def _plain(self) -> Tokenizer:
         """The pieces alone, without the normalization of transformers but for that of the vocabulary's own."""
-        steps = (self.state["normalizer"] or {}).get("normalizers", ())
-        own = {"type": "Sequence", "normalizers": [step for step in steps if step["type"] == "Precompiled"]}
+        own = {"type": "Sequence", "normalizers": [step for step in self._normalizers if step["type"] == "Precompiled"]}
         words = [token for token in self.state["added_tokens"] if not token["special"]]
         return Tokenizer.from_str(json.dumps(self.state | {"normalizer": own, "added_tokens": words}))
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
+from bertcli import say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.data.text.tokenization import Subwords
 from bertcli.errors import UserError
 from bertcli.families.family import Family
-from bertcli.lifecycle.vocabularies.wordpiece import most_frequent, normalized
+from bertcli.lifecycle.vocabularies.wordpiece import drops_marks, most_frequent, normalized
 
 SYMBOLS = '()"-.–£€'  # never part of a longer piece, as in the vocabularies of ALBERT and XLNet
 # A piece has no letter beside what is none, and a space only at its front, as SentencePiece has it. Nor has it digits beside
@@ -28,7 +29,14 @@ def learn(
     unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
     special = [*family.special_tokens, *SYMBOLS, *unused, *family.last_tokens]
     options = {"do_lower_case": not config.cased}
-    empty = family.new_tokenizer(source, vocab=[(token, 0.0) for token in special], **options).backend
+    vocab = [(token, 0.0) for token in special]
+    empty = family.new_tokenizer(source, vocab=vocab, **options).backend
+    if drops_marks(characters, empty):
+        options["keep_accents"] = True
+        empty = family.new_tokenizer(source, vocab=vocab, **options).backend
+        is_kept = not drops_marks(characters, empty)
+        other = f"the tokenizer of {family.name} drops the vowel signs of this script; --family deberta-v3 keeps them"
+        say("accents and vowel signs are kept, as this script has them" if is_kept else other)
     alphabet = most_frequent(normalized(characters, empty), config.limit_alphabet)
     if (reserved := len({*special, *alphabet, "▁"})) > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {reserved:,}."

@@ -1,5 +1,6 @@
 """A WordPiece vocabulary, as BERT, ELECTRA and DistilBERT have."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
@@ -11,12 +12,16 @@ from bertcli.data.text.tokenization import SPECIAL_TOKENS, WordPiece, plain_back
 from bertcli.errors import UserError
 from bertcli.families.family import Family
 
+LEAST_MARKS = 0.01  # of the characters of a text, whose script then has them
+
 
 def learn(
     lines: Iterable[str], characters: Counter[str], config: BuildVocabConfig, family: Family, source: str
 ) -> tuple[WordPiece, int]:
     """Learn a vocabulary; return it and the size of its alphabet. Raises UserError if it is too small for that."""
     backend = plain_backend({"[UNK]": 0}, config.cased)
+    if drops_marks(characters, backend):
+        say("an uncased vocabulary drops the vowel signs of this script, as the original's does: --cased keeps them")
     alphabet = most_frequent(normalized(characters, backend), config.limit_alphabet)
     tokens = _learn(lines, _reserved_tokens(alphabet, backend, config), backend, config)
     vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, source)
@@ -30,6 +35,15 @@ def normalized(characters: Counter[str], backend: Tokenizer) -> Counter[str]:
         for normal in backend.normalizer.normalize_str(character).strip():
             counts[normal] += count
     return counts
+
+
+def drops_marks(characters: Counter[str], backend: Tokenizer) -> bool:
+    """Whether a tokenizer drops marks that are a hundredth of the characters or more: vowel signs, not the accents of letters."""
+    marks = [
+        each for each in characters if unicodedata.category(each).startswith("M") and not unicodedata.combining(each)
+    ]
+    dropped = sum(characters[each] for each in marks if not backend.normalizer.normalize_str(each))
+    return dropped >= LEAST_MARKS * characters.total()
 
 
 def most_frequent(counts: Counter[str], limit: int) -> list[str]:
