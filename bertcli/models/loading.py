@@ -69,11 +69,11 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
     """A model of a class of ours or of an Auto class, its weights not yet those that are wanted."""
     if issubclass(model_class, PreTrainedModel):
         config._attn_implementation = attention.get("attn_implementation", config._attn_implementation)
-        return _run_packed(cast(PreTrainedModel, model_class(config)))
-    return _run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
+        return run_packed(cast(PreTrainedModel, model_class(config)))
+    return run_packed(cast(PreTrainedModel, model_class.from_config(config, **attention, **NO_CODE)))
 
 
-def _run_packed(model: PreTrainedModel) -> PreTrainedModel:
+def run_packed(model: PreTrainedModel) -> PreTrainedModel:
     """Have a model whose attention is of its family run packed in a way of its own."""
     return deberta.run_packed(two_streams.run_packed(model))
 
@@ -168,7 +168,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
-    return _run_packed(model), info
+    return run_packed(model), info
 
 
 def is_finite(values: torch.Tensor) -> bool:

@@ -125,3 +125,25 @@ def test_transformers_puts_special_tokens_and_types_as_bert_has_them(workspace: 
     assert ("the" in tokens) is True
     assert (tokens[1] == "the") is not cased
     assert tokenizer.decode(pair["input_ids"], skip_special_tokens=True).endswith("dog")
+
+
+HINDI = "लड़की दिल्ली में रहती है और किताबें पढ़ती है"
+
+
+@pytest.mark.parametrize(
+    ("family", "keeps"), [("albert", True), ("deberta-v3", True), ("xlnet", False), ("bert", False)]
+)
+def test_a_tokenizer_that_drops_vowel_signs_is_said_and_albert_keeps_them(
+    tmp_path: Path, family: str, keeps: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "text.txt").write_text(
+        "\n".join(f"{HINDI} {'अआकखगघ'[number % 6]}" for number in range(60)), encoding="utf-8"
+    )
+    with caplog.at_level("INFO", logger="bertcli"):
+        build_vocab([str(tmp_path / "text.txt")], family=family, vocab_size=200, out=str(tmp_path / "vocab"))
+    tokens = "".join(AutoTokenizer.from_pretrained(tmp_path / "vocab").tokenize("दिल्ली"))
+    assert ("ि" in tokens) == keeps
+    assert ("drops the vowel signs" in caplog.text) == (not keeps)
+    tokenizer = load_tokenizer(tmp_path / "vocab")
+    unknown = tokenizer.vocab.get("<unk>", tokenizer.vocab.get("[UNK]"))
+    assert unknown not in tokenizer.encode_ids([HINDI])[0]

@@ -125,13 +125,16 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
 def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[str]]) -> None:
     """Say which examples repeat others, how many of the other splits are trained on, and which of their labels are not."""
     train, known = parts["train"], set(labels["train"])
-    trained = set(train.inputs())
-    if repeated := len(train) - len(trained):
-        answered = set(zip(train.inputs(), map(train.answer, range(len(train))), strict=True))
+    given = list(train.inputs())
+    trained = set(given)
+    if repeated := len(given) - len(trained):
+        answered = (
+            {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else trained
+        )
         others = (
             f", {len(answered) - len(trained):,} of them with another answer" if len(answered) > len(trained) else ""
         )
-        say(f"{name}: {repeated:,} of {len(train):,} train examples repeat others{others}")
+        say(f"{name}: {repeated:,} of {len(given):,} train examples repeat others{others}")
     for split, part in parts.items():
         twice = sum(key in trained for key in part.inputs()) if split != "train" else 0
         if twice:

@@ -17,14 +17,14 @@ LETTERS = set(string.ascii_letters)
 
 
 def normalize(text: str, cased: bool, keeps_marks: bool = False) -> str:
-    """The text with single spaces, decomposed by NFKD and without marks unless these are kept, and in lower case unless `cased`.
+    """The text with single spaces, decomposed by NFKD and without combining characters unless `keeps_marks`.
 
-    The original drops only combining characters; transformers drops all marks, among them the vowel signs of some scripts.
+    It is in lower case unless `cased`.
     """
     kept = " ".join(text.split())
     if not keeps_marks:
         decomposed = unicodedata.normalize("NFKD", kept)
-        kept = "".join(each for each in decomposed if not unicodedata.category(each).startswith("M"))
+        kept = "".join(each for each in decomposed if not unicodedata.combining(each))
     return kept if cased else kept.lower()
 
 

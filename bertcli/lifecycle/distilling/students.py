@@ -13,7 +13,7 @@ from bertcli import say
 from bertcli.config.distillation import DistillConfig
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
-from bertcli.models.loading import with_trained_padding
+from bertcli.models.loading import run_packed, with_trained_padding
 from bertcli.models.own.bilstm import add_bilstm, has_bilstm
 from bertcli.models.packed import PACKED
 
@@ -97,7 +97,7 @@ def keep_layers(model: PreTrainedModel, layers: Sequence[int]) -> PreTrainedMode
         if found is None or found[0] in numbers:
             kept[NUMBERED.sub(lambda match: numbers[match[0]], name, count=1)] = value
     config._attn_implementation = model.config._attn_implementation
-    student = cast(PreTrainedModel, type(model)(config))
+    student = run_packed(cast(PreTrainedModel, type(model)(config)))
     if has_bilstm(model):
         add_bilstm(student)
     try:

@@ -41,7 +41,7 @@ def with_steps(request: Request, model: PreTrainedModel) -> Request:
     of_step = count_flops(with_loss, examples.pack(rows, key=0)) / len(rows) * config.batch_size
     steps = int(config.flops / of_step)
     if not steps:
-        hint = f"Give more: --flops {of_step:.1e}"
+        hint = f"Give more: --flops {10 * of_step:.0e}"
         raise UserError(
             f"A step takes {of_step:.1e} floating-point operations, more than --flops {config.flops:g}.", hint
         )

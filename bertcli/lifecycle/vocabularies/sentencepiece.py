@@ -24,7 +24,7 @@ def learn(
 ) -> tuple[Subwords, int]:
     """Learn pieces and their probabilities, of text normalized as the family's tokenizer does.
 
-    Raises UserError if the size is too small for the characters.
+    Raises UserError if the size is too small for the characters, or the tokenizer drops a script's vowel signs.
     """
     unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
     special = [*family.special_tokens, *SYMBOLS, *unused, *family.last_tokens]
@@ -34,9 +34,10 @@ def learn(
     if drops_marks(characters, empty):
         options["keep_accents"] = True
         empty = family.new_tokenizer(source, vocab=vocab, **options).backend
-        is_kept = not drops_marks(characters, empty)
-        other = f"the tokenizer of {family.name} drops the vowel signs of this script; --family deberta-v3 keeps them"
-        say("accents and vowel signs are kept, as this script has them" if is_kept else other)
+        if drops_marks(characters, empty):
+            what = f"The tokenizer of {family.name} in transformers drops the vowel signs of this script."
+            raise UserError(what, "Give a family whose tokenizer keeps them: --family deberta-v3")
+        say("accents and vowel signs are kept, as this script has them")
     alphabet = most_frequent(normalized(characters, empty), config.limit_alphabet)
     if (reserved := len({*special, *alphabet, "▁"})) > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {reserved:,}."

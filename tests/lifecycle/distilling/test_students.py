@@ -13,6 +13,7 @@ from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
 from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, layers_to_keep, make_distilbert
 from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
+from bertcli.models.loading import run_packed
 
 SIZES = {"vocab_size": 40, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
 SIZES |= {"num_hidden_layers": 12, "max_position_embeddings": 32, "pad_token_id": 0}
@@ -68,6 +69,15 @@ def test_all_layers_of_any_family_make_the_same_model(name: str, head: str) -> N
         assert torch.equal(same(ids).logits, model(ids).logits)
         states = model(ids, output_hidden_states=True).hidden_states
         assert torch.equal(last(ids, output_hidden_states=True).hidden_states[1], states[1])
+
+
+def test_layers_of_a_deberta_run_packed_as_those_of_its_teacher() -> None:
+    model = make(
+        "Deberta", "SequenceClassification", num_hidden_layers=2, relative_attention=True, pos_att_type=["c2p"]
+    )
+    packed = run_packed(model)
+    student = keep_layers(packed, [0])
+    assert {type(each) for each in student.modules()} == {type(each) for each in packed.modules()}
 
 
 def test_layers_that_share_their_weights_run_less_often() -> None:
