@@ -123,18 +123,9 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
 
 
 def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[str]]) -> None:
-    """Say which examples repeat others, how many of the other splits are trained on, and which of their labels are not."""
-    train, known = parts["train"], set(labels["train"])
-    given = list(train.inputs())
-    trained = set(given)
-    if repeated := len(given) - len(trained):
-        answered = (
-            {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else trained
-        )
-        others = (
-            f", {len(answered) - len(trained):,} of them with another answer" if len(answered) > len(trained) else ""
-        )
-        say(f"{name}: {repeated:,} of {len(given):,} train examples repeat others{others}")
+    """Say how many examples repeat others, how many of the other splits are trained on, and which of their labels are not."""
+    _say_repeated(name, parts["train"])
+    trained, known = set(parts["train"].inputs()), set(labels["train"])
     for split, part in parts.items():
         twice = sum(key in trained for key in part.inputs()) if split != "train" else 0
         if twice:
@@ -142,6 +133,17 @@ def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[st
         if new := Counter(label for label in labels[split] if label not in known):
             shown = listed(f"`{label}` ({count:,})" for label, count in new.items())
             say(f"{name}: {split} has labels that are not trained on; they count as errors{shown}")
+
+
+def _say_repeated(name: str, train: Examples) -> None:
+    given = list(train.inputs())
+    if repeated := len(given) - len(distinct := set(given)):
+        answered = (
+            {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else distinct
+        )
+        unlike = len(answered) - len(distinct)
+        others = f", {unlike:,} of them with another answer" if unlike else ""
+        say(f"{name}: {repeated:,} of {len(given):,} train examples repeat others{others}")
 
 
 def sizes_of(parts: Mapping[str, Examples]) -> str:

@@ -126,8 +126,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     check_vocabulary(model, tokenizer, source)
     check_length(model, rules.max_seq_length)
     device = inference_device()
-    precision = "float32" if kind.needs_float32 and precision == "auto" else precision
-    dtype = training_precision(precision, model.config.hidden_size) if fast else resolve_precision(precision)
+    dtype = _precision(kind, precision, model.config.hidden_size, fast)
     kind = kind.for_prediction(top_k, tokenizer.size) if top_k else kind
     with_loss = kind.with_loss(model).to(device)
     if dtype == "bfloat16" and device.type == "cpu":
@@ -135,6 +134,13 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     if fast and device.type == "cpu" and is_packed(model):
         prepack(model)
     return TaskModel(task, kind, with_loss, tokenizer, rules, device, dtype)
+
+
+def _precision(kind: Kind, asked: str, hidden: int, fast: bool) -> str:
+    """The precision that is asked for, or for "auto" that of the device, but for kinds that need float32."""
+    if kind.needs_float32 and asked == "auto":
+        return "float32"
+    return training_precision(asked, hidden) if fast else resolve_precision(asked)
 
 
 def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRules:
