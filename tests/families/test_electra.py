@@ -198,7 +198,7 @@ def test_a_generator_of_another_width_is_asked_for_or_refused(data: str, home: P
 def test_a_model_without_a_generator_gets_a_new_one_and_fills_no_masks(data: str, run: Path, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     shutil.copytree(run / "model", alone, ignore=shutil.ignore_patterns("generator"))
-    with pytest.raises(UserError, match="fills no"):
+    with pytest.raises(UserError, match="cannot fill"):
         predict("the [MASK] sat", model=str(alone))
     made = Path(
         pretrain(**{**TINY, "size": "base"}, data=data, steps=1, from_=str(alone), out=str(tmp_path / "run")).run

@@ -212,7 +212,7 @@ def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_tru
 @pytest.mark.parametrize(
     ("name", "file", "text", "message"),
     [
-        ("sst2", "p.csv", "prediction\n1\nfine\n", "`p.csv` line 3 has the label `fine`, which glue/sst2 has not"),
+        ("sst2", "p.csv", "prediction\n1\nfine\n", "`p.csv` line 3 has the label `fine`, which is not a label of glue/sst2"),
         (
             "conll2003",
             "p.conll",
@@ -247,7 +247,7 @@ def test_labels_in_another_case_are_known_unless_case_tells_them_apart(
     assert evaluate("sst2", data_dir=".", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
     assert "p.csv: labels are matched ignoring case: `NEGATIVE` for `negative`, `Positive`" in said.text
     write_labels(["a", "A", "B"], ["a", "A", "b"])
-    with pytest.raises(UserError, match=r"line 4 has the label `b`, which mine.csv has not"):
+    with pytest.raises(UserError, match=r"line 4 has the label `b`, which is not a label of mine.csv"):
         evaluate("mine.csv", predictions="p.csv")
 
 
