@@ -212,7 +212,12 @@ def test_predictions_are_taken_by_their_index_and_not_from_the_column_of_the_tru
 @pytest.mark.parametrize(
     ("name", "file", "text", "message"),
     [
-        ("sst2", "p.csv", "prediction\n1\nfine\n", "`p.csv` line 3 has the label `fine`, which is not a label of glue/sst2"),
+        (
+            "sst2",
+            "p.csv",
+            "prediction\n1\nfine\n",
+            "`p.csv` line 3 has the label `fine`, which is not a label of glue/sst2",
+        ),
         (
             "conll2003",
             "p.conll",
