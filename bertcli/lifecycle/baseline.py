@@ -132,7 +132,7 @@ def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:
     if found.is_constant:  # means of folds correlate
         return found.predict(task, examples)
     predictions: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets_of(task, cast(TextExamples, examples)), cast(TextExamples, examples)):
+    for fitted, left in folds(targets_of(task, cast(TextExamples, examples)), examples):
         of_fold = replace(setup, train=replace(setup.train, examples=examples.take(fitted.tolist())))
         of_left = found.fit(of_fold).predict(task, examples.take(left.tolist()))
         for row, prediction in zip(left, of_left, strict=True):

@@ -75,7 +75,7 @@ def check_steps(folder: RunFolder, config: TrainingConfig, steps: int) -> None:
     """Raise UserError if a run that is resumed has made more steps than it is to have."""
     if config.resume and (done := folder.steps_done) > steps:
         what = f"The run in `{folder.path}` has made {done:,} steps already, and is asked for {steps:,}."
-        raise UserError(what, f"Continue as it was begun: bert {folder.config['command']} --resume --out {folder.path}")
+        raise UserError(what, f"Continue as it was begun: {folder.command_to_resume}")
 
 
 def _latest_run(command: str, config: TrainingConfig, name: str) -> RunFolder:

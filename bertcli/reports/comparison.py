@@ -54,7 +54,8 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     if compared is None or not metric:
         return "These runs are not scored on the same examples, so their scores may differ because of the data."
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
-    place = "is first, with others," if first.result.metrics[metric] == others[0].result.metrics[metric] else "is best"
+    is_tied = any(run.result.metrics[metric] == first.result.metrics[metric] for run in others)
+    place = "is first, with others," if is_tied else "is best"
     lead = f"{first.name} {place}: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}"
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
     pairs = zip(runs[1:], compared.others, strict=True)

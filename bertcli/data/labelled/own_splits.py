@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from bertcli import say
 from bertcli.data.labelled.conll import TAG_ENDINGS
@@ -124,8 +125,7 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
 
 def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[str]]) -> None:
     """Say how many examples repeat others, how many of the other splits are trained on, and which of their labels are not."""
-    _say_repeated(name, parts["train"])
-    trained, known = set(parts["train"].inputs()), set(labels["train"])
+    trained, known = _say_repeated(name, parts["train"]), set(labels["train"])
     for split, part in parts.items():
         twice = sum(key in trained for key in part.inputs()) if split != "train" else 0
         if twice:
@@ -135,15 +135,18 @@ def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[st
             say(f"{name}: {split} has labels that are not trained on; they count as errors{shown}")
 
 
-def _say_repeated(name: str, train: Examples) -> None:
+def _say_repeated(name: str, train: Examples) -> set[Any]:
+    """The distinct inputs of the training examples; says how many examples repeat others."""
     given = list(train.inputs())
-    if repeated := len(given) - len(distinct := set(given)):
+    distinct = set(given)
+    if repeated := len(given) - len(distinct):
         answered = (
             {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else distinct
         )
         unlike = len(answered) - len(distinct)
         others = f", {unlike:,} of them with another answer" if unlike else ""
         say(f"{name}: {repeated:,} of {len(given):,} train examples repeat others{others}")
+    return distinct
 
 
 def sizes_of(parts: Mapping[str, Examples]) -> str:

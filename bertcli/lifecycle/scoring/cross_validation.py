@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
-from bertcli.data.labelled.examples import TextExamples
+from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Floats, Labels, Predictions
@@ -27,7 +27,7 @@ def cross_validate(task: Task, examples: TextExamples, states: Floats, strength:
     return predictions
 
 
-def folds(targets: Labels, examples: TextExamples) -> Iterator[tuple[Any, Any]]:
+def folds(targets: Labels, examples: Examples) -> Iterator[tuple[Any, Any]]:
     """The rows that are fitted to and those that are left, for each part of the examples with these targets.
 
     Examples with the same texts are in the same part.

@@ -29,11 +29,11 @@ def learn(
     unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
     special = [*family.special_tokens, *SYMBOLS, *unused, *family.last_tokens]
     options = {"do_lower_case": not config.cased}
-    vocab = [(token, 0.0) for token in special]
-    empty = family.new_tokenizer(source, vocab=vocab, **options).backend
+    first = [(token, 0.0) for token in special]  # also of symbols, as SentencePiece has it
+    empty = family.new_tokenizer(source, vocab=first, **options).backend
     if drops_marks(characters, empty):
         options["keep_accents"] = True
-        empty = family.new_tokenizer(source, vocab=vocab, **options).backend
+        empty = family.new_tokenizer(source, vocab=first, **options).backend
         if drops_marks(characters, empty):
             what = f"The tokenizer of {family.name} in transformers drops the vowel signs of this script."
             raise UserError(what, "Give a family whose tokenizer keeps them: --family deberta-v3")
@@ -53,7 +53,6 @@ def learn(
     )
     backend.train_from_iterator(lines, trainer)
     learnt = {piece: round(score, 3) for piece, score in json.loads(backend.to_str())["model"]["vocab"]}
-    first = [(token, 0.0) for token in special]  # also of symbols, as SentencePiece has it
     learnt = {piece: score for piece, score in learnt.items() if piece not in special}
     pieces = sorted(learnt.items(), key=lambda each: (-each[1], each[0]))
     vocab = [*first[: -len(family.last_tokens) or None], *pieces, *first[len(first) - len(family.last_tokens) :]]
