@@ -284,3 +284,10 @@ def test_an_encoder_without_a_head_is_exported(workspace: Path, form: str, capsy
     BertModel(BertConfig(**BERT)).save_pretrained("start")
     assert export("start", format=form, out="out").largest_difference < 1e-4
     assert len(answer_of(Path("out"), capsys)) == 32
+
+
+def test_the_outputs_of_a_graph_are_compared_by_their_size() -> None:
+    large, small = torch.tensor([2e4, 1e4]), torch.tensor([0.5, -torch.inf])
+    assert writing._difference(large, large + 0.004) == pytest.approx(2e-7, rel=0.1)
+    assert writing._difference(small, small + 0.004) == pytest.approx(0.004, rel=0.01)
+    assert writing._difference(small, torch.zeros(2)) == torch.inf

@@ -83,6 +83,20 @@ def test_a_run_that_patience_ends_within_its_first_steps_is_timed(reviews: str, 
     assert run.tokens_per_second > 0
 
 
+def test_a_run_is_not_resumed_to_fewer_steps_than_it_has_made(
+    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**FAST, "epochs": 12.0, "save_steps": 2}
+    with monkeypatch.context() as patch:
+        stop_at_call(patch, 9)
+        with pytest.raises(Interrupted):
+            finetune(reviews, **options, out=str(tmp_path / "run"))
+    begun = (tmp_path / "run" / "config.yaml").read_text()
+    with pytest.raises(UserError, match="steps already, and is asked for"):
+        finetune(reviews, resume=True, epochs=0.1, out=str(tmp_path / "run"))
+    assert (tmp_path / "run" / "config.yaml").read_text() == begun
+
+
 @pytest.mark.parametrize(
     "kill", [pytest.param(False, id="interrupted", marks=pytest.mark.torture), pytest.param(True, id="killed")]
 )
