@@ -34,6 +34,7 @@ from bertcli.training.run_folder import LOCK, RunFolder
 
 BYTES_PER_SHARD = 8_000_000
 COMPRESSION = 3.5  # size of text relative to its .gz, .xz or .zst, roughly
+MUCH = 0.02  # of the text's tokens, from which on it is said that they are not used
 BYTES_WRITTEN = {"static": 0.45, "dynamic": 0.35}  # for each byte of English text and pass over it, roughly
 # Options that leave the instances the same.
 NOT_CONTENT = {"text", "tokenizer", "cased", "out", "workers", "overwrite", "engine", "ray_address"}
@@ -49,6 +50,8 @@ class PretrainingData(Result):
     documents: int
     random_next: int
     masked_tokens: int
+    text_tokens: int
+    unused_tokens: int  # of the text, in no instance
     shards: int
     seconds: float
 
@@ -80,7 +83,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
     if config.dry_run:
-        return PretrainingData(config.out, 0, 0, 0, 0, 0, shards, 0.0)
+        return PretrainingData(config.out, *(0 for _ in range(7)), shards, 0.0)
 
     part.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(part)
@@ -140,7 +143,12 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True}  # there were these options
+    before = {
+        **MASKING_DEFAULTS,
+        "family": BERT.key,
+        "blanks_separate_docs": True,
+        "split_sentences": False,
+    }  # there were these options
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
@@ -195,7 +203,7 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         if old.name != LOCK:
             remove(old)
     try:
-        found = read_documents(files, config.join_files, config.blanks_separate_docs)
+        found = read_documents(files, config.join_files, config.blanks_separate_docs, config.split_sentences)
         documents = writing.deal_documents(found, part, request["shards"])
         if documents == 0:
             raise UserError("The text files hold blank lines only.", "Name files with text in them.")
@@ -243,7 +251,7 @@ def _make_shards(
 
 
 def _result(out: str, manifest: dict[str, Any], objective: Objective, started: float) -> PretrainingData:
-    counts = {key: manifest[key] for key in ("documents", *writing.COUNTS)}
+    counts = {key: manifest.get(key, 0) for key in ("documents", *writing.COUNTS)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     share = (
@@ -253,4 +261,8 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     say(
         f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
     )
+    if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:
+        what = f"{unused:.0%} of the text's {result.text_tokens / 1e6:.1f} M tokens"
+        hint = "" if manifest["options"].get("split_sentences") else "; --split-sentences keeps more"
+        say(f"not used: {what}, cut from pairs longer than --max-seq-length{hint}")
     return result

@@ -111,6 +111,16 @@ class Instances:
         ids[position] = np.where(replacement == KEPT, originals, replacement)
         return InstanceColumns(ids, types, offsets, labels, position - offsets[row], originals, mask_offsets)
 
+    def unused_tokens(self) -> int:
+        """How many tokens of the corpus are in no span: they were cut from pairs that are too long."""
+        if not self.spans:  # all are tokens of their own
+            return 0
+        starts, ends = np.asarray(self.spans).reshape(-1, 2).T
+        length = len(self.corpus.tokens) + 1
+        return int(
+            (np.cumsum(np.bincount(starts, minlength=length) - np.bincount(ends, minlength=length))[:-1] == 0).sum()
+        )
+
     def _unmasked(self, order: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int64]]:
         """Tokens, types and offsets of the chosen instances."""
         if len(self.own_offsets) > 1:

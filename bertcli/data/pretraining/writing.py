@@ -20,7 +20,7 @@ from bertcli.errors import UserError
 
 ROWS_PER_GROUP = 8192
 BUFFER_CHARACTERS = 1 << 18
-COUNTS = ("instances", "tokens", "random_next", "masked_tokens")
+COUNTS = ("instances", "tokens", "random_next", "masked_tokens", "text_tokens", "unused_tokens")
 
 
 def text_of(folder: Path, shard: int) -> Path:
@@ -64,7 +64,8 @@ def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], v
     import pyarrow.parquet as pq
 
     part, is_static = part_of(path), instances.rules.static_masking
-    counts = dict.fromkeys(COUNTS, 0) | {"instances": len(order)}
+    counts = dict.fromkeys(COUNTS, 0) | {"instances": len(order), "text_tokens": len(instances.corpus.tokens)}
+    counts["unused_tokens"] = instances.unused_tokens()
     frequency = np.zeros(vocab_size, dtype=np.int64)
     schema = _table(instances.columns(order[:0]), vocab_size, is_static).schema
     with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=False) as writer:
@@ -102,7 +103,7 @@ Json = dict[str, Any]
 
 def make_manifest(request: Json, shards: list[Json], documents: int, tokenizer: WordPiece) -> Json:
     """Sum up the data: the request, counts and token frequencies. Raises UserError if there is no instance."""
-    totals = {key: sum(shard[key] for shard in shards) for key in COUNTS}
+    totals = {key: sum(shard.get(key, 0) for shard in shards) for key in COUNTS}
     if not totals["instances"]:
         raise UserError("The text gives no instance: no line has a token in it.", "Check the text and the vocabulary.")
     frequency = np.sum([shard.pop("token_counts") for shard in shards], axis=0)

@@ -4,6 +4,7 @@ import glob
 import gzip
 import io
 import lzma
+import re
 import sys
 import tarfile
 import zipfile
@@ -11,7 +12,7 @@ import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
 from shlex import quote
@@ -29,6 +30,11 @@ COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
 BAD_ZIP = (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)  # a password, another version, a name
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
+# The end of a sentence with its closing quotation marks, but not of "Mr." or "J.", nor before a small letter.
+SENTENCE_END = re.compile(
+    r"""(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)["'”’»)\]]*(?=\s+[^\sa-z])"""
+    r"""|(?<=[。！？])[”’」』）]*(?=[^。！？”’」』）])"""
+)
 PICKLE = ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
 # First bytes of other formats, often mistaken for text. A pickle is never opened: that would run its code.
 SIGNATURES = {
@@ -222,19 +228,26 @@ def _convert(path: Path, encoding: str, how: str = "convert it first: iconv") ->
     return f"{begin} -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
 
 
+def sentences_of(line: str) -> Iterator[str]:
+    """The sentences of a line, by its punctuation."""
+    bounds = (0, *(end.end() for end in SENTENCE_END.finditer(line)), len(line))
+    return (line[start:end].strip() for start, end in pairwise(bounds))
+
+
 def read_documents(
-    paths: Iterable[Path], join_files: bool = False, blanks_separate: bool = True
+    paths: Iterable[Path], join_files: bool = False, blanks_separate: bool = True, split_sentences: bool = False
 ) -> Iterator[list[str]]:
     """Yield the documents, each a list of non-blank lines; a blank line ends one, or the end of a file unless `join_files`.
 
-    BERT's original joins files; ELECTRA's may read each file as one document, whose blank lines do not separate.
+    BERT's original joins files; ELECTRA's may read each file as one document, whose blank lines do not separate. With
+    `split_sentences`, a line is one sentence, as the original expects.
     """
     document: list[str] = []
     for path in paths:
         lines = read_lines(path) if blanks_separate else filter(None, read_lines(path))
         for line in chain(lines, () if join_files else ("",)):
             if line:
-                document.append(line)
+                document += sentences_of(line) if split_sentences else [line]
             elif document:
                 yield document
                 document = []

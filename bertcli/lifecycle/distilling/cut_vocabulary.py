@@ -20,7 +20,8 @@ def cut_vocabulary(teacher: str, texts: list[str], size: int | None, out: Path) 
     """Write the tokens of a teacher's vocabulary that occur in texts to a folder, in their order.
 
     With `size`, the most frequent ones; other words are then split into smaller pieces, for which the single characters
-    stay. Raises UserError if that leaves no room.
+    stay. Those of ASCII always stay: books may lack the signs that questions are typed with. Raises UserError if that
+    leaves no room.
     """
     whole = load_wordpiece(teacher)
     counts = _counts(texts, whole)
@@ -53,7 +54,10 @@ def _kept(counts: Counter[int], tokenizer: WordPiece, size: int | None) -> list[
     """The ids of the tokens that are kept, in their order."""
     tokens = tokenizer.tokens
     always = {tokenizer.vocab[token] for token in SPECIAL_TOKENS}
-    characters = {character for each in counts for character in tokens[each].removeprefix("##")}
+    characters = {
+        *map(chr, range(128)),
+        *(character for each in counts for character in tokens[each].removeprefix("##")),
+    }
     always |= {
         tokenizer.vocab[part + each] for part in ("", "##") for each in characters if part + each in tokenizer.vocab
     }

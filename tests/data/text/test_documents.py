@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
-from bertcli.data.text.documents import read_documents
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertcli.data.text.documents import read_documents, sentences_of
 from bertcli.data.text.tokenization import WordPiece
 
 
@@ -26,3 +30,28 @@ def test_only_a_newline_ends_a_line_and_odd_characters_are_the_originals(
     assert tokens[0] == google_tokenizer.encode(["one twothree fourfive"])[0].tokens
     assert tokens[1] == []
     assert tokens[2] == ["null", "character", "[", "mask", "]"]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [
+            "He said: “I am tired.”",
+            "Mr. Smith of the U.S. Army left, e.g. home...",
+            "No way!",
+            "(Yes.)",
+            "It is 1.5 miles.",
+        ],
+        ["今日は。", "いい天気です！", "「はい。」", "そう"],
+        ["Все счастливы?", "Да."],
+    ],
+)
+def test_a_paragraph_is_cut_into_its_sentences(sentences: list[str], workspace: Path) -> None:
+    space = "" if "。" in sentences[0] else " "
+    Path("a.txt").write_text(space.join(sentences) + "\n\nNext\n", encoding="utf-8")
+    assert list(read_documents([Path("a.txt")], split_sentences=True)) == [sentences, ["Next"]]
+
+
+@given(st.text(st.sampled_from('ab A.。?!…”」" ')))
+def test_sentences_hold_all_characters_of_a_line(line: str) -> None:
+    assert "".join("".join(sentences_of(line)).split()) == "".join(line.split())
