@@ -5,7 +5,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from bertcli.families.bert import MINIATURES
-from bertcli.families.family import Family, ModelSize
+from bertcli.families.family import GENERATOR_SETTINGS, Family, ModelSize
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,7 @@ def _settings(size: ModelSize) -> dict[str, Any]:
 def _settings_3(size: ModelSize) -> dict[str, Any]:
     """The settings of rtd_base.json; the generator has half of the layers."""
     buckets = {"position_buckets": BUCKETS, "norm_rel_ebd": "layer_norm", "share_att_key": True}
-    return {**_settings(size), **buckets, "generator": {"num_hidden_layers": max(1, size.layers // 2)}}
+    return {**_settings(size), **buckets, GENERATOR_SETTINGS: {"num_hidden_layers": max(1, size.layers // 2)}}
 
 
 def _predict_tokens(model: "PreTrainedModel", hidden: "Tensor") -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from bertcli.families.family import MULTIPLIED, Family, ModelSize, OptimizerRules
+from bertcli.families.family import GENERATOR_SETTINGS, MULTIPLIED, Family, ModelSize, OptimizerRules
 from bertcli.tasks.task import Task
 
 PAPER = "Clark et al. 2020, table 6"
@@ -33,14 +33,14 @@ def generator_settings(size: ModelSize, width: float | None = None) -> dict[str,
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:
-    """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; `generator` has what differs in it."""
+    """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; those of the generator are what differs in it."""
     embeddings = size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)
     return {
         **size.settings,
         "embedding_size": embeddings,
         "hidden_act": "gelu",
         "layer_norm_eps": 1e-12,
-        "generator": generator_settings(size),
+        GENERATOR_SETTINGS: generator_settings(size),
     }
 
 

@@ -65,8 +65,12 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     new = _with_words(old, words, out)
     from bertcli.models.embeddings import add_rows
     from bertcli.models.loading import check_vocabulary, load_model, save_model
+    from bertcli.models.packed import is_joined
 
     model = load_model(source)
+    if is_joined(model):
+        what = f"`{source}` joins two encoders, and words are added to one."
+        raise UserError(what, "Add words to another model, or to its vocabulary before the pre-training.")
     check_vocabulary(model, old, source)
     before, after = (
         measure_coverage(filter(None, _lines(config.text)), tokenizer) if config.text else None

@@ -13,6 +13,7 @@ from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of
 from bertcli.families import get_family
+from bertcli.families.family import GENERATOR_SETTINGS
 from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
 from bertcli.lifecycle.pretraining.phases import check_data, find_phases, held_out_of, with_family
 from bertcli.lifecycle.pretraining.run import Request, kept_steps, run_pretraining
@@ -123,7 +124,6 @@ def _source(config: PretrainConfig) -> str:
 def _make_model(request: Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
     from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
-    from bertcli.models.model_with_loss import GENERATOR
 
     config, objective, source = request.config, request.objective, request.source
     if request.resumed:
@@ -141,7 +141,7 @@ def _make_model(request: Request) -> PreTrainedModel:
         labels["initializer_range"] = config.initializer_range
         family = objective.family or get_family(config.family)
         if config.generator_size and family.generator:
-            labels[GENERATOR] = family.generator(config.model_size, config.generator_size)
+            labels[GENERATOR_SETTINGS] = family.generator(config.model_size, config.generator_size)
         model = build_model(objective.auto_class(), family, config.model_size, tokenizer, labels, config.seed)
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size

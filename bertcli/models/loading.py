@@ -17,11 +17,10 @@ from bertcli.data.json_files import read_json
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, first_line
 from bertcli.families import family_of
+from bertcli.families.family import GENERATOR_SETTINGS, Family, ModelSize
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
-from bertcli.families.family import Family, ModelSize
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
-from bertcli.models.model_with_loss import GENERATOR
 from bertcli.models.own import deberta, joint_spans, replaced_tokens, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
@@ -79,11 +78,11 @@ def run_packed(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:
-    """Build a generator with new weights for a model, whose config.json says under `generator` in what it differs."""
+    """Build a generator with new weights for a model, whose config.json says in what it differs."""
     saved, make = model.config, family_of(model.config.model_type).generator
     size = ModelSize(saved.num_hidden_layers, saved.hidden_size, saved.num_attention_heads)
-    own = getattr(saved, GENERATOR, None) or (make(size, None) if make else {})
-    config = type(saved)(**{**saved.to_dict(), GENERATOR: None, **own})
+    own = getattr(saved, GENERATOR_SETTINGS, None) or (make(size, None) if make else {})
+    config = type(saved)(**{**saved.to_dict(), GENERATOR_SETTINGS: None, **own})
     attention = {"attn_implementation": saved._attn_implementation}
     return _with_new_weights(_new_model(transformers.AutoModelForMaskedLM, config, attention))
 

@@ -16,7 +16,7 @@ from bertcli.models.encoder import in_precision
 from bertcli.models.packed import prepare_layers
 
 PROJECTION_DEVIATION = 0.02  # standard deviation of new weights
-GENERATOR = "generator"  # the folder of a generator in that of its model, and its settings in config.json
+GENERATOR = "generator"  # the folder of a generator in that of its model
 
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]

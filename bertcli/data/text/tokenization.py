@@ -274,7 +274,8 @@ def load_wordpiece(source: str | Path, cased: bool = False) -> WordPiece:
     """Load a tokenizer as `load_tokenizer` does. Raises UserError if it is not a WordPiece tokenizer."""
     tokenizer = load_tokenizer(source, cased)
     if not tokenizer.is_wordpiece:
-        raise UserError(f"`{source}` is not a WordPiece tokenizer.", "Use a BERT vocabulary.")
+        what = f"`{source}` has a {tokenizer.algorithm or 'strange'} vocabulary; this needs a WordPiece one."
+        raise UserError(what, "Give a BERT, an ELECTRA or a DistilBERT, or a vocabulary of bert build-vocab TEXT.")
     return tokenizer
 
 
