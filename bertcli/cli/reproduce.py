@@ -29,5 +29,6 @@ def reproduce(config: ReproduceConfig, output: Output) -> object:
     if result.cells:
         scores, directions = score_table(result), direction_table(result)
         output.table(directions.columns, directions.rows, directions.title)
-        output.table(scores.columns, scores.rows, scores.title, [result.sentence, f"report: {result.report}"])
+        below = [*result.skipped, *result.notes, result.sentence, f"report: {result.report}"]
+        output.table(scores.columns, scores.rows, scores.title, below)
     return result

@@ -26,6 +26,9 @@ from bertcli.tasks.experiments.experiment import Experiment
 from bertcli.training.progress import duration
 
 NEEDED = ("train", "dev")  # splits of a task
+# Options of the models that an experiment pre-trains, beside the one that says for how long.
+OF_PRETRAINING = ("size", "pretrain_recipe", "pretrain_seeds", "text", "held_out", "tokenizer", "vocab_size")
+OF_PRETRAINING += ("max_seq_length", "dupe_factor")
 
 
 def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction:
@@ -54,7 +57,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
         skipped=skipped,
-        notes=[*found.notes, *_notes(config, found, rows), *_alike(parts)],
+        notes=[*found.notes, *_without_effect(config, found), *_notes(config, found, rows), *_alike(parts)],
     )
     if config.dry_run:
         return result
@@ -122,6 +125,21 @@ def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> 
     how = "measured on parts that are done, and estimated" if any(each.is_measured for each in planned) else "estimated"
     say(f"  in all {duration(low)} to {duration(high)} for one process on this machine, {how} by a short calibration")
     return [{**asdict(each), "seconds_left": [round(end, 1) for end in each.seconds_left]} for each in planned]
+
+
+def _without_effect(config: ReproduceConfig, experiment: Experiment) -> list[str]:
+    """The options that were given, but change nothing in this experiment, which is said."""
+    pretrains = experiment.systems[0].pretrain is not None
+    needless = {"from_"} if pretrains else {"steps", "flops", *OF_PRETRAINING}
+    needless |= {"steps"} if experiment.equal_compute else {"flops"}
+    flags = [flag(each) for each in fields(config) if each.name in needless & config.given]
+    if not flags:
+        return []
+    why = "pre-trains nothing" if not pretrains else "pre-trains its own models"
+    line = f"{', '.join(flags)} {'has' if len(flags) == 1 else 'have'} no effect: {config.experiment} {why}"
+    line += f" for --flops {config.flops:g}." if experiment.equal_compute else "."
+    say(line)
+    return [line]
 
 
 def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row]) -> list[str]:

@@ -163,6 +163,12 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "because `n.d.` is not a number; 4 others are (--kind regress takes them as values)",
         ),
         ("stars", ['"0,5"', '"1,0"'], "classify", "as the decimal separator must be a point, not a comma"),
+        (
+            "tags",
+            ["food", "wifi", "food|wifi"],
+            "classify",
+            "such as `food|wifi` (--kind multilabel: several labels in a row)",
+        ),
         ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true (4 rows each)\n"),
     ],
 )

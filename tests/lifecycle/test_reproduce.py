@@ -17,6 +17,7 @@ from bertcli.lifecycle.report import report
 from bertcli.lifecycle.reproduce import reproduce
 from bertcli.lifecycle.reproducing import running
 from bertcli.lifecycle.reproducing.result import Reproduction
+from bertcli.tasks.experiments import EXPERIMENTS
 
 ROWS = [
     (f"the cat sat {n}", f"the {word} cat sat", label)
@@ -135,6 +136,28 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(
     assert found.columns == ["perplexity", "rte accuracy"]
     assert all(each["seconds"] >= 0 for each in found.plan)
     assert [*workspace.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("experiment", "options", "flags"),
+    [
+        ("table-1", {"steps": 20, "size": "tiny"}, "--size, --steps have no effect: table-1 pre-trains nothing."),
+        ("figure-5", {"flops": 1e9}, "--flops has no effect: figure-5 pre-trains its own models."),
+        ("family", {"steps": 20}, "--steps has no effect: family pre-trains its own models for --flops 5e+14."),
+    ],
+)
+def test_options_without_effect_are_said(
+    experiment: str, options: dict[str, object], flags: str, data: Path, said: pytest.LogCaptureFixture
+) -> None:
+    found = reproduce(experiment, data_dir=str(data), tasks=["glue/rte"], dry_run=True, **options)
+    assert flags in found.notes
+    assert flags in said.text
+
+
+def test_rows_are_named_as_in_the_paper_or_as_in_our_table() -> None:
+    table_7 = EXPERIMENTS["table-7"]
+    for name in ("BERT base", "fine-tuned", "minilm, fine-tuned"):
+        assert table_7.with_rows([name]).systems == table_7.systems[:1]
 
 
 def test_what_has_no_data_is_left_out_and_said(data: Path, said: pytest.LogCaptureFixture) -> None:

@@ -54,6 +54,10 @@ def _why_names(labels: list[str]) -> str:
     """Why labels are names, if most are numbers, or would be with a decimal point."""
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
         return ", as the decimal separator must be a point, not a comma"
+    for separator in SEPARATORS[:2]:  # a comma is part of many names
+        several = [label for label in labels if separator in label]
+        if several and {part for each in several for part in split_labels(each, separator)} & set(labels):
+            return f", each taken whole, such as `{several[0]}` (--kind multilabel: several labels in a row)"
     others = [label for label in labels if not are_numbers([label])]
     if len(others) >= len(labels) / 2:
         return ""

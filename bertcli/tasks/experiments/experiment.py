@@ -63,11 +63,13 @@ class Experiment:
         return list(dict.fromkeys(column.task for column in self.columns if column.task))
 
     def with_rows(self, names: Sequence[str]) -> Self:
-        """The same with some of the rows. Raises UserError if there is none of a name."""
-        known = {system.name: system for system in self.systems}
-        if strange := [name for name in names if name not in known]:
+        """The same with some of the rows, by their names in the paper's table, or in ours after a model's. Raises UserError if there is none."""
+        known = {name: system for system in self.systems for name in (system.name, system.words or system.name)}
+        asked = [name if name in known else name.split(", ", 1)[-1] for name in names]
+        if strange := [name for name in asked if name not in known]:
             raise unknown("row", strange[0], known)
-        return replace(self, systems=tuple(known[name] for name in known if name in names))
+        wanted = {known[name].name for name in asked}
+        return replace(self, systems=tuple(system for system in self.systems if system.name in wanted))
 
     def with_tasks(self, tasks: Sequence[Task]) -> Self:
         """The same, scored by some tasks only; those that the paper does not score the systems by are added."""
