@@ -13,6 +13,8 @@ FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text
 EXPLAIN = "Show how much each word contributes to the prediction, or the attention weights of each head: {choices}."
 EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16", "float8")}
 EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
+ENGINES = (TORCH, ONNX, ONNX_INT8, OPENVINO) = ("torch", "onnx", "onnx-int8", "openvino")
+ENGINE = "What runs the model: {choices}; all but torch take a graph, which is made once, in the run's folder."
 DATA_DIR = "Folder of the official files; default: the run's, else $BERT_DATA, else the Hub."
 
 
@@ -27,6 +29,7 @@ class EvaluateConfig(OwnDataConfig):
     na_probs: str | None = option(None, "SQuAD 2.0: file of their no-answer scores, to find the best threshold.")
     mistakes: int = option(0, "Number of most confident errors to list.", minimum=0)
     precision: str = option("auto", f"{AUTO} (also on a CPU, and for values).", choices=PRECISIONS)
+    engine: str = option(TORCH, ENGINE, choices=ENGINES)
 
 
 @dataclass(kw_only=True)
@@ -56,6 +59,7 @@ class PredictConfig(Config):
     precision: str = option(
         "auto", f"{AUTO} (also for values, tiny models and --features on a CPU).", choices=PRECISIONS
     )
+    engine: str = option(TORCH, ENGINE, choices=ENGINES)
 
 
 @dataclass(kw_only=True)
@@ -121,6 +125,7 @@ class ServeConfig(Config):
     host: str = option("127.0.0.1", "Address to listen on; by default this machine alone reaches it.")
     port: int = option(8000, "Port; 0 takes a free one.", minimum=0, maximum=65535)
     precision: str = option("auto", f"{AUTO} (also for values, and tiny models on a CPU).", choices=PRECISIONS)
+    engine: str = option(TORCH, ENGINE, choices=ENGINES)
     top_k: int = option(5, "Number of candidates per [MASK].", minimum=1)
     max_bytes: int = option(1_000_000, "Maximum size of a request.", minimum=100)
     max_rows: int = option(256, "Maximum number of rows in a request.", minimum=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,17 +16,15 @@ from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import looks_like_file, own_files
-from bertcli.data.labelled.prediction_table import has_lists_of_labels
 from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
-from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
-from bertcli.lifecycle.predictor import Predictor, load_for_task
+from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Cut, Source, check_options, cut_of, find_source, size_of
+from bertcli.lifecycle.sources import Cut, Source, check_options, cut_of, has_learnt, size_of, source_of
 from bertcli.lifecycle.workspace import (
     RUNS,
     remark_on,
@@ -56,6 +53,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
     _check_is_no_run(config.task)
     check_options(config)
+    check_engine(config.engine)
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
     models: list[str | None] = [*config.model] or [None]
@@ -94,7 +92,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     for remark in _remarks(config, found, saved, source, splits[0]):
         say(remark)
 
-    loaded = load_for_task(task, found, config.precision)
+    loaded = load_for_task(task, found, config.precision, config.engine)
     for split in splits:
         scored = score_split(task, found, split, *_predicted(loaded, task, split, config.mistakes))
         yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
@@ -112,7 +110,7 @@ def _baseline(model: str, saved: dict[str, Any], split: Split) -> dict[str, dict
 def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: Source, split: Split) -> Iterator[str]:
     """What may make a score higher than that of a model on unknown texts."""
     left_out = saved.get("data_digests", {}).get("dev")
-    is_cut = config.split == "dev" and source.own is not None and _has_learnt(saved, config.task)
+    is_cut = config.split == "dev" and source.own is not None and has_learnt(saved, config.task)
     is_cut = is_cut and not saved.get("limit_dev")
     if is_cut and left_out and split.examples.digest != left_out:
         run = Path(model).parent
@@ -149,28 +147,6 @@ def _read(source: Source, config: EvaluateConfig) -> list[Split]:
         if not split.examples.is_labelled:
             raise unlabelled(source.task, split)
     return splits
-
-
-def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
-    """The data to score on; for own files, the run's configuration fills in options that are not given."""
-    if not looks_like_file(config.task):
-        data_dir = config.data_dir or saved.get("data_dir")
-        if data_dir and not config.data_dir:
-            say(f"data: {data_dir} (the run's)")
-        return find_source(config.task, data_dir)
-    columns = {key: getattr(config, key) or saved.get(key) for key in ("text", "text_pair", "label")}
-    kind = config.kind or saved.get("kind")
-    if config.predictions and not kind and has_lists_of_labels(Path(config.predictions)):
-        kind = MULTILABEL.name
-    own = {"scored": config.split, "learnt": _has_learnt(saved, config.task)}
-    return find_source(config.task, None, columns, kind, saved.get("seed", 0), **own)
-
-
-def _has_learnt(saved: dict[str, Any], name: str) -> bool:
-    """Whether a run was trained on files and left a dev set out."""
-    return os.path.realpath(saved.get("task", "")) == os.path.realpath(name) and "dev" in saved.get(
-        "data_digests", "dev"
-    )
 
 
 def _latest_run(config: EvaluateConfig) -> RunFolder:

@@ -9,7 +9,7 @@ from bertcli import say
 from bertcli.config.use import EXPORTS, ExportConfig
 from bertcli.errors import UserError, check_extra, check_vacant
 from bertcli.lifecycle.baselining.description import method_of
-from bertcli.lifecycle.workspace import latest_finished_run, resolve_model, saved_config
+from bertcli.lifecycle.workspace import export_folder, latest_finished_run, resolve_model
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.exporting.writing import Exported
@@ -30,7 +30,7 @@ def export(run: ExportConfig | str | None = None, **options: Any) -> Exported:
     model = resolve_model(config.run) if config.run else str(latest_finished_run().model)
     if method := method_of(model):
         raise UserError(f"`{model}` is a baseline ({method}), not a BERT.", "Give another run: bert export RUN")
-    out = Path(config.out) if config.out else _default_out(config, model)
+    out = Path(config.out) if config.out else export_folder(model, config.run, config.format, config.precision)
     check_vacant(out)
 
     from bertcli.lifecycle.exporting.writing import Exported, write_export
@@ -40,9 +40,3 @@ def export(run: ExportConfig | str | None = None, **options: Any) -> Exported:
         say(f"would write {out}: {model} as {config.format} in {config.precision}")
         return plan
     return write_export(plan, config.data_dir)
-
-
-def _default_out(config: ExportConfig, model: str) -> Path:
-    """FORMAT-PRECISION in the folder of the run; of another model, NAME-FORMAT-PRECISION in this folder."""
-    name = f"{config.format}-{config.precision}"
-    return Path(model).parent / name if saved_config(model) else Path(f"{Path(config.run).name}-{name}")

@@ -83,7 +83,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
     if config.dry_run:
-        return PretrainingData(config.out, *(0 for _ in range(7)), shards, 0.0)
+        return PretrainingData(config.out, 0, 0, 0, 0, 0, 0, 0, shards, 0.0)
 
     part.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(part)

@@ -24,7 +24,7 @@ from bertcli.lifecycle.baselining.description import method_of
 from bertcli.lifecycle.predicting.files import check_output, flat, write_official, write_predictions
 from bertcli.lifecycle.predicting.inputs import InputRow, Inputs, counted, inputs_of, read_inputs
 from bertcli.lifecycle.predicting.options import INPUTS, check_options
-from bertcli.lifecycle.predictor import Predictor, is_causal_model, kind_of, load_for_rows, load_for_task
+from bertcli.lifecycle.predictor import Predictor, check_engine, is_causal_model, kind_of, load_for_rows, load_for_task
 from bertcli.lifecycle.sources import find_source
 from bertcli.lifecycle.workspace import model_for, resolve_model, run_of_task, saved_config, takes_pairs
 from bertcli.tasks import get_task
@@ -75,6 +75,7 @@ def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None 
 
 def stream(config: PredictConfig) -> Predictions:
     """As `predict`, but lazily: a wrong line of a file raises UserError after the predictions of the lines before it."""
+    check_engine(config.engine)
     output = Path(config.output) if config.output not in (None, "-") else None
     files = {"--output": output, "--features": config.features, "--explain-page": config.explain_page}
     for option, path in files.items():
@@ -100,7 +101,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
 
     is_watched = bool(config.file and (output or not sys.stdout.isatty()))  # on a terminal, results show the progress
     rows = _with_remarks(inputs, model, config)
-    loaded = load_for_rows(model, kind, config.precision, config.top_k, has_gradients=bool(config.explain))
+    loaded = load_for_rows(model, kind, config.precision, config.top_k, bool(config.explain), config.engine)
     found = _predictions(loaded, rows, config.file, is_watched)
     if config.explain:
         from bertcli.lifecycle.predicting.attribution import explained
@@ -180,7 +181,7 @@ def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     if config.dry_run:
         return Predictions(model, kind.name, 0)
 
-    predictions = load_for_task(task, model, config.precision).predict(split)
+    predictions = load_for_task(task, model, config.precision, config.engine).predict(split)
     if kind.official_file and config.output is None:
         output = Path(kind.official_file)
     return _written(Predictions(model, kind.name, len(predictions), None, predictions), task, output)

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from bertcli.config.use import ONNX, OPENVINO, TORCH
+from bertcli.errors import UserError, check_extra
 from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.baselining.description import description_of, method_of
 from bertcli.lifecycle.sources import Cut
 from bertcli.tasks.task import INPUT, Task
+
+if TYPE_CHECKING:
+    from bertcli.lifecycle.scoring.task_model import TaskModel
 
 
 class Predictor(Protocol):
@@ -55,21 +60,42 @@ def is_causal_model(source: str) -> bool:
     return not method_of(source) and bool(getattr(open_config(source), "is_decoder", False))
 
 
-def load_for_task(task: Task, source: str, precision: str) -> Predictor:
+def check_engine(engine: str) -> None:
+    """Raise UserError if the packages of an engine are not installed."""
+    if engine != TORCH:
+        extra, packages = (OPENVINO, ("openvino",)) if engine == OPENVINO else (ONNX, ())
+        check_extra(
+            extra, *packages, "onnx", "onnxruntime", "onnxscript", use=f"--engine {engine}", instead="leave it out"
+        )
+
+
+def load_for_task(task: Task, source: str, precision: str, engine: str = TORCH) -> Predictor:
     """Load a model or a baseline to answer the examples of a task. Raises UserError if it is of another kind or has other labels."""
-    if method_of(source):
+    if method := method_of(source):
         from bertcli.lifecycle.baselining.baseline_model import BaselineModel
 
+        if engine != TORCH:
+            raise UserError(f"`{source}` is a baseline ({method}), which no --engine runs.", "Leave --engine out.")
         return BaselineModel.load(source, task)
     from bertcli.lifecycle.scoring.task_model import load_task_model
 
-    return load_task_model(task, source, precision)
+    return _run_by(engine, load_task_model(task, source, precision), source, precision)
 
 
-def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False) -> Predictor:
+def load_for_rows(
+    source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False, engine: str = TORCH
+) -> Predictor:
     """Load a model or a baseline of a kind to predict rows, as `bert predict` does."""
     if method_of(source):
-        return load_for_task(replace(INPUT, kind=kind.name), source, precision)
+        return load_for_task(replace(INPUT, kind=kind.name), source, precision, engine)
     from bertcli.lifecycle.scoring import task_model
 
-    return task_model.load_for_rows(source, kind, precision, top_k, has_gradients)
+    return _run_by(engine, task_model.load_for_rows(source, kind, precision, top_k, has_gradients), source, precision)
+
+
+def _run_by(engine: str, loaded: TaskModel, source: str, precision: str) -> TaskModel:
+    if engine == TORCH:
+        return loaded
+    from bertcli.lifecycle.exporting.engine import run_by
+
+    return run_by(engine, loaded, source, precision)

@@ -27,8 +27,8 @@ from bertcli.training.progress import duration
 
 NEEDED = ("train", "dev")  # splits of a task
 # Options of the models that an experiment pre-trains, beside the one that says for how long.
-OF_PRETRAINING = ("size", "pretrain_recipe", "pretrain_seeds", "text", "held_out", "tokenizer", "vocab_size")
-OF_PRETRAINING += ("max_seq_length", "dupe_factor")
+OF_PRETRAINING = {"size", "pretrain_recipe", "pretrain_seeds", "text", "held_out", "tokenizer", "vocab_size"}
+OF_PRETRAINING |= {"max_seq_length", "dupe_factor"}
 
 
 def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction:
@@ -130,7 +130,7 @@ def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> 
 def _without_effect(config: ReproduceConfig, experiment: Experiment) -> list[str]:
     """The options that were given, but change nothing in this experiment, which is said."""
     pretrains = experiment.systems[0].pretrain is not None
-    needless = {"from_"} if pretrains else {"steps", "flops", *OF_PRETRAINING}
+    needless = {"from_"} if pretrains else OF_PRETRAINING | {"steps", "flops"}
     needless |= {"steps"} if experiment.equal_compute else {"flops"}
     flags = [flag(each) for each in fields(config) if each.name in needless & config.given]
     if not flags:

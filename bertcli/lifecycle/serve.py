@@ -12,6 +12,7 @@ from bertcli import say
 from bertcli.config.use import ServeConfig
 from bertcli.data.results import Result
 from bertcli.errors import UserError, check_extra
+from bertcli.lifecycle.predictor import check_engine
 from bertcli.lifecycle.workspace import latest_finished_run, resolve_model
 
 BACKLOG = 1024  # connections that the system holds until they are accepted
@@ -33,6 +34,7 @@ def serve(runs: ServeConfig | str | None = None, **options: Any) -> Served:
     """
     config = ServeConfig.build(runs, options)
     check_extra("serve", "starlette", "uvicorn", "httptools", "prometheus_client", use="bert serve")
+    check_engine(config.engine)
     models = _named([resolve_model(run) for run in config.runs] or [str(latest_finished_run().model)], config.runs)
     with _listening(config) as listener:
         host, port, *_ = listener.getsockname()

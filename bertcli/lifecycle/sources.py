@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,11 @@ from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.official_files import data_folder, find_file, load_from_hub, split_file
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file
+from bertcli.data.labelled.prediction_table import has_lists_of_labels
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
+from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.lifecycle.own_files import Columns, for_training, own_task
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Task
@@ -114,6 +117,28 @@ def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> N
         own = f"of official files; `{config.task}` is your own"
         whose = own if is_own else f"for your own files, not for {config.task}"
         raise UserError(f"{flag_of(given)} is {whose}.", "Leave it out.")
+
+
+def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
+    """The data to score on; for own files, the run's configuration fills in options that are not given."""
+    if not looks_like_file(config.task):
+        data_dir = config.data_dir or saved.get("data_dir")
+        if data_dir and not config.data_dir:
+            say(f"data: {data_dir} (the run's)")
+        return find_source(config.task, data_dir)
+    columns = {key: getattr(config, key) or saved.get(key) for key in ("text", "text_pair", "label")}
+    kind = config.kind or saved.get("kind")
+    if config.predictions and not kind and has_lists_of_labels(Path(config.predictions)):
+        kind = MULTILABEL.name
+    own = {"scored": config.split, "learnt": has_learnt(saved, config.task)}
+    return find_source(config.task, None, columns, kind, saved.get("seed", 0), **own)
+
+
+def has_learnt(saved: dict[str, Any], name: str) -> bool:
+    """Whether a run was trained on files and left a dev set out."""
+    return os.path.realpath(saved.get("task", "")) == os.path.realpath(name) and "dev" in saved.get(
+        "data_digests", "dev"
+    )
 
 
 def find_source(

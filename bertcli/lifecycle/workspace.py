@@ -309,3 +309,9 @@ def _is_vocabulary(algorithms: Iterable[str], path: Path) -> bool:
 def _latest(pattern: str, is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:
     found = max(filter(is_wanted, Path().glob(pattern)), key=lambda path: path.stat().st_mtime, default=None)
     return str(found.parent) if found else None
+
+
+def export_folder(model: str, name: str, form: str, precision: str) -> Path:
+    """Where a model is exported to: in the folder of its run; of another model, a folder of its name in this one."""
+    folder = f"{form}-{precision}"
+    return Path(model).parent / folder if saved_config(model) else Path(f"{Path(name).name}-{folder}")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertcli.models.formats.onnx import OnnxModel, write_graph
+from bertcli.models.formats.engines import GraphModel, load_onnxruntime
+from bertcli.models.formats.onnx import write_graph
 from bertcli.models.heads import sequence_logits
 from bertcli.models.loading import load_model
 from tests.data.text.tokenizers import save_xlnet_pieces
@@ -37,5 +38,5 @@ def test_a_graph_reads_the_last_token_of_each_text(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = sequence_logits(model, batch)["logits"]
     write_graph(model, tmp_path / "model.onnx")
-    found = OnnxModel(tmp_path / "model.onnx", model.config)(**padded)["logits"]
+    found = GraphModel(load_onnxruntime(tmp_path / "model.onnx"), model.config)(**padded)["logits"]
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)

@@ -1,6 +1,7 @@
 """Exported models give the same answers in other programs, with what these need beside them."""
 
 import json
+import re
 import runpy
 import shutil
 import subprocess
@@ -227,6 +228,8 @@ def check_example(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     sample = dict(KINDS[kind].sample)
     choices = {"choice": sample.pop("choices")} if "choices" in sample else {}
     (wanted,) = predict(**sample, **choices, model="start", precision="float32").records
+    (other,) = predict(**sample, **choices, model="start", engine="onnx", precision="float32").records
+    assert re.sub(r"\d+\.\d+", "", str(other)) == re.sub(r"\d+\.\d+", "", str(wanted))
     answer = answer_of(Path("out"), capsys)
     if kind == "tag":
         assert [word for word, tag in answer if tag != "O"] == [entity["text"] for entity in wanted["entities"]]

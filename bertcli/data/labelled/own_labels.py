@@ -54,14 +54,21 @@ def _why_names(labels: list[str]) -> str:
     """Why labels are names, if most are numbers, or would be with a decimal point."""
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
         return ", as the decimal separator must be a point, not a comma"
-    for separator in SEPARATORS[:2]:  # a comma is part of many names
-        several = [label for label in labels if separator in label]
-        if several and {part for each in several for part in split_labels(each, separator)} & set(labels):
-            return f", each taken whole, such as `{several[0]}` (--kind multilabel: several labels in a row)"
+    if several := _several(labels):
+        return f", each taken whole, such as `{several}` (--kind multilabel: several labels in a row)"
     others = [label for label in labels if not are_numbers([label])]
     if len(others) >= len(labels) / 2:
         return ""
     return f", because `{others[0]}` is not a number; {len(labels) - len(others):,} others are (--kind regress takes them as values)"
+
+
+def _several(labels: list[str]) -> str:
+    """The first name that looks like several labels, some of which are labels of other rows; nothing if there is none."""
+    for separator in SEPARATORS[:2]:  # a comma is part of many names
+        found = [label for label in labels if separator in label]
+        if {part for each in found for part in split_labels(each, separator)} & set(labels):
+            return found[0]
+    return ""
 
 
 def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:

@@ -31,14 +31,14 @@ from bertcli.kinds import types as t
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.kinds.kind import Encoder, Kind
 from bertcli.kinds.mask import MASK_TOKEN
-from bertcli.lifecycle.evaluate import source_of
 from bertcli.lifecycle.exporting.example import example_of
 from bertcli.lifecycle.scoring.scores import score
 from bertcli.lifecycle.scoring.task_model import load_task_model
-from bertcli.lifecycle.sources import encode_split
+from bertcli.lifecycle.sources import encode_split, source_of
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
 from bertcli.models.encoder import encode, longest_input
-from bertcli.models.formats.onnx import OnnxModel, quantize, write_graph
+from bertcli.models.formats.engines import GraphModel, load_onnxruntime
+from bertcli.models.formats.onnx import quantize, write_graph
 from bertcli.models.heads import own_head
 from bertcli.models.loading import (
     check_vocabulary,
@@ -148,7 +148,7 @@ def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str |
     config = model.config
     graph = part / "model.onnx"
     write_graph(model, graph)
-    difference = _largest_difference(original, OnnxModel(graph, config))
+    difference = _largest_difference(original, GraphModel(load_onnxruntime(graph), config))
     if not difference <= LARGEST_DIFFERENCE:
         what = f"The outputs of the graph differ by {difference:.1e} from those of the model."
         raise RunError(what, "Give --format safetensors, and please report the model.")
@@ -158,7 +158,7 @@ def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str |
     quantize(whole, graph)
     for path in (whole, part / "model.onnx.data"):
         path.unlink(missing_ok=True)
-    small = OnnxModel(graph, config)
+    small = GraphModel(load_onnxruntime(graph), config)
     difference = _largest_difference(original, small)
     return _with_scores(replace(plan, largest_difference=difference), small, data_dir)
 
@@ -227,7 +227,7 @@ def _random_text(sample: Any, words: list[str], draw: random.Random) -> Any:
     return " ".join([*draw.choices(words, k=draw.randint(1, WORDS)), *[MASK_TOKEN] * (MASK_TOKEN in sample)])
 
 
-def _with_scores(plan: Exported, small: OnnxModel, data_dir: str | None) -> Exported:
+def _with_scores(plan: Exported, small: GraphModel, data_dir: str | None) -> Exported:
     """The scores of the model and of the graph on the dev set of the run, where it is there; says what is lost."""
     saved = saved_config(plan.model)
     if not saved.get("kind"):

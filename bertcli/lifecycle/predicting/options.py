@@ -1,6 +1,6 @@
 """Which options of `bert predict` go together."""
 
-from bertcli.config.use import PredictConfig
+from bertcli.config.use import TORCH, PredictConfig
 from bertcli.errors import UserError, flag_of
 
 INPUTS = ("text", "text_pair", "choice", "question", "context", "file")
@@ -19,15 +19,21 @@ def check_options(config: PredictConfig) -> None:
         for name in names:
             if not getattr(config, use) and getattr(config, name) != getattr(PredictConfig, name):
                 raise UserError(f"{flag_of(name)} needs {spelled}.", "Leave it out, or give both.")
-    uses = [f"--{name}" for name in ("features", "explain", "compare") if getattr(config, name)]
-    if len(uses) > 1:
-        raise UserError(f"{uses[0]} and {uses[1]} do not go together.", "Give one of them.")
+    _check_uses(config)
     if config.compare:
         _check_compare(config)
     elif not config.task:
         _check_inputs(config)
     if config.explain:
         _check_explain(config)
+
+
+def _check_uses(config: PredictConfig) -> None:
+    uses = [f"--{name}" for name in ("features", "explain", "compare") if getattr(config, name)]
+    if len(uses) > 1:
+        raise UserError(f"{uses[0]} and {uses[1]} do not go together.", "Give one of them.")
+    if uses and config.engine != TORCH:
+        raise UserError(f"{uses[0]} reads the weights, which --engine {config.engine} does not.", "Leave --engine out.")
 
 
 def _check_compare(config: PredictConfig) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -25,7 +25,8 @@ from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
 from bertcli.kinds import kind_of_model
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.scoring.task_model import load_for_rows
+from bertcli.lifecycle.predictor import load_for_rows
+from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.serving.pages import docs_page, main_page, openapi
 from bertcli.lifecycle.serving.protocol import LINGER_SECONDS, BoundedProtocol, refusal
 from bertcli.lifecycle.serving.queue import Full, Job, Worker
@@ -236,8 +237,8 @@ def load_served(name: str, source: str, config: ServeConfig) -> ServedModel:
     if kind is None:
         what = f"The model `{source}` ({', '.join(saved.architectures or [])}) needs fine-tuning first."
         raise UserError(what, "Name a fine-tuned run: bert serve RUN")
-    model = load_for_rows(source, kind, config.precision, config.top_k)
-    return ServedModel(name, model, bool(takes_pairs(saved_config(source))), source)
+    model = load_for_rows(source, kind, config.precision, config.top_k, engine=config.engine)
+    return ServedModel(name, cast(TaskModel, model), bool(takes_pairs(saved_config(source))), source)
 
 
 def run_server(config: ServeConfig, models: dict[str, str], listener: socket.socket, address: str) -> int:

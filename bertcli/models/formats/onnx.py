@@ -1,16 +1,14 @@
-"""Models as ONNX graphs, which torch writes and onnxruntime quantizes and runs."""
+"""Models as ONNX graphs, which torch writes and onnxruntime quantizes."""
 
-import copy
 import inspect
 import logging
 import warnings
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from bertcli.families import family_of
 from bertcli.models.packed import is_packed
@@ -88,42 +86,3 @@ def quantize(graph: Path, out: Path) -> None:
 
     logging.getLogger().setLevel(logging.ERROR)  # it advises on the root logger
     quantize_dynamic(graph, out, weight_type=QuantType.QInt8, per_channel=True)
-
-
-class OnnxModel(nn.Module):
-    """A graph in the place of the model that it was made from: padded columns in, the same outputs by name."""
-
-    def __init__(self, path: Path, config: PretrainedConfig) -> None:
-        super().__init__()
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        self.config = copy.deepcopy(config)
-        self.config._attn_implementation = "eager"  # not packed
-        self.inputs = {node.name: len(node.shape) for node in self.session.get_inputs()}
-        self.outputs = [node.name for node in self.session.get_outputs()]
-        self.nothing = nn.Parameter(torch.zeros(()), requires_grad=False)  # says that it is of float32 and on the CPU
-
-    @property
-    def base_model(self) -> "OnnxModel":
-        """The encoder, whose states a model without a head returns."""
-        return self
-
-    def forward(self, **columns: Tensor) -> Any:
-        """The outputs of the graph; the first of several choices is the only one where there is no axis of them."""
-        given = {name: columns[name].numpy().astype(np.int64) for name in self.inputs}
-        return _Outputs(
-            zip(self.outputs, map(torch.from_numpy, self.session.run(self.outputs, self._shaped(given))), strict=True)
-        )
-
-    def _shaped(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Each sequence as an example of one choice, where the graph has an axis of choices."""
-        return {name: rows[:, None] if rows.ndim < self.inputs[name] else rows for name, rows in given.items()}
-
-
-class _Outputs(dict[str, Tensor]):
-    """Outputs by name, also as attributes, as transformers returns them."""
-
-    __getattr__ = dict.__getitem__
