@@ -64,9 +64,8 @@ def check_engine(engine: str) -> None:
     """Raise UserError if the packages of an engine are not installed."""
     if engine != TORCH:
         extra, packages = (OPENVINO, ("openvino",)) if engine == OPENVINO else (ONNX, ())
-        check_extra(
-            extra, *packages, "onnx", "onnxruntime", "onnxscript", use=f"--engine {engine}", instead="leave it out"
-        )
+        packages = ("onnx", "onnxruntime", "onnxscript", *packages)
+        check_extra(extra, *packages, use=f"--engine {engine}", instead="leave it out")
 
 
 def load_for_task(task: Task, source: str, precision: str, engine: str = TORCH) -> Predictor:

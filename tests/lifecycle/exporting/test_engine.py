@@ -84,7 +84,7 @@ def test_no_engine_runs_a_baseline(workspace: Path) -> None:
 
 def test_without_the_extra_the_error_says_how_to_install_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
-    with pytest.raises(UserError, match="--engine openvino needs openvino") as error:
+    with pytest.raises(UserError, match="--engine openvino needs onnx") as error:
         predict(TEXTS[0], model=str(run), engine="openvino")
     assert "pip install 'bertcli[openvino]'" in error.value.hint
 
