@@ -86,6 +86,17 @@ def _parser(config_class: type[Config]) -> type[TyperCommand]:
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             return super().parse_args(ctx, [*_with_one_value_each(args, declared)])
 
+        def format_help(self, ctx: Any, formatter: Any) -> None:
+            """The help without the column of what switches flags off: 80 columns are enough for the rest."""
+            negatives = [(each, each.secondary_opts) for each in self.params]
+            try:
+                for each in self.params:
+                    each.secondary_opts = []
+                super().format_help(ctx, formatter)
+            finally:
+                for each, spelled in negatives:
+                    each.secondary_opts = spelled
+
     return Parser
 
 
@@ -133,7 +144,7 @@ def _parameter(declared: Field[Any], hint: Any) -> inspect.Parameter:
     elif hint is bool:
         name = flag(declared)
         spelled = f"{name}/--no-{name[2:]}" if default or name != "--dry-run" else name
-        info = typer.Option(spelled, help=text, show_default="on" if default else False)
+        info = typer.Option(spelled, help=text, show_default=f"on; off: --no-{name[2:]}" if default else False)
     else:
         shown = False if default in (None, [], "") else f"{default}"
         info = typer.Option(flag(declared), help=text, show_default=shown, autocompletion=completes)

@@ -376,6 +376,18 @@ def test_requests_that_a_core_rejects_import_no_heavy_package(workspace: Path) -
     assert {request: heavy for request, heavy in heavy_imports(REJECTED).items() if heavy} == {}
 
 
+def test_help_in_80_columns_leaves_room_for_its_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = run(["finetune", "--help"], capsys, monkeypatch)
+    assert code == 0
+    assert "Stride between the windows over a" in out  # on one line
+    assert "off: --no-baseline" in " ".join(out.replace("│", " ").split())
+    code, _, err = run(["finetune", "glue/rte", "--no-baseline", "--epochs", "many"], capsys, monkeypatch)
+    assert (code, "no-baseline" in err) == (2, False)  # which is taken as before
+
+
 def test_every_commands_help_shows_examples(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
