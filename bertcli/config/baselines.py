@@ -1,6 +1,6 @@
 """Options of `bert baseline`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from bertcli.config.options import option
 from bertcli.config.training import OwnDataConfig
@@ -9,13 +9,7 @@ MAJORITY, BAG_OF_WORDS, STATIC_VECTORS = "majority", "bag-of-words", "static-vec
 LSTMS = (LSTM, BILSTM) = ("lstm", "bilstm")
 LEFT_TO_RIGHT = "left-to-right"
 METHODS = (MAJORITY, BAG_OF_WORDS, STATIC_VECTORS, *LSTMS, LEFT_TO_RIGHT)
-OPTIONS = {  # of some methods only
-    "from_": (LEFT_TO_RIGHT,),
-    "vectors": LSTMS,
-    "vectors_text": (STATIC_VECTORS, *LSTMS),
-    **dict.fromkeys(("epochs", "batch_size", "learning_rate"), (*LSTMS, LEFT_TO_RIGHT)),
-    "dropout": LSTMS,
-}
+TRAINED = (*LSTMS, LEFT_TO_RIGHT)  # in epochs
 METHOD = "What is fitted: {choices}."
 VECTORS = (RANDOM, STATIC) = ("random", "static")
 VECTORS_TEXT = "static-vectors, --vectors static: text files to train word vectors on; default: the training examples."
@@ -31,19 +25,21 @@ class BaselineConfig(OwnDataConfig):
     seed: int = option(0, "Random seed: of the dev set cut off own data, and of new weights.", minimum=0)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     from_: str | None = option(
-        None, "left-to-right: the run to fine-tune; default: the latest run pre-trained with that objective."
+        None,
+        "left-to-right: the run to fine-tune; default: the latest run pre-trained with that objective.",
+        of=(LEFT_TO_RIGHT,),
     )
-    vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS)
-    vectors_text: list[str] = option([], VECTORS_TEXT, nargs="+")
+    vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS, of=LSTMS)
+    vectors_text: list[str] = option([], VECTORS_TEXT, nargs="+", of=(STATIC_VECTORS, *LSTMS))
     epochs: int | None = option(
-        None, "LSTMs, left-to-right: number of epochs; default: by the number of examples.", minimum=1
+        None, "LSTMs, left-to-right: number of epochs; default: by the number of examples.", minimum=1, of=TRAINED
     )
-    batch_size: int = option(32, "LSTMs, left-to-right: examples per step.", minimum=1)
-    learning_rate: float = option(1e-3, "LSTMs, left-to-right: learning rate of Adam.", minimum=0)
-    dropout: float = option(0.5, "lstm, bilstm: dropout probability.", minimum=0, maximum=0.9)
+    batch_size: int = option(32, "LSTMs, left-to-right: examples per step.", minimum=1, of=TRAINED)
+    learning_rate: float = option(1e-3, "LSTMs, left-to-right: learning rate of Adam.", minimum=0, of=TRAINED)
+    dropout: float = option(0.5, "lstm, bilstm: dropout probability.", minimum=0, maximum=0.9, of=LSTMS)
 
     @property
     def unused(self) -> set[str]:
         """The options that its method does not have."""
-        names = {name for name, methods in OPTIONS.items() if self.method not in methods}
+        names = {each.name for each in fields(self) if each.metadata["of"] and self.method not in each.metadata["of"]}
         return names | ({"vectors_text"} if self.method in LSTMS and self.vectors == RANDOM else set())

@@ -19,12 +19,25 @@ class Declared(TypedDict, total=False):
     maximum: float | None
     choices: Choices | None  # the names of a table, or a function that returns them
     metavar: str
+    needs: str  # another option, without which this one has no effect
+    of: tuple[str, ...]  # of the choices of another option, those that it belongs to; none: all
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
+
+
+NOTHING: Declared = {
+    "minimum": None,
+    "maximum": None,
+    "choices": None,
+    "metavar": "",
+    "needs": "",
+    "of": (),
+    "nargs": "",
+}
 
 
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
     """Declare an option; its field name is the flag, the recipe key and the saved key; `{choices}` in the help are its choices."""
-    metadata = {"help": text, "minimum": None, "maximum": None, "choices": None, "metavar": "", "nargs": "", **declared}
+    metadata: dict[str, Any] = {"help": text, **NOTHING, **declared}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -37,12 +50,18 @@ class Config:
     dry_run: bool = option(False, "Check the request and print what would be done, without writing anything.")
 
     def __post_init__(self) -> None:
-        """Check every value: type, choice and range. Raises UserError, which names the option and what it takes."""
+        """Check every value: type, choice, range, and what it needs. Raises UserError, which names the option."""
         self.given = {each.name for each in fields(self) if getattr(self, each.name) != default_of(each)}
         hints = get_type_hints(type(self))
         for declared in fields(self):
             value = _checked(declared, hints[declared.name], getattr(self, declared.name))
             setattr(self, declared.name, value)
+        by_name = {each.name: each for each in fields(self)}
+        for declared in fields(self):
+            needed = by_name.get(declared.metadata["needs"])
+            if needed and not getattr(self, needed.name) and getattr(self, declared.name) != default_of(declared):
+                other = f"a {flag(needed)}" if needed.metadata["metavar"] else flag(needed)
+                raise UserError(f"{flag(declared)} needs {other}.", "Leave it out, or give both.")
 
     @classmethod
     def build(cls, given: object, options: dict[str, Any]) -> Self:

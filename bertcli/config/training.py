@@ -153,7 +153,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     grid: str | None = option(None, GRID, choices=("paper",))
     class_weights: str | None = option(None, "balanced: by inverse label frequency.", choices=("balanced",))
     frozen: bool = option(False, "Tagging: train a BiLSTM on the hidden states of a frozen BERT (section 5.3).")
-    frozen_layers: str | None = option(None, FROZEN, choices=(*FROZEN_SCORES, "all"))
+    frozen_layers: str | None = option(None, FROZEN, choices=(*FROZEN_SCORES, "all"), needs="frozen")
     bilstm: bool = option(False, "Put a BiLSTM with new weights between the encoder and the head (Table 5).")
     patience: int | None = option(None, "Stop after this many evaluations without improvement.", minimum=1)
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)

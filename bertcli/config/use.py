@@ -37,8 +37,8 @@ class PredictConfig(Config):
     """Options of `bert predict`."""
 
     task: str = option("", "A task (see `bert tasks`), to predict one of its splits.", metavar="TASK")
-    data_dir: str | None = option(None, f"With TASK: {DATA_DIR[0].lower()}{DATA_DIR[1:]}")
-    split: str = option("dev", "With TASK: split to predict.")
+    data_dir: str | None = option(None, f"With TASK: {DATA_DIR[0].lower()}{DATA_DIR[1:]}", needs="task")
+    split: str = option("dev", "With TASK: split to predict.", needs="task")
     text: str | None = option(None, "A text; each [MASK] in it is filled.")
     text_pair: str | None = option(None, "The second text of a pair.")
     choice: list[str] = option([], "A possible continuation of --text; repeat it for each choice.")
@@ -49,12 +49,16 @@ class PredictConfig(Config):
     only_predictions: bool = option(False, "With --output: leave the columns of the input out.")
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
-    layers: str = option("last", "With --features: {choices}.", choices=LAYERS)
-    pooling: str = option("tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING)
+    layers: str = option("last", "With --features: {choices}.", choices=LAYERS, needs="features")
+    pooling: str = option(
+        "tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING, needs="features"
+    )
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
-    explain_page: str | None = option(None, "With --explain: HTML file to write; for attention: attention.html.")
+    explain_page: str | None = option(
+        None, "With --explain: HTML file to write; for attention: attention.html.", needs="explain"
+    )
     compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
-    word: str | None = option(None, "With --compare: the word whose vectors are compared.")
+    word: str | None = option(None, "With --compare: the word whose vectors are compared.", needs="compare")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
     precision: str = option(
         "auto", f"{AUTO} (also for values, tiny models and --features on a CPU).", choices=PRECISIONS
@@ -70,7 +74,7 @@ class SimilarConfig(Config):
     text: list[str] = option([], "Text to search for; repeat it for several.")
     texts: str | None = option(None, "File of texts to search for, one per line; - reads standard input.")
     pairs: bool = option(False, "Find near duplicates: pairs of rows with a cosine of at least --threshold.")
-    threshold: float = option(0.9, "With --pairs: the minimum cosine.", minimum=-1, maximum=1)
+    threshold: float = option(0.9, "With --pairs: the minimum cosine.", minimum=-1, maximum=1, needs="pairs")
     top_k: int = option(10, "Number of rows shown per text, or of pairs.", minimum=1)
     text_column: str | None = option(None, "Column of the texts in a table; default: by its name.")
     model: str | None = option(None, "Run, folder or Hub name; default: minilm, else a pre-trained run or model.")

@@ -95,9 +95,6 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
 
 def _check_bilstm(config: FinetuneConfig) -> None:
     """Raise UserError if the options of a BiLSTM do not go together."""
-    if config.frozen_layers and not config.frozen:
-        hint = f"Give both: --frozen --frozen-layers {config.frozen_layers}"
-        raise UserError("--frozen-layers belongs to --frozen.", hint)
     if config.frozen and config.gradient_checkpointing:
         what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
         raise UserError(what, "Leave one of them out.")

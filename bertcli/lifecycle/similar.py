@@ -82,8 +82,6 @@ def _check_options(config: SimilarConfig) -> None:
     if len(given) != 1:
         what = f"{given[0]} and {given[1]} do not go together." if given else "There is nothing to search for."
         raise UserError(what, 'Give one: --text "..." or --texts FILE or --pairs')
-    if config.threshold != SimilarConfig.threshold and not config.pairs:
-        raise UserError("--threshold needs --pairs.", "Leave it out, or give --top-k.")
 
 
 def _asked_for(config: SimilarConfig) -> list[str]:

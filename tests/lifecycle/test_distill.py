@@ -177,7 +177,7 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
             {"teacher": start, **dict.fromkeys(("soft_weight", "hidden_weight", "masked_lm_weight"), 0)},
             "has the weight 0",
         ),
-        ({"teacher": start, "vocab_size": 50}, "--vocab-size belongs to --vocab-from-text"),
+        ({"teacher": start, "vocab_size": 50}, "--vocab-size needs --vocab-from-text"),
     ]
     for options, what in wrong:
         with pytest.raises(UserError, match=what):

@@ -1,24 +1,14 @@
 """Which options of `bert predict` go together."""
 
 from bertcli.config.use import TORCH, PredictConfig
-from bertcli.errors import UserError, flag_of
+from bertcli.errors import UserError
 
 INPUTS = ("text", "text_pair", "choice", "question", "context", "file")
-BELONGS = {
-    "features": ("--features", ("layers", "pooling")),
-    "task": ("a TASK", ("data_dir", "split")),
-    "explain": ("--explain", ("explain_page",)),
-    "compare": ("--compare", ("word",)),
-}
 COMPARE = 'Give: --compare "river bank" "bank account" --word bank'
 
 
 def check_options(config: PredictConfig) -> None:
     """Raise UserError if options do not go together, or one is missing."""
-    for use, (spelled, names) in BELONGS.items():
-        for name in names:
-            if not getattr(config, use) and getattr(config, name) != getattr(PredictConfig, name):
-                raise UserError(f"{flag_of(name)} needs {spelled}.", "Leave it out, or give both.")
     _check_uses(config)
     if config.compare:
         _check_compare(config)

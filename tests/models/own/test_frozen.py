@@ -118,7 +118,7 @@ def test_a_plain_tagger_starts_from_a_frozen_one_with_a_new_head(tagging: dict[s
     ("options", "message"),
     [
         ({"task": "reviews.csv", "data_dir": None, "frozen": True}, "--frozen is for token labelling"),
-        ({"frozen": False, "frozen_layers": "last"}, "--frozen-layers belongs to --frozen"),
+        ({"frozen": False, "frozen_layers": "last"}, "--frozen-layers needs --frozen"),
         ({"frozen_layers": "first"}, "Unknown value for --frozen-layers"),
     ],
 )
