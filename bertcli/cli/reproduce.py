@@ -28,7 +28,8 @@ def reproduce(config: ReproduceConfig, output: Output) -> object:
     result = bertcli.reproduce(config)
     if result.cells:
         scores, directions = score_table(result), direction_table(result)
-        output.table(directions.columns, directions.rows, directions.title)
+        if directions.rows:
+            output.table(directions.columns, directions.rows, directions.title)
         below = [*result.skipped, *result.notes, result.sentence, f"report: {result.report}"]
         output.table(scores.columns, scores.rows, scores.title, below)
     return result

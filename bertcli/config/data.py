@@ -8,6 +8,7 @@ from bertcli.families.bert import BERT
 
 TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
 OBJECTIVE = "Pre-training objective: {choices}"
+SENTENCES = "Cut each line, such as a paragraph, into sentences at . ! ? …"
 MASKING = ("static", "dynamic")
 MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, become random."
 ALGORITHMS = ("wordpiece", "byte-bpe", "sentencepiece")
@@ -67,7 +68,7 @@ class MakePretrainingDataConfig(Config):
     masking: str = option("static", "static: masks are stored; dynamic: drawn for each batch.", choices=MASKING)
     next_sentence: bool = option(True, "Make sentence pairs for next-sentence prediction; else one text per instance.")
     blanks_separate_docs: bool = option(True, "A blank line ends a document.")
-    split_sentences: bool = option(False, "Cut each line, such as a paragraph, into sentences at . ! ? …")
+    split_sentences: bool = option(False, SENTENCES)
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")
     seed: int = option(12345, "Random seed.", minimum=0)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)

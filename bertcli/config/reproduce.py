@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bertcli.config.data import TEXT
+from bertcli.config.data import SENTENCES, TEXT
 from bertcli.config.options import Config, option
 from bertcli.config.training import GRID, PRECISIONS
 from bertcli.families.bert import BERT
@@ -37,6 +37,7 @@ class ReproduceConfig(Config):
     pretrain_seeds: int = option(1, "Pre-train each model with this many seeds.", minimum=1)
     text: list[str] = option([], f"Pre-training text; default: seven novels that ship with bert. {TEXT}")
     held_out: list[str] = option([], "Text that perplexity is measured on; default: a novel, or part of --text.")
+    split_sentences: bool = option(False, f"Pre-training text: {SENTENCES[0].lower()}{SENTENCES[1:]}")
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: a vocabulary learnt from the text.")
     vocab_size: int = option(8000, "Size of the vocabulary that is learnt.", minimum=10)
     max_seq_length: int = option(128, "Maximum length in tokens of what is pre-trained on.", minimum=5)

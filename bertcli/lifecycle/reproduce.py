@@ -28,7 +28,7 @@ from bertcli.training.progress import duration
 NEEDED = ("train", "dev")  # splits of a task
 # Options of the models that an experiment pre-trains, beside the one that says for how long.
 OF_PRETRAINING = {"size", "pretrain_recipe", "pretrain_seeds", "text", "held_out", "tokenizer", "vocab_size"}
-OF_PRETRAINING |= {"max_seq_length", "dupe_factor"}
+OF_PRETRAINING |= {"max_seq_length", "dupe_factor", "split_sentences"}
 
 
 def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction:

@@ -131,6 +131,7 @@ class _Planner:
             "max_seq_length": config.max_seq_length,
             "dupe_factor": config.dupe_factor,
             "masking": "dynamic",
+            **({"split_sentences": True} if config.split_sentences else {}),
             **(_of_family(system) or {"max_predictions_per_seq": max(1, round(config.max_seq_length * MASKING_SHARE))}),
             **system.data,
             **more,
