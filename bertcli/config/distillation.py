@@ -61,9 +61,7 @@ class DistillConfig(FinetuneConfig):
     warmup_steps: int | None = option(None, "At pre-training: warm-up steps; default: 5 % of all.", minimum=0)
     dropout: float | None = option(None, "At pre-training: dropout; default: the model's.", minimum=0, maximum=0.9)
     vocab_from_text: list[str] = option([], VOCAB, nargs="+")
-    vocab_size: int | None = option(
-        None, "With --vocab-from-text: keep only the most frequent tokens.", minimum=10, needs="vocab_from_text"
-    )
+    vocab_size: int | None = option(None, "With --vocab-from-text: keep only the most frequent tokens.", minimum=10)
 
     @property
     def given_parts(self) -> dict[str, int]:

@@ -30,7 +30,7 @@ from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import UserError, flag_of
 from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.lifecycle.distilling.cut_vocabulary import cut_vocabulary
@@ -128,8 +128,9 @@ def _examples(config: DistillConfig, teacher: str, run: RunFolder) -> Pretrainin
         longest = {"max_seq_length": config.max_seq_length} if config.max_seq_length else {}
         options: dict[str, Any] = {**DATA_OPTIONS, **longest}
         make_pretraining_data(config.vocab_from_text, tokenizer=str(vocabulary), out=data, **options)
-    if config.max_seq_length and not config.vocab_from_text:
-        raise UserError("--max-seq-length needs --vocab-from-text: it is that of the data.", "Leave it out.")
+    for name in ("vocab_size", "max_seq_length"):  # not declared, as a recipe leaves the texts open
+        if getattr(config, name) and not config.vocab_from_text:
+            raise UserError(f"{flag_of(name)} needs --vocab-from-text.", "Leave it out, or give both.")
     return open_data(config, data, begun=run.shards_per_window[0] if config.resume else None)
 
 
