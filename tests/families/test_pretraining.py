@@ -67,6 +67,8 @@ def test_what_does_not_fit_a_family_is_refused(workspace: Path) -> None:
         make_pretraining_data("corpus.txt", family="albert", span_mask=True, workers=1)
     assert "--ngram-mask 0" in caught.value.hint
     make_pretraining_data("corpus.txt", max_seq_length=32, workers=1)
+    with pytest.raises(UserError, match="`typo` holds no pre-training data"):
+        pretrain(data="typo", family="roberta")
     with pytest.raises(UserError, match="was made for BERT, not for RoBERTa"):
         pretrain(PretrainConfig(family="roberta", size="tiny", steps=2))
 

@@ -32,9 +32,10 @@ def with_family(config: PretrainConfig) -> PretrainConfig:
     """
     try:
         folder = config.data.split(",")[0] if config.data else latest_pretraining_data()
-        made_for = Destination(folder).manifest().get("family", BERT.key)
+        manifest = Destination(folder).manifest()
     except UserError:  # raised again, and to the point, where the data are opened
         return config
+    made_for = manifest.get("family", BERT.key if manifest else config.family)
     if config.family not in (None, made_for):
         what = f"`{folder}` was made for {get_family(made_for).name}, not for {get_family(config.family).name}."
         hint = f"Leave --family out, or make other data: bert make-pretraining-data TEXT --family {config.family}"
