@@ -117,16 +117,15 @@ def test_without_next_sentence_rows_are_runs_of_text(workspace: Path) -> None:
 
 
 def test_text_cut_from_long_pairs_is_counted_and_sentences_keep_more_of_it(
-    workspace: Path, caplog: pytest.LogCaptureFixture
+    workspace: Path, said: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
     paragraph = " ".join(f"The {word} went to the market with two others." for word in "abcdefghij")
     Path("a.txt").write_text("\n\n".join([f"{paragraph}\n{paragraph}"] * 4))
     build_vocab("a.txt", vocab_size=120)
     options = {"max_seq_length": 64, "dupe_factor": 1}
     paragraphs = make_pretraining_data("a.txt", **options, out="paragraphs")
-    assert "not used: 65% of the text" in caplog.text
-    assert "--split-sentences keeps more" in caplog.text
+    assert "not used: 65% of the text" in said.text
+    assert "--split-sentences keeps more" in said.text
     sentences = make_pretraining_data("a.txt", **options, split_sentences=True, out="sentences")
     assert sentences.text_tokens == paragraphs.text_tokens
     assert 0 <= sentences.unused_tokens < paragraphs.unused_tokens / 2

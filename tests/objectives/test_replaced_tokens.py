@@ -309,4 +309,4 @@ def test_a_generator_is_as_wide_as_in_the_original() -> None:
         for fraction in ("0.25", "1.0"):
             assert generator_settings(ELECTRA.get_size(size), float(fraction)) == wanted[f"generator_{fraction}"]
     third = generator_settings(ELECTRA.get_size("base"), 0.33333)
-    assert third == UNITS["sizes"]["base"]["generator_0.33333"] == ELECTRA.new_config("base").generator
+    assert third == UNITS["sizes"]["base"]["generator_0.33333"] == ELECTRA.new_config("base").generator_settings

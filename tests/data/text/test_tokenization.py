@@ -113,7 +113,7 @@ def test_inputs_are_those_of_the_familys_own_tokenizer(family: str, tmp_path: Pa
     assert load_tokenizer(tmp_path / "padded").encode_ids(SENTENCES) == ours.encode_ids(SENTENCES)
     ours.save(tmp_path / "again")
     assert load_tokenizer(tmp_path / "again").digest == ours.digest
-    with pytest.raises(UserError, match="not a WordPiece tokenizer"):
+    with pytest.raises(UserError, match="this needs a WordPiece one"):
         load_wordpiece(tmp_path)
 
 
