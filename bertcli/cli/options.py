@@ -87,7 +87,7 @@ def _parser(config_class: type[Config]) -> type[TyperCommand]:
             return super().parse_args(ctx, [*_with_one_value_each(args, declared)])
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
-            """The help without the column of what switches flags off: 80 columns are enough for the rest."""
+            """The help without the column of --no-... flags, so that its words have room in 80 columns."""
             negatives = [(each, each.secondary_opts) for each in self.params]
             try:
                 for each in self.params:

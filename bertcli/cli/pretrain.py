@@ -11,7 +11,8 @@ def pretrain(config: PretrainConfig, output: Output) -> object:
     """Pre-train a BERT by masked-LM and next-sentence prediction, or another objective.
 
     With only minutes on a laptop, use --recipe pretrain/laptop: a tiny model learns more in that time than a larger one,
-    because it sees more text. Of the families, DeBERTa learnt most per minute there (--family deberta, from its data on).
+    because it sees more text. Of BERT's family, DeBERTa learns most in so few minutes:
+    make the vocabulary and the data with --family deberta, and pre-train on them.
 
     Examples:
         bert pretrain --size base

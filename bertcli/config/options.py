@@ -20,7 +20,7 @@ class Declared(TypedDict, total=False):
     choices: Choices | None  # the names of a table, or a function that returns them
     metavar: str
     needs: str  # another option, without which this one has no effect
-    of: tuple[str, ...]  # of the choices of another option, those that it belongs to; none: all
+    of: tuple[str, ...]  # the choices of the command's main option that it is for; empty: all
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 

@@ -33,7 +33,7 @@ def generator_settings(size: ModelSize, width: float | None = None) -> dict[str,
 
 
 def _settings(size: ModelSize) -> dict[str, Any]:
-    """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; those of the generator are what differs in it."""
+    """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; the generator's settings are those that differ."""
     embeddings = size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)
     return {
         **size.settings,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Beyond any model; a damaged number must not fill the memory.
 LARGEST = {"num_hidden_layers": 1_000, "num_attention_heads": 10_000, "hidden_size": 100_000}
 LARGEST |= {"intermediate_size": 1_000_000}
-# In config.json, what a generator differs in; transformers takes `generator` itself for the settings of a text decoder.
+# The key of a generator's settings in config.json; transformers reads `generator` as those of a text decoder.
 GENERATOR_SETTINGS = "generator_settings"
 
 

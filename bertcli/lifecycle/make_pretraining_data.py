@@ -143,12 +143,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:
     """What decides the instances: the same request gives the same data."""
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
-    before = {
-        **MASKING_DEFAULTS,
-        "family": BERT.key,
-        "blanks_separate_docs": True,
-        "split_sentences": False,
-    }  # there were these options
+    # What data had before there were these options.
+    before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True, "split_sentences": False}
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]

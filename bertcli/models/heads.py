@@ -87,7 +87,7 @@ def own_head(model: PreTrainedModel) -> str:
         return "has a BiLSTM between its encoder and its head"
     if getattr(model.base_model, "decodes_masks", False):
         return "reads masks by DeBERTa's enhanced mask decoder"
-    if getattr(model, "lm_loss", None) is not None and has_two_streams(model):
+    if has_two_streams(model) and hasattr(model, "lm_loss"):
         return "reads masks by XLNet's second stream"
     if is_joined(model):
         return "joins two encoders, one from left to right and one from right to left"
@@ -100,7 +100,7 @@ def own_head(model: PreTrainedModel) -> str:
 def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
     """Vocabulary logits at the masked positions only, [M, V], of any family's masked-LM head."""
     positions = batch.labels["masked_lm_positions"]
-    if getattr(model, "lm_loss", None) is not None and has_two_streams(model):
+    if has_two_streams(model):
         return cast(Tensor, model.lm_loss(predict_alone(model, batch, positions)))
     found = run_head(model, batch, positions)
     logits: Tensor = found["prediction_logits" if "prediction_logits" in found else "logits"]

@@ -78,7 +78,7 @@ def run_packed(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:
-    """Build a generator with new weights for a model, whose config.json says in what it differs."""
+    """Build a generator with new weights for a model, whose config.json has the settings that differ."""
     saved, make = model.config, family_of(model.config.model_type).generator
     size = ModelSize(saved.num_hidden_layers, saved.hidden_size, saved.num_attention_heads)
     own = getattr(saved, GENERATOR_SETTINGS, None) or (make(size, None) if make else {})

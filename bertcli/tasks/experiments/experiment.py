@@ -63,7 +63,10 @@ class Experiment:
         return list(dict.fromkeys(column.task for column in self.columns if column.task))
 
     def with_rows(self, names: Sequence[str]) -> Self:
-        """The same with some of the rows, by their names in the paper's table, or in ours after a model's. Raises UserError if there is none."""
+        """The same with some of the rows, named as in the paper's table or in ours, such as `minilm, fine-tuned`.
+
+        Raises UserError if there is no such row.
+        """
         known = {name: system for system in self.systems for name in (system.name, system.words or system.name)}
         asked = [name if name in known else name.split(", ", 1)[-1] for name in names]
         if strange := [name for name in asked if name not in known]:
