@@ -1,5 +1,6 @@
 """What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them."""
 
+import sys
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -18,13 +19,18 @@ from bertcli.errors import first_line
 
 PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
+WORTH_LOADING = 1 << 27  # elements in passes without a gradient, over which kernels save what loading them takes
 MANY_ROWS = 4096  # of an embedding, of which a batch reads few
 MOST_DEFERRED = 256  # updates of a row
 LONG = 64  # tokens of a sequence: beyond, torch's own attention in bfloat16 is the slower one
 
+COMPILED = "bertcli.kernels.compiled"  # which imports numba
+
+_passed = 0  # elements, while the kernels are not loaded
+
 
 def are_many(tokens: int) -> bool:
-    """Whether a pass over tokens saves, where it makes no gradient, as much as it takes to load the kernels."""
+    """Whether a pass over tokens saves more than its calls take, where it makes no gradient."""
     return torch.is_grad_enabled() or tokens >= MANY
 
 
@@ -37,19 +43,28 @@ def fits(*tensors: Tensor) -> bool:
 
 def fits_many(states: Tensor, *others: Tensor) -> bool:
     """Whether kernels take them, and the tokens of states, [..., H], are not too few."""
-    return are_many(states.shape[:-1].numel()) and fits(states, *others)
+    return are_many(states.shape[:-1].numel()) and _are_worth_loading(states.numel()) and fits(states, *others)
 
 
 def fits_tiles(states: Tensor) -> bool:
     """Whether the matrix units take the heads of states, [T, P, A, D], and the tokens are not too few."""
     suits = states.dtype == torch.bfloat16 and states.shape[-1] % 32 == 0
-    return suits and _has_tiles() and fits_many(states[:, 0, 0])
+    return suits and has_tiles() and fits_many(states[:, 0, 0])
+
+
+def _are_worth_loading(elements: int) -> bool:
+    """Whether the kernels are loaded, or this and earlier passes were over enough elements."""
+    global _passed
+    if torch.is_grad_enabled() or COMPILED in sys.modules:
+        return True
+    _passed += elements
+    return _passed >= WORTH_LOADING
 
 
 @cache
 def _has_compiler() -> bool:
     try:
-        import_module("bertcli.kernels.compiled")
+        import_module(COMPILED)
     except (ImportError, OSError) as error:  # OSError: a library of it is broken
         say(f"training and prediction are faster with numba: pip install 'bertcli[fast]' ({first_line(error)})")
         return False
@@ -57,7 +72,7 @@ def _has_compiler() -> bool:
 
 
 @cache
-def _has_tiles() -> bool:
+def has_tiles() -> bool:
     """Whether there are matrix units, which Linux gives a process that asks."""
     return torch.cpu._is_amx_tile_supported() and torch.cpu._init_amx()
 

@@ -34,6 +34,7 @@ def model_card(record: RunRecord, about: Provenance) -> str:
     result = record.result
     tables = "\n\n".join(markdown_table(table) for table in (record.scores, *result_tables(result)[1:]) if table.rows)
     curve = ["![Loss over the steps](loss.svg)"] if (record.path / "loss.svg").exists() else []
+    notes = "\n\n".join([*result.notes, *curve])
     predict = next((each for each in reversed(result.next) if each.startswith("bert predict --")), "")
     return f"""---
 {_metadata(record, about)}
@@ -57,7 +58,7 @@ Made by `bert {record.config["command"]}`: {_training(result)}seed {result.seed}
 
 {tables or "None."}
 
-{_paragraphs([*result.notes, *curve])}
+{notes}
 
 ## Data
 
@@ -84,10 +85,6 @@ def _training(result: TrainingResult) -> str:
     share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
     speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
     return f"{result.steps:,} steps{speed}{share}, " if result.steps else ""
-
-
-def _paragraphs(notes: Sequence[str]) -> str:
-    return "\n\n".join(notes)
 
 
 def _list(lines: Any) -> str:

@@ -31,6 +31,7 @@ def test_outputs_are_those_of_transformers(
     many: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "MANY", many)
+    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
     check_outputs("Albert", SHARED, kind, tmp_path)
 
 
@@ -42,6 +43,7 @@ def test_gradients_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_one_token_of_each_sequence_is_read_alone(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpu, "MANY", 1)
+    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
     check_outputs("Albert", CONFIGS[name], "classify", tmp_path)
 
 
@@ -49,6 +51,7 @@ def test_weights_in_the_order_of_their_products_give_the_same_logits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "MANY", 1)
+    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
     save("Albert", CONFIGS["groups"], KINDS["classify"], tmp_path)
     batch, _ = make_batch({}, has_types=True)
     plain, prepacked = (objective_of("classify", tmp_path) for _ in range(2))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
 from bertcli.kernels import cpu
-from bertcli.kernels.cpu import fits
+from bertcli.kernels.cpu import MANY, fits, fits_many
 from bertcli.models.cross_entropy import cross_entropy_gradient, log_sums
 from bertcli.models.dropout import drop, dropout, next_mask, seed_dropout
 from bertcli.models.packed import attention, packed_attention
@@ -236,3 +236,13 @@ def test_a_tied_embedding_one_in_small_and_those_of_lamb_or_of_no_kernels_are_up
     assert deferred(tied) == 0
     monkeypatch.setenv("BERT_KERNELS", "off")
     assert deferred(Bag()) == 0
+
+
+def test_a_short_prediction_does_not_load_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    states, few = torch.ones(MANY, 4), torch.ones(MANY - 1, 4)
+    for name, value in {"COMPILED": "not.loaded", "WORTH_LOADING": 2 * states.numel(), "_passed": 0}.items():
+        monkeypatch.setattr(cpu, name, value)
+    monkeypatch.setattr(cpu, "_has_compiler", lambda: True)
+    with torch.no_grad():
+        assert [fits_many(each) for each in (states, few, states, few)] == [False, False, True, False]
+    assert fits_many(few)  # in a training

@@ -4,11 +4,10 @@ import pytest
 import torch
 from torch.nn.functional import layer_norm
 
-from bertcli.kernels.cpu import MANY, fits_tiles, loops
+from bertcli.kernels.cpu import has_tiles, loops
 from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, assert_same, exactly, random
 
-HAS_TILES = fits_tiles(torch.empty(MANY, 3, 1, 32, dtype=torch.bfloat16))
-NEEDS_TILES = pytest.mark.skipif(not HAS_TILES, reason="needs a CPU with matrix units (AMX)")
+NEEDS_TILES = pytest.mark.skipif(not has_tiles(), reason="needs a CPU with matrix units (AMX)")
 
 
 @PRECISIONS

@@ -278,6 +278,7 @@ def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
     scaling = heads[1] ** -0.5
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(cpu, "MANY", 1)
+        patch.setattr(cpu, "WORTH_LOADING", 0)
         found = attend(sequences, 0.0, scaling, states)
         apart = attend(sequences, 0.0, scaling, *(part.contiguous() for part in states.split(1, dim=1)))
     assert torch.equal(found, apart)
@@ -395,6 +396,7 @@ def test_weights_in_the_order_of_their_products_give_the_same_logits(
     activation: str, dtype: torch.dtype, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu, "MANY", many)
+    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
     packed_model, padded_model = make_models("classify", hidden_act=activation)
     batch, padded = make_batch({}, {})
     with torch.no_grad():

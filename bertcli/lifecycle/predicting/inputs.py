@@ -122,8 +122,9 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
             raise UserError(f"`{name}` is empty.", "Put one text on each line.")
         lines = chain([first_line], lines)
         if not isinstance(tables.json_value(first_line), dict):
-            texts = (_of_line(line.rstrip("\r\n"), number) for number, line in enumerate(lines, start=1))
-            return Inputs(counted(texts, _is_empty, "have no text", name), form_of_row({"text": first_line}))
+            texts = enumerate((line.rstrip("\r\n") for line in lines), start=1)
+            rows = ({"text": text, "line": number, "columns": {"text": text}} for number, text in texts)
+            return Inputs(counted(rows, _is_empty, "have no text", name), form_of_row({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     return of_table(path, names, cells)
 
@@ -152,10 +153,6 @@ def _misfit(names: list[str], run: RunFolder) -> str:
     if lacking := [f"`{name}`" for name in wanted if name not in names]:
         return f"needs the column {' and '.join(lacking)}"
     return misfit_of_form(form_of_row({key.replace("choice0", "choices"): "" for key in columns}), run)
-
-
-def _of_line(text: str, number: int) -> InputRow:
-    return {"text": text, "line": number, "columns": {"text": text}}
 
 
 def _is_empty(row: InputRow) -> bool:

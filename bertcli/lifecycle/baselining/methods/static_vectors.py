@@ -58,14 +58,9 @@ def _features(vectors: WordVectors, inputs: Sequence[Input], is_pair: bool) -> A
     """The mean of each text, [N, D]; of pairs both means, how far they are apart and their product, [N, 4D]."""
     if not is_pair:
         return np.stack([_mean(vectors, " ".join(parts)) for parts in inputs])
-    first, second = (
-        np.stack([_mean(vectors, text) for text in each]) for each in zip(*map(_both, inputs), strict=True)
-    )
+    both = zip(*((*parts, "")[:2] for parts in inputs), strict=True)
+    first, second = (np.stack([_mean(vectors, text) for text in each]) for each in both)
     return np.concatenate([first, second, abs(first - second), first * second], axis=1)
-
-
-def _both(parts: Input) -> Input:
-    return (*parts, "")[:2]
 
 
 def _mean(vectors: WordVectors, text: str) -> Any:
