@@ -57,7 +57,8 @@ class ArchitectureConfig(Config):
         hidden, heads = self.hidden_size or named.hidden, self.heads or named.heads
         size = ModelSize(self.layers or named.layers, hidden, heads, given_intermediate=self.intermediate_size)
         if hidden % heads:
-            nearest = min(_divisors(hidden), key=lambda each: abs(each - heads))
+            divisors = (each for each in range(1, hidden + 1) if hidden % each == 0)
+            nearest = min(divisors, key=lambda each: abs(each - heads))
             what = f"A hidden size of {hidden} cannot be divided among {heads} heads."
             raise UserError(what, f"Give a number of heads that divides it, such as --heads {nearest}")
         needed, memory = BYTES_OF_WEIGHT * size.parameters(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -72,10 +73,6 @@ class ArchitectureConfig(Config):
         size, own = self.model_size, self.given_parts
         named = f"{size.layers}-{size.hidden}-{size.heads}" if own else str(self.size)
         return f"{self.family}-{named}" if self.family else named
-
-
-def _divisors(number: int) -> list[int]:
-    return [each for each in range(1, number + 1) if number % each == 0]
 
 
 def check_new_weights(config: ArchitectureConfig, start: str) -> None:

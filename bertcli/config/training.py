@@ -145,6 +145,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     long_texts: str = option(CUT, LONG, choices=LONG_TEXTS)
     doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
+    max_answer_length: int = option(30, "Span tasks: maximum length of a predicted answer in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     limit_dev: int | None = option(
         None, "Score dev on this many of its examples, the same ones for every seed.", minimum=1

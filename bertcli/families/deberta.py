@@ -45,10 +45,6 @@ def _predict_tokens(model: "PreTrainedModel", hidden: "Tensor") -> Any:
     return model.cls(hidden) if model.config.legacy else model.lm_predictions(hidden, model.get_input_embeddings())
 
 
-def _can_pretrain(model: "PreTrainedModel") -> bool:
-    return hasattr(model, "lm_predictions") or hasattr(model, "cls")
-
-
 def _most_masked(options: Any) -> int:
     """The maximum number of masked tokens of a row, by its length (NGramMaskGenerator)."""
     return int(10 * ceil(options.max_seq_length * options.masked_lm_prob / 10))
@@ -66,7 +62,7 @@ DEBERTA = Family(
     sizes=SIZES,
     settings=_settings,
     predict_tokens=_predict_tokens,
-    can_pretrain=_can_pretrain,
+    can_pretrain=lambda model: hasattr(model, "lm_predictions") or hasattr(model, "cls"),
     cuts_new_weights=False,
     objectives=("masked-ngrams",),
     vocabularies=("byte-bpe",),

@@ -50,4 +50,5 @@ XLNET = Family(
     },  # 85 of 512 tokens
     optimizer=OPTIMIZER,
     finetuning=replace(OPTIMIZER, final_rate=0.0),
+    finetuning_defaults={"max_answer_length": 64},  # run_squad.py
 )

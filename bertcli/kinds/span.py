@@ -139,12 +139,14 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         from bertcli.data.packing.span_answers import AnswerRules, choose_answers
 
-        windows = cast(Any, split.features).windows
+        features = cast(Any, split.features)
+        windows = features.windows
         logits = [
             (start[: len(window.input_ids)], end[..., : len(window.input_ids)])
             for window, start, end in zip(windows, outputs.get("start", []), outputs.get("end", []), strict=True)
         ]
-        rules, asked = AnswerRules(with_impossible=task.with_impossible), cast(squad.Questions, split.examples).asked
+        rules = AnswerRules(max_answer_length=features.max_answer_length, with_impossible=task.with_impossible)
+        asked = cast(squad.Questions, split.examples).asked
         none = [float(value) for value in outputs.get("no_answer", ())]
         answers = choose_answers(asked, windows, logits, tokenizer, rules, none)
         if without := sum(not answer.had_candidate for answer in answers):

@@ -141,6 +141,31 @@ def has_learnt(saved: dict[str, Any], name: str) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Setup:
+    """A request with its data: what is learnt from `train`, and scored on the dev sets, or cross-validated without one."""
+
+    config: Any
+    source: Source
+    train: Split
+    dev: list[Split]
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        return self.source.task
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the task."""
+        return self.source.kind
+
+    @property
+    def scored(self) -> list[Split]:
+        """The splits that are scored."""
+        return self.dev or [self.train]
+
+
 def find_source(
     name: str, data_dir: str | None, columns: Columns | None = None, kind: str | None = None, seed: int = 0, **own: Any
 ) -> Source:
@@ -183,9 +208,13 @@ def cut_of(name: str, parts: list[Cut]) -> str:
     return f"{name}: {cut:,} {parts[0].name}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
 
 
-def advise_windows(kind: Kind, split: Split, rules: WindowRules) -> str:
-    """That a part of the texts is not read, where windows would read it; nothing where that is little."""
-    share = cast(Any, split.features).cut_share if kind.has_linear_head and not rules.in_windows else 0.0
+def advise_lengths(kind: Kind, split: Split, rules: WindowRules) -> str:
+    """What another option would read or answer: longer answers, or a part of the texts if it is not small."""
+    features = cast(Any, split.features)
+    if kind.max_query_length and features.long_answers:
+        longest = f"{features.long_answers:,} {split.name} answers are longer than {rules.max_answer_length} tokens"
+        return f"{longest}, and none so long is predicted: --max-answer-length raises that"
+    share = features.cut_share if kind.has_linear_head and not rules.in_windows else 0.0
     if share < WORTH_READING:
         return ""
     cost = f"takes about {1 / (1 - share):.1f} times as long"

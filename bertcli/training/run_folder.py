@@ -33,7 +33,9 @@ CONFIG_TYPES: dict[str, Types] = {
     "command": str,
     **dict.fromkeys(("task", "kind", "text", "text_pair", "label", "data_dir", "from", "grid"), str | None),
     **dict.fromkeys(("frozen_layers", "tokenizer", "data"), str | None),
-    **dict.fromkeys(("max_seq_length", "doc_stride", "max_query_length", "seed", "seeds"), int | None),
+    **dict.fromkeys(
+        ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "seed", "seeds"), int | None
+    ),
     "shards_per_window": int | list | None,
     "data_digests": dict | None,
 }

@@ -681,6 +681,20 @@ def test_questions_in_squads_form_are_recognised_and_learnt(
     assert odds or nowhere["score"] == 0
 
 
+def test_answers_that_are_longer_than_what_is_predicted_are_counted(
+    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    file = shutil.copy(GOLDENS / "squad" / "data_v1.json", tmp_path / "mine.json")
+    options = {"epochs": 1, "max_seq_length": 48, "doc_stride": 16, "max_query_length": 16, "max_answer_length": 1}
+    run = finetune(str(file), out=str(tmp_path / "run"), **options)
+    assert "train answers are longer than 1 tokens, and none so long is predicted" in said.text
+    found = predict(question="who", context="the cat sat under the mat", model=run.run).records[0]
+    assert len(str(found["answer"]).split()) == 1
+    said.clear()
+    finetune(str(file), out=str(tmp_path / "other"), **options | {"max_answer_length": 40})
+    assert "are longer than" not in said.text
+
+
 def test_a_table_is_predicted_by_the_columns_of_the_run(
     at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
 ) -> None:

@@ -41,6 +41,13 @@ class SpanFeatures(TokenRows):
     training: bool
     last_type: int  # of the last token
     truncated: int  # questions that were longer than max_query_length and were cut
+    max_answer_length: int
+
+    @property
+    def long_answers(self) -> int:
+        """How many answers are longer than what is predicted, in training, where they are known."""
+        longest = self.max_answer_length
+        return len({each.example for each in self.windows if each.end_position - each.start_position >= longest})
 
     def pack(self, rows: Ints, key: int) -> PackedBatch:
         """Pack the chosen windows."""
@@ -78,7 +85,7 @@ def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: Windo
         windows += (replace(each, is_impossible=example.is_impossible) for each in found)
     truncated = sum(len(question.ids) > limit for question in questions)
     rows = Ragged.from_lists([window.input_ids for window in windows])
-    return SpanFeatures(rows, windows, training, layout.last_type, truncated)
+    return SpanFeatures(rows, windows, training, layout.last_type, truncated, rules.max_answer_length)
 
 
 def _special_pieces(tokenizer: WordPiece) -> Iterator[Pieces]:

@@ -6,21 +6,19 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from bertcli.config.architecture import PARTS
 from bertcli.data.labelled.examples import shortened
 from bertcli.errors import flag_of
 from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.finetuning.before import frozen_words
+from bertcli.lifecycle.reporting.provenance import command_of
 from bertcli.lifecycle.workspace import remark_on
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
-    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning.run import Finetuning
-
-DATA_OPTIONS = ("size", *PARTS, "data_dir", "text", "text_pair", "label", "kind")
+    from bertcli.lifecycle.sources import Setup
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
@@ -67,19 +65,13 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
         return ""
     if not setup.dev:
         return "more examples, or --from another model; the scores are of this one, frozen"
-    used, config, width = setup.settings, setup.config, setup.model.config.hidden_size
+    used, width = setup.settings, setup.model.config.hidden_size
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
-    given = {
-        "teacher": getattr(config, "teacher", None),
-        "from": setup.start,
-        **{name: getattr(config, name) for name in DATA_OPTIONS},
-    }
-    given["epochs"] = f"{3 * used.epochs:g}" if has_usual else None
-    options = " ".join(f"{flag_of(name)} {quote(str(value))}" for name, value in given.items() if value)
-    return f"bert {setup.command} {quote(setup.task.name)} {options}"
+    longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual else None}
+    return command_of({**setup.config.values(), "command": setup.command, "from": setup.start, **longer})
 
 
-def next_commands(setup: Finetuning | Fitting, result: TrainingResult) -> list[str]:
+def next_commands(setup: Setup, result: TrainingResult) -> list[str]:
     """The two commands most likely typed next: all of the data, and one text."""
     name, model = setup.task.name, f"--model {quote(result.run)}"
     whole = f"bert evaluate {quote(name)} {model}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import say
 from bertcli.lifecycle.pretrained import MINILM
-from bertcli.lifecycle.sources import advise_windows, cut_in, cut_of, describe_split
+from bertcli.lifecycle.sources import advise_lengths, cut_in, cut_of, describe_split
 from bertcli.lifecycle.workspace import remark_on
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -32,7 +32,7 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
     say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, cut)]))
     own = own_head(setup.model)
     head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
-    advice, remark = advise_windows(setup.kind, setup.train, rules), remark_on(setup.start, task.name)
+    advice, remark = advise_lengths(setup.kind, setup.train, rules), remark_on(setup.start, task.name)
     for words in filter(None, (advice, head, setup.teacher_words, remark)):
         say(words)
     say(plan.describe(setup.trained_on, setup.settings.reasons))

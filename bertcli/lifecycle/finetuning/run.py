@@ -20,7 +20,7 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.families import family_of
-from bertcli.kinds.kind import PREDICTIONS, Kind, Split
+from bertcli.kinds.kind import PREDICTIONS, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import Settings, choose_settings
@@ -33,7 +33,7 @@ from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring.scores import is_collapsed, score
 from bertcli.lifecycle.scoring.task_model import TaskModel
-from bertcli.lifecycle.sources import Source, encode_split, show_examples
+from bertcli.lifecycle.sources import Setup, Source, encode_split, show_examples
 from bertcli.lifecycle.start import check_steps, enter
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
@@ -41,7 +41,6 @@ from bertcli.models.loading import check_length, open_config, save_architecture,
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.packed import is_packed
-from bertcli.tasks.task import Task
 from bertcli.training import device
 from bertcli.training.device import make_accelerator, resolve_precision
 from bertcli.training.loop import Training
@@ -55,14 +54,11 @@ StartModel = Callable[[str, Any, Source, WordPiece], PreTrainedModel]
 
 
 @dataclass(frozen=True)
-class Finetuning:
+class Finetuning(Setup):
     """Everything that a fine-tuning needs, checked before its folder is made."""
 
     config: FinetuneConfig
-    source: Source
     start: str
-    train: Split
-    dev: list[Split]
     tokenizer: WordPiece
     model: PreTrainedModel
     rules: WindowRules
@@ -90,23 +86,14 @@ class Finetuning:
         source = replace(source, task=family.for_task(task, model.config.hidden_size))
         check_length(model, rules.max_seq_length)
         config = config.with_defaults(family.finetuning_defaults)
+        rules = replace(rules, max_answer_length=config.max_answer_length)
         train, *dev = splits
         with doing("encoding the examples"):
             train = encode_split(task, train, tokenizer, rules, training=True)
             dev = [encode_split(task, split, tokenizer, rules) for split in dev]
         if config.class_weights:
             train = replace(train, features=kind.with_class_weights(task, train.features))
-        return cls(config, source, start, train, dev, tokenizer, model, rules)
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.source.task
-
-    @property
-    def kind(self) -> Kind:
-        """The kind of the task."""
-        return self.source.kind
+        return cls(config, source, train, dev, start, tokenizer, model, rules)
 
     @property
     def trained_on(self) -> int:
@@ -298,7 +285,7 @@ class Finetuning:
             result = replace(result, baseline=self._baseline(folder) if self.config.baseline else {})
             result = replace(result, advice=advice_of(self, result), next=next_commands(self, result))
             result = replace(result, notes=notes_of(self, result), data=summarize_data(self))
-            write_reports(folder, result, (self.dev or [self.train])[0], self.task)
+            write_reports(folder, result, self.scored[0], self.task)
         return result
 
     def _baseline(self, folder: RunFolder) -> dict[str, dict[str, Any]]:

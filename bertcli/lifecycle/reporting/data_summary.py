@@ -16,13 +16,13 @@ from bertcli.kinds.kind import Split
 
 if TYPE_CHECKING:
     from bertcli.kinds.types import Features
-    from bertcli.lifecycle.baselining.methods.method import Fitting
     from bertcli.lifecycle.finetuning.run import Finetuning
+    from bertcli.lifecycle.sources import Setup
 
 BARS, MOST_LABELS = 24, 50
 
 
-def summarize_data(setup: Finetuning | Fitting) -> dict[str, dict[str, Any]]:
+def summarize_data(setup: Setup) -> dict[str, dict[str, Any]]:
     """For each split its size, lengths in tokens, labels, and the counts of cut, skipped and repeated examples.
 
     A test split is only compared with the training data: an example that is in both makes its score too high.
@@ -35,7 +35,7 @@ def summarize_data(setup: Finetuning | Fitting) -> dict[str, dict[str, Any]]:
     return summary
 
 
-def _of_split(setup: Finetuning | Fitting, split: Split, trained: set[Any]) -> dict[str, Any]:
+def _of_split(setup: Setup, split: Split, trained: set[Any]) -> dict[str, Any]:
     examples = split.examples
     distinct = trained if split is setup.train else set(examples.inputs())
     found = {
@@ -75,7 +75,7 @@ def _shared(examples: Examples, trained: set[Any]) -> int:
     return sum(each in trained for each in examples.inputs())
 
 
-def _test_examples(setup: Finetuning | Fitting) -> Examples | None:
+def _test_examples(setup: Setup) -> Examples | None:
     """The examples of the test split, where it is on this machine and can be read."""
     source = setup.source
     has_file = source.data_dir and "test" in source.task.files.splits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,9 @@ from numpy.typing import NDArray
 from bertcli.config.baselines import BaselineConfig
 from bertcli.data.labelled.examples import Examples
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Split
 from bertcli.kinds.types import Predictions
+from bertcli.lifecycle.sources import Setup
 from bertcli.tasks.task import Task
-
-if TYPE_CHECKING:
-    from bertcli.lifecycle.sources import Source
 
 Floats = NDArray[np.float32]  # as they are saved
 
@@ -26,29 +23,11 @@ Floats = NDArray[np.float32]  # as they are saved
 
 
 @dataclass(frozen=True)
-class Fitting:
-    """A request with its data: what is fitted to `train`, and scored on the dev sets, or cross-validated without one."""
+class Fitting(Setup):
+    """What a method is fitted by."""
 
     config: BaselineConfig
-    source: Source
-    train: Split
-    dev: list[Split]
     lines: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, where it is trained in steps
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        return self.source.task
-
-    @property
-    def kind(self) -> Any:
-        """The kind of the task."""
-        return self.source.kind
-
-    @property
-    def scored(self) -> list[Split]:
-        """The splits that are scored."""
-        return self.dev or [self.train]
 
     @property
     def losses(self) -> list[float]:

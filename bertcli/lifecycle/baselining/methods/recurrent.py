@@ -149,7 +149,7 @@ def _loss(network: Recurrent, setup: Fitting, examples: WordIds, targets: list[A
         logits = logits.reshape(len(examples), -1)  # [E, C]
     joined = np.concatenate(targets) if network.shape.is_tagger else np.stack(targets)
     batch: Any = SimpleNamespace(labels={"labels": torch.from_numpy(joined)})
-    return cast(Tensor, setup.kind.losses({"logits": logits}, batch)["loss"]) / len(joined)
+    return setup.kind.losses({"logits": logits}, batch)["loss"] / len(joined)
 
 
 def _batches(examples: WordIds, size: int, draw: np.random.Generator) -> list[list[int]]:

@@ -45,7 +45,8 @@ def train_vectors(setup: Fitting) -> WordVectors:
     check_extra("vectors", "gensim", use="Word2Vec", instead="give --method bag-of-words")
     from gensim.models import Word2Vec
 
-    sentences, origin = list(_sentences(setup)), _origin(setup)
+    sentences = list(_sentences(setup))
+    origin = ", ".join(setup.config.vectors_text) or f"the training {setup.train.examples.unit}s"
     count = sum(map(len, sentences))
     is_little = count < MANY_WORDS
     least, epochs = (MIN_FREQUENCY_OF_LITTLE, EPOCHS_OF_LITTLE) if is_little else (MIN_FREQUENCY, EPOCHS)
@@ -60,10 +61,6 @@ def train_vectors(setup: Fitting) -> WordVectors:
         f"{len(found.index_to_key):,} word vectors, from {count:,} words of {origin} ({epochs} epochs, words that occur {least} times)"
     )
     return WordVectors(list(found.index_to_key), np.asarray(found.vectors, dtype=np.float32))
-
-
-def _origin(setup: Fitting) -> str:
-    return ", ".join(setup.config.vectors_text) or f"the training {setup.train.examples.unit}s"
 
 
 def _sentences(setup: Fitting) -> Iterable[list[str]]:
