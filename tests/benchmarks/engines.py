@@ -3,7 +3,7 @@
 Each engine runs as a process of its own, in turn: it loads the model, labels the first texts (cold, what is compiled at the first
 call included), then all texts until a pass takes no longer than before (warm), then single texts. All but ours and the pipeline
 take texts sorted by length, padded to the longest of a batch; tokenizing is inside the time. Engines that are not installed
-are left out.
+are left out. With `--vectors` the encoder alone turns the texts into vectors, as `bert similar` and sentence-transformers do.
 """
 
 import argparse
@@ -141,6 +141,27 @@ def openvino(model: str, length: int, precision: str) -> Engine:
     return padded(model, length, lambda feed: compiled({name: feed[name] for name in names})[0])
 
 
+def vectors_of_ours(model: str, length: int, precision: str) -> Engine:
+    """What `bert similar` does with the texts of a file."""
+    from dataclasses import replace
+
+    from bertcli.lifecycle.similarity.encoder import load_text_encoder
+
+    encoder = replace(load_text_encoder(model, precision), longest=length)
+    return lambda texts: encoder.encode(list(texts)).astype(np.float64)
+
+
+def sentence_transformers(model: str, length: int, precision: str) -> Engine:
+    """The library of the model's authors, which sorts texts by length too."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceTransformer(model, device="cpu", model_kwargs={"dtype": getattr(torch, precision)})
+    encoder.max_seq_length = length
+    encode = encoder.encode
+    return lambda texts: encode(list(texts), batch_size=BATCH, normalize_embeddings=True).astype(np.float64)
+
+
 ENGINES: dict[str, tuple[Callable[[str, int, str], Engine], tuple[str, ...]]] = {
     "bert": (ours, ("float32", "bfloat16")),
     "openvino": (openvino, ("float32", "bfloat16")),
@@ -148,12 +169,17 @@ ENGINES: dict[str, tuple[Callable[[str, int, str], Engine], tuple[str, ...]]] = 
     "torch": (torch_, ("float32", "bfloat16")),
     "pipeline": (pipeline, ("float32", "bfloat16")),
 }
+VECTORS: dict[str, tuple[Callable[[str, int, str], Engine], tuple[str, ...]]] = {
+    "bert similar": (vectors_of_ours, ("float32", "bfloat16")),
+    "sentence-transformers": (sentence_transformers, ("float32", "bfloat16")),
+}
+REFERENCES = ("torch", "float32"), ("sentence-transformers", "float32")
 
 
 def measure(name: str, precision: str, model: str, texts_file: str, length: str, answers: str) -> dict[str, Any]:
     """Cold and warm texts a second, and milliseconds a single text; the probabilities go into a file."""
     texts = Path(texts_file).read_text(encoding="utf-8").splitlines()
-    predict = ENGINES[name][0](model, int(length), precision)
+    predict = (ENGINES | VECTORS)[name][0](model, int(length), precision)
     first = texts[:COLD]
     started = time.perf_counter()
     predict(first)
@@ -204,7 +230,7 @@ def labelling(case: Case, folder: Path) -> Path:
 
 def compare(what: str, model: str, texts: Path, length: int, names: Sequence[str], rounds: int) -> list[list[str]]:
     """The engines in turn, `rounds` times; a row for each."""
-    runs = [(name, precision) for name in names for precision in ENGINES[name][1]]
+    runs = [(name, precision) for name in names for precision in (ENGINES | VECTORS)[name][1]]
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     answers: dict[tuple[str, str], Probabilities] = {}
     with tempfile.TemporaryDirectory() as kept:
@@ -221,7 +247,8 @@ def compare(what: str, model: str, texts: Path, length: int, names: Sequence[str
     rows = []
     for engine in sorted((each for each in runs if each in answers), key=lambda each: each[1]):
         cold, warm, single = (median(each[key] for each in found[engine]) for key in ("cold", "warm", "single_ms"))
-        difference = abs(answers[engine] - answers["torch", "float32"]).max() if ("torch", "float32") in answers else 0
+        exact = next((answers[each] for each in REFERENCES if each in answers), answers[engine])
+        difference = abs(answers[engine] - exact).max()
         speeds = [f"{cold:,.0f}", f"{warm:,.0f}", f"{single:.1f} ms"]
         rows.append([what, engine[1], engine[0], *speeds, f"{difference:.4f}"])
         print(*rows[-1], sep=" | ", flush=True)
@@ -235,6 +262,7 @@ def main(arguments: list[str]) -> list[list[str]]:
     options.add_argument("--data", nargs="*", default=[*DATA], choices=[*DATA])
     options.add_argument("--engines", nargs="*", default=[*ENGINES], choices=[*ENGINES])
     options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--vectors", action="store_true", help="only the vectors of texts")
     asked = options.parse_args(arguments)
     installed = {"bert": "torch", "pipeline": "transformers"}
     names = [name for name in asked.engines if find_spec(installed.get(name, name))]
@@ -246,6 +274,10 @@ def main(arguments: list[str]) -> list[list[str]]:
                 case = Case(f"{size}-{length}", task, {}, (), task=task, length=length, size=size)
                 texts = Path(made, f"{task.replace('/', '-')}-{length}.txt")
                 texts.write_text("\n".join(texts_of(task, count)), encoding="utf-8")
+                if asked.vectors:
+                    source = str(model(case, Path(made)))
+                    rows += compare(f"{size}, {what}, vectors", source, texts, length, [*VECTORS], asked.rounds)
+                    continue
                 rows += compare(f"{size}, {what}", str(labelling(case, Path(made))), texts, length, names, asked.rounds)
     return rows
 

@@ -20,6 +20,7 @@ from bertcli.models.heads import mean_states
 from bertcli.models.loading import load_with_tokenizer
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.packed import is_packed
+from bertcli.models.working_copy import cast_weights
 from bertcli.training.device import inference_device, inference_tokens, keep_freed_memory, resolve_precision
 
 # N texts, D hidden
@@ -61,7 +62,9 @@ def load_text_encoder(source: str, precision: str) -> TextEncoder:
     (model, tokenizer), device = load_with_tokenizer(source), inference_device()
     dtype = resolve_precision(precision)
     encoder = ModelWithLoss(model, mean_states).to(device)
-    if device.type == "cpu" and is_packed(model):
-        prepack(model)
+    if device.type == "cpu":
+        cast_weights(encoder, getattr(torch, dtype))  # once, not in each product
+        if is_packed(model):
+            prepack(model)
     longest = min(longest_input(model), longest_sentence(source) or LONGEST)
     return TextEncoder(encoder, tokenizer, longest, device, dtype)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from conftest import GOLDENS
 
 from bertcli.lifecycle.similarity.encoder import load_text_encoder
@@ -15,6 +16,12 @@ GOLDEN_TEXTS = ["The card is late.", "A man is eating food.", "Ünïcode – 日
 def test_vectors_are_those_of_sentence_transformers(minilm: Path) -> None:
     encoder = load_text_encoder(str(minilm), "float32")
     np.testing.assert_allclose(encoder.encode(GOLDEN_TEXTS), np.load(GOLDENS / "sentence_vectors.npy"), atol=1e-5)
+
+
+def test_in_bfloat16_weights_are_cast_once_and_vectors_are_nearly_the_same(minilm: Path) -> None:
+    encoder = load_text_encoder(str(minilm), "bfloat16")
+    assert {weight.dtype for weight in encoder.model.parameters()} == {torch.bfloat16}
+    np.testing.assert_allclose(encoder.encode(GOLDEN_TEXTS), np.load(GOLDENS / "sentence_vectors.npy"), atol=0.02)
 
 
 @pytest.mark.torture
