@@ -78,7 +78,7 @@ def test_its_example_runs_without_this_package_and_answers_as_predict(
 
 @pytest.mark.usefixtures("graph_again")
 def test_int8_is_measured_on_the_dev_set_and_what_it_costs_is_said(
-    reviews_run: str, tmp_path: Path, said: LogCapture
+    reviews_run: str, tmp_path: Path, said: LogCapture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = export(reviews_run, precision="int8", out=str(tmp_path / "int8"))
     assert found.split == "dev"
@@ -86,6 +86,9 @@ def test_int8_is_measured_on_the_dev_set_and_what_it_costs_is_said(
     assert f"accuracy {found.metrics_before['accuracy']:.2f} to {found.metrics['accuracy']:.2f}" in said.text
     assert 1e-4 < (found.largest_difference or 0) < 1
     assert {path.name for path in (tmp_path / "int8").glob("*.onnx*")} == {"model.onnx"}
+    monkeypatch.setattr(writing, "MOST_SCORED", 3)
+    export(reviews_run, precision="int8", out=str(tmp_path / "again"))
+    assert "int8 on dev (3 examples)" in said.text
 
 
 @pytest.mark.usefixtures("graph_again")

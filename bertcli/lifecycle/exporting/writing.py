@@ -52,11 +52,13 @@ from bertcli.models.loading import (
 from bertcli.models.model_with_loss import Outputs
 from bertcli.models.packed import prepare_layers
 from bertcli.tasks.task import INPUT, Task
+from bertcli.training.progress import doing
 
 FLOAT8 = "float8"
 LARGEST_DIFFERENCE = 1e-4
 TEXTS, WORDS = 9, 6  # random texts that are compared, and words of each at most
 TOKENS = 40  # a batch of them
+MOST_SCORED = 2000  # examples of dev that show what a precision loses, drawn at random
 
 
 @dataclass(frozen=True)
@@ -228,21 +230,22 @@ def _random_text(sample: Any, words: list[str], draw: random.Random) -> Any:
 
 
 def _with_scores(plan: Exported, small: GraphModel, data_dir: str | None) -> Exported:
-    """The scores of the model and of the graph on the dev set of the run, where it is there; says what is lost."""
+    """The scores of the model and of the graph on dev examples of the run, where they are there; says what is lost."""
     saved = saved_config(plan.model)
     if not saved.get("kind"):
         say(f"the effect of {plan.precision} is not measured: {plan.model} is not of a fine-tuned run")
         return plan
     try:
         source = source_of(EvaluateConfig(task=saved["task"], data_dir=data_dir), saved)
-        split = source.read(source.dev_splits[0])
+        split = source.read_dev(source.dev_splits[0], MOST_SCORED)
         model = load_task_model(source.task, plan.model, "float32")
         split = encode_split(source.task, split, model.tokenizer, model.rules)
     except UserError as error:
         say(f"the effect of {plan.precision} is not measured, as the dev set is not there: {error.message}")
         return plan
     quantized = replace(model, model=model.kind.with_loss(cast(Any, small)))
-    before, after = (score(source.task, split, each.predict(split)) for each in (model, quantized))
+    with doing(f"scoring {len(split):,} examples of {split.name}, before and after"):
+        before, after = (score(source.task, split, each.predict(split)) for each in (model, quantized))
     lost = ", ".join(
         f"{name} {before[name]:.2f} to {after[name]:.2f} ({after[name] - before[name]:+.2f})" for name in before
     )
