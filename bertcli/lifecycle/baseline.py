@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from bertcli import quietly, say
+from bertcli import say
 from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
@@ -78,11 +77,11 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     from bertcli.lifecycle.finetuning.after import next_commands
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.data_summary import summarize_data
-    from bertcli.lifecycle.scoring.scores import is_collapsed
+    from bertcli.lifecycle.scoring.scores import is_collapsed, score_all
 
     task, config, scored = setup.task, setup.config, setup.scored[0]
     predicted = [found.predict(task, split.examples) for split in setup.dev] or [_cross_validated(setup, found)]
-    metrics = _scores(setup, found, predicted)
+    metrics = score_all(task, setup.scored, predicted, is_quiet=found.is_constant)
     unused = {name.rstrip("_"): None for name in config.unused}
     digests = {split.name: split.examples.digest for split in (setup.train, *setup.dev)}
     resolved = {**setup.source.resolved, "data_digests": digests}
@@ -110,18 +109,6 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     result = replace(result, next=next_commands(setup, result))
     write_reports(folder, result, scored, task)
     return result
-
-
-def _scores(setup: Fitting, found: Baseline, predicted: list[Predictions]) -> dict[str, float]:
-    """The scores of the predictions of each split; names of those after the first begin with the split's."""
-    from bertcli.lifecycle.scoring.scores import score
-
-    metrics: dict[str, float] = {}
-    for split, predictions in zip(setup.scored, predicted, strict=True):
-        prefix = "" if split is setup.scored[0] else f"{split.name}_"
-        with quietly() if found.is_constant else nullcontext():
-            metrics |= {prefix + name: value for name, value in score(setup.task, split, predictions).items()}
-    return metrics
 
 
 def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:

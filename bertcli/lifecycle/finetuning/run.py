@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, Self, cast
 from accelerate import Accelerator
 from transformers import PreTrainedModel
 
-from bertcli import quietly, say
+from bertcli import say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.windows import WindowRules
@@ -31,7 +30,7 @@ from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, to
 from bertcli.lifecycle.finetuning.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
-from bertcli.lifecycle.scoring.scores import is_collapsed, score
+from bertcli.lifecycle.scoring.scores import is_collapsed, score_all
 from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.sources import Setup, Source, encode_split, show_examples
 from bertcli.lifecycle.start import check_steps, enter
@@ -213,14 +212,10 @@ class Finetuning(Setup):
         model = self._task_model(training.model, accelerator)
 
         def evaluate() -> dict[str, float]:
-            found = [(split, model.predict(split)) for split in setup.dev]
-            metrics: dict[str, float] = {}
-            for split, predictions in found:
-                prefix = "" if split is setup.dev[0] else f"{split.name}_"
-                is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
-                with quietly() if is_early else nullcontext():
-                    metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
-            self._keep_best(training, metrics or cross_validated, found[0][1] if found else [])
+            predicted = [model.predict(split) for split in setup.dev]
+            is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
+            metrics = score_all(task, setup.dev, predicted, is_quiet=is_early)
+            self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
             return metrics
 
         training.run(evaluate, partial(advise_smaller, self))

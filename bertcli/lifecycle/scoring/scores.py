@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from bertcli import say
+from bertcli import quietly, say
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.types import Compared, Prediction
@@ -45,6 +46,16 @@ def measure(task: Task, compared: Compared) -> dict[str, float]:
 def score(task: Task, split: Split, predictions: list[Prediction]) -> dict[str, float]:
     """Score predictions by the metrics of the task; the first chooses the best checkpoint."""
     return measure(task, compare(task, split, predictions))
+
+
+def score_all(task: Task, splits: list[Split], predicted: list[list[Prediction]], is_quiet: bool) -> dict[str, float]:
+    """The scores of the predictions of each split; names of those after the first begin with the split's."""
+    metrics: dict[str, float] = {}
+    for split, predictions in zip(splits, predicted, strict=True):
+        prefix = "" if split is splits[0] else f"{split.name}_"
+        with quietly() if is_quiet else nullcontext():
+            metrics |= {prefix + name: value for name, value in score(task, split, predictions).items()}
+    return metrics
 
 
 def is_collapsed(task: Task, predictions: list[Prediction]) -> bool:
