@@ -187,30 +187,37 @@ CPU_CASES = (
             ("imdb", "128 long texts of IMDB", "imdb", 512),
         )
     ),
-    Case(
-        "serve",
-        "serve mini to 64 clients, a text of SST-2 each",
-        {
-            **{f"serve, {each}": f"tests.benchmarks.serving ours {{texts}} {{learnt}} {each}" for each in BOTH},
-            **{
-                f"predict --file, {each}": f"tests.benchmarks.ours predict {{texts}} {{learnt}} {each}" for each in BOTH
+    *(
+        Case(
+            f"serve-{size}",
+            f"serve {size} to 64 clients, a text of SST-2 each",
+            {
+                **{f"serve, {each}": f"tests.benchmarks.serving ours {{texts}} {{learnt}} {each}" for each in BOTH},
+                **{
+                    f"predict --file, {each}": f"tests.benchmarks.ours predict {{texts}} {{learnt}} {each}"
+                    for each in BOTH
+                },
+                **{
+                    each: f"tests.benchmarks.serving theirs {{texts}} {{learnt}} {each}"
+                    for each in ("onnxruntime", "pipeline")
+                },
             },
-            **{
-                each: f"tests.benchmarks.serving theirs {{texts}} {{learnt}} {each}"
-                for each in ("onnxruntime", "pipeline")
-            },
-        },
-        (
-            *(Row(f"serve, {each}", f"predict --file, {each}", "0.70 ×", measure="texts_per_second") for each in BOTH),
-            *(
-                Row("serve, float32", engine, measure=measure)
-                for engine in ("onnxruntime", "pipeline")
-                for measure in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms")
+            (
+                *(
+                    Row(f"serve, {each}", f"predict --file, {each}", "0.70 ×", measure="texts_per_second")
+                    for each in BOTH
+                ),
+                *(
+                    Row("serve, float32", engine, measure=measure)
+                    for engine in ("onnxruntime", "pipeline")
+                    for measure in ("texts_per_second", "p50_ms", "p95_ms", "p99_ms")
+                ),
+                *(Row("serve, bfloat16", measure=measure) for measure in ("p50_ms", "p95_ms", "p99_ms")),
             ),
-            *(Row("serve, bfloat16", measure=measure) for measure in ("p50_ms", "p95_ms", "p99_ms")),
-        ),
-        task="glue/sst2",
-        size="mini",
+            task="glue/sst2",
+            size=size,
+        )
+        for size in ("mini", "minilm")
     ),
     Case(
         "data",

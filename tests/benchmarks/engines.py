@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.errors import RunError
-from bertcli.lifecycle.finetune import finetune
-from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.lifecycle.sources import find_source
 from tests.benchmarks.cases import Case
 from tests.benchmarks.materials import learnt, model, official_data
@@ -210,24 +208,6 @@ def texts_of(task: str, count: int) -> list[str]:
     return [" ".join(examples.texts[row].split()) for row in rows][:count]
 
 
-def labelling(case: Case, folder: Path) -> Path:
-    """A model that has learnt a task, with the pooler that all engines know."""
-    if case.size not in PRETRAINED:
-        return learnt(case, folder)
-    run = folder / f"run-{case.name}"
-    finetune(
-        case.task,
-        data_dir=str(official_data()),
-        from_=str(model(case, folder)),
-        limit=640,
-        epochs=1,
-        out=str(run),
-        max_seq_length=case.length,
-        baseline=False,
-    )
-    return run / "model"
-
-
 def compare(what: str, model: str, texts: Path, length: int, names: Sequence[str], rounds: int) -> list[list[str]]:
     """The engines in turn, `rounds` times; a row for each."""
     runs = [(name, precision) for name in names for precision in (ENGINES | VECTORS)[name][1]]
@@ -278,7 +258,7 @@ def main(arguments: list[str]) -> list[list[str]]:
                     source = str(model(case, Path(made)))
                     rows += compare(f"{size}, {what}, vectors", source, texts, length, [*VECTORS], asked.rounds)
                     continue
-                rows += compare(f"{size}, {what}", str(labelling(case, Path(made))), texts, length, names, asked.rounds)
+                rows += compare(f"{size}, {what}", str(learnt(case, Path(made))), texts, length, names, asked.rounds)
     return rows
 
 

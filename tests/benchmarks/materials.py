@@ -188,21 +188,24 @@ def texts(case: Case, folder: Path) -> Path:
 def learnt(case: Case, folder: Path) -> Path:
     """A model that tells the texts of a task apart, so that its labels say something, in the size of the case.
 
-    It is the one that ships, fine-tuned in a minute and then made larger.
+    A pre-trained one learns in a minute, with the pooler that all engines know; else a tiny one learns from nothing, and is
+    then made larger.
     """
-    run = folder / f"learnt-{case.name}"
+    run, is_pretrained = folder / f"learnt-{case.name}", case.size in PRETRAINED
     if not run.exists():
+        pretrained = {"from_": str(model(case, folder)), "limit": 640, "epochs": 1}
+        new = {"from_": "scratch", "size": "tiny", "tokenizer": SHIPPED, "learning_rate": 1e-3}
         finetune(
             case.task,
             data_dir=str(official_data()),
-            limit=LEARNT_FROM[case.task],
-            epochs=1,
             out=str(run),
-            from_=SHIPPED,
             max_seq_length=case.length,
-            precision="float32",
+            baseline=False,
+            limit_dev=200,
+            **(pretrained if is_pretrained else {**new, "limit": LEARNT_FROM[case.task], "epochs": 2}),
         )
-        enlarge(run / "model", case.size)
+        if not is_pretrained:
+            enlarge(run / "model", case.size)
     return run / "model"
 
 
