@@ -55,6 +55,12 @@ def _kernels(name: str) -> list[Callable[..., Any]]:
     return [getattr(module, name) for module in modules if hasattr(module, name)]
 
 
+def load() -> None:
+    """Load the kernels of the CPU now rather than when passes have been over enough, for a process that runs long."""
+    if are_on():
+        import_module("bertcli.kernels.cpu").has_compiler()
+
+
 def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:
     """Have the layers of a packed model with keyed dropout pass over their arrays once; weights and names stay.
 

@@ -38,7 +38,7 @@ def fits(*tensors: Tensor) -> bool:
     """Whether the kernels take the tensors: on a CPU, all of one precision, and not to be cast by autocast."""
     dtype = tensors[0].dtype
     suits = dtype in PRECISIONS and all(each.device.type == "cpu" and each.dtype == dtype for each in tensors)
-    return suits and not torch.is_autocast_enabled("cpu") and _has_compiler()
+    return suits and not torch.is_autocast_enabled("cpu") and has_compiler()
 
 
 def fits_many(states: Tensor, *others: Tensor) -> bool:
@@ -62,7 +62,8 @@ def _are_worth_loading(elements: int) -> bool:
 
 
 @cache
-def _has_compiler() -> bool:
+def has_compiler() -> bool:
+    """Whether numba is there; loads what compiles the kernels."""
     try:
         import_module(COMPILED)
     except (ImportError, OSError) as error:  # OSError: a library of it is broken

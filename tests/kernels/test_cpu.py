@@ -242,7 +242,7 @@ def test_a_short_prediction_does_not_load_the_kernels(monkeypatch: pytest.Monkey
     states, few = torch.ones(MANY, 4), torch.ones(MANY - 1, 4)
     for name, value in {"COMPILED": "not.loaded", "WORTH_LOADING": 2 * states.numel(), "_passed": 0}.items():
         monkeypatch.setattr(cpu, name, value)
-    monkeypatch.setattr(cpu, "_has_compiler", lambda: True)
+    monkeypatch.setattr(cpu, "has_compiler", lambda: True)
     with torch.no_grad():
         assert [fits_many(each) for each in (states, few, states, few)] == [False, False, True, False]
     assert fits_many(few)  # in a training

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from bertcli import quietly, say
+from bertcli import kernels, quietly, say
 from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
 from bertcli.kinds import kind_of_model
@@ -245,6 +245,7 @@ def run_server(config: ServeConfig, models: dict[str, str], listener: socket.soc
     """Serve until SIGINT or SIGTERM; return the number of requests that were answered."""
     served = {name: load_served(name, source, config) for name, source in models.items()}
     with quietly():  # so that no request waits for kernels to be loaded
+        kernels.load()
         for each in served.values():
             each.task_model.predict_rows([each.task_model.kind.sample] * WARM_UP_ROWS)
     service = Service(config, served, address)
