@@ -11,6 +11,7 @@ from transformers import AutoModelForPreTraining, PreTrainedModel
 
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.families.bert import BERT
+from bertcli.kernels import cpu
 from bertcli.kinds import KINDS
 from bertcli.models import heads, loading
 from bertcli.models.model_with_loss import ModelWithLoss
@@ -29,6 +30,12 @@ def with_loss(model: PreTrainedModel, kind: str) -> ModelWithLoss:
         logits = lambda model, batch: {"masked_lm": heads.masked_lm_logits(model, batch)}  # noqa: E731
         return ModelWithLoss(model, logits, MLM.losses)
     return KINDS[kind].with_loss(model)
+
+
+def take_kernels(patch: pytest.MonkeyPatch, tokens: int = 1) -> None:
+    """Have predictions take kernels in each pass over so many tokens, from the first on."""
+    patch.setattr(cpu, "MANY", tokens)
+    patch.setattr(cpu, "WORTH_LOADING", 0)
 
 
 def build(

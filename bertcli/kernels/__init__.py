@@ -56,7 +56,7 @@ def _kernels(name: str) -> list[Callable[..., Any]]:
 
 
 def load() -> None:
-    """Load the kernels of the CPU now rather than when passes have been over enough, for a process that runs long."""
+    """Load the CPU's kernels at once, in a process that will run long; otherwise they are loaded when that pays."""
     if are_on():
         import_module("bertcli.kernels.cpu").has_compiler()
 

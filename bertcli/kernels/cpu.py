@@ -19,7 +19,7 @@ from bertcli.errors import first_line
 
 PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
-WORTH_LOADING = 1 << 27  # elements in passes without a gradient, over which kernels save what loading them takes
+WORTH_LOADING = 1 << 27  # elements of passes without a gradient, from which on loading the kernels pays
 MANY_ROWS = 4096  # of an embedding, of which a batch reads few
 MOST_DEFERRED = 256  # updates of a row
 LONG = 64  # tokens of a sequence: beyond, torch's own attention in bfloat16 is the slower one
@@ -30,7 +30,7 @@ _passed = 0  # elements, while the kernels are not loaded
 
 
 def are_many(tokens: int) -> bool:
-    """Whether a pass over tokens saves more than its calls take, where it makes no gradient."""
+    """Whether kernels are faster in a pass over so many tokens; with a gradient, always."""
     return torch.is_grad_enabled() or tokens >= MANY
 
 
@@ -53,7 +53,7 @@ def fits_tiles(states: Tensor) -> bool:
 
 
 def _are_worth_loading(elements: int) -> bool:
-    """Whether the kernels are loaded, or this and earlier passes were over enough elements."""
+    """Whether the kernels are loaded, or passes so far have been long enough that loading them pays."""
     global _passed
     if torch.is_grad_enabled() or COMPILED in sys.modules:
         return True

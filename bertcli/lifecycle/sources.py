@@ -143,7 +143,7 @@ def has_learnt(saved: dict[str, Any], name: str) -> bool:
 
 @dataclass(frozen=True)
 class Setup:
-    """A request with its data: what is learnt from `train`, and scored on the dev sets, or cross-validated without one."""
+    """A request with its data: the training set, and the dev sets that are scored; without one, the training set is cross-validated."""
 
     config: Any
     source: Source
@@ -209,11 +209,11 @@ def cut_of(name: str, parts: list[Cut]) -> str:
 
 
 def advise_lengths(kind: Kind, split: Split, rules: WindowRules) -> str:
-    """What another option would read or answer: longer answers, or a part of the texts if it is not small."""
+    """Which option keeps what is lost: answers that are too long to be predicted, or a large part of the texts."""
     features = cast(Any, split.features)
     if kind.max_query_length and features.long_answers:
-        longest = f"{features.long_answers:,} {split.name} answers are longer than {rules.max_answer_length} tokens"
-        return f"{longest}, and none so long is predicted: --max-answer-length raises that"
+        what = f"{features.long_answers:,} {split.name} answers are longer than {rules.max_answer_length} tokens"
+        return f"{what}, the maximum length of a prediction; --max-answer-length raises it"
     share = features.cut_share if kind.has_linear_head and not rules.in_windows else 0.0
     if share < WORTH_READING:
         return ""

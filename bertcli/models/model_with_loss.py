@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from bertcli.data.packing.batches import Packable, PackedBatch, evaluation_batches
+from bertcli.kernels import prepack
 from bertcli.models.encoder import in_precision
-from bertcli.models.packed import prepare_layers
+from bertcli.models.packed import is_packed, prepare_layers
+from bertcli.models.working_copy import cast_weights
 
 PROJECTION_DEVIATION = 0.02  # standard deviation of new weights
 GENERATOR = "generator"  # the folder of a generator in that of its model
@@ -39,6 +41,15 @@ class ModelWithLoss(nn.Module):
     def outputs(self, batch: PackedBatch) -> Outputs:
         """The outputs of the head, without a loss."""
         return self.head(self.read, batch)
+
+    def to_predict(self, device: torch.device, dtype: str, reorders: bool = True) -> Self:
+        """Move it to a device to predict in a precision; on a CPU weights are cast once, and if packed put in the order of products."""
+        self.to(device)
+        if device.type == "cpu" and dtype == "bfloat16":
+            cast_weights(self, torch.bfloat16)
+        if device.type == "cpu" and reorders and is_packed(self.model):
+            prepack(self.model)
+        return self
 
     @property
     def read(self) -> Any:

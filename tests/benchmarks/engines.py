@@ -3,7 +3,7 @@
 Each engine runs as a process of its own, in turn: it loads the model, labels the first texts (cold, what is compiled at the first
 call included), then all texts until a pass takes no longer than before (warm), then single texts. All but ours and the pipeline
 take texts sorted by length, padded to the longest of a batch; tokenizing is inside the time. Engines that are not installed
-are left out. With `--vectors` the encoder alone turns the texts into vectors, as `bert similar` and sentence-transformers do.
+are left out. The last two make vectors of the texts instead.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from tests.benchmarks.race import run
 
 Probabilities = NDArray[np.float64]
 Engine = Callable[[Sequence[str]], Probabilities]
+Engines = dict[str, tuple[Callable[[str, int, str], Engine], tuple[str, ...]]]  # how each is made, and its precisions
 BATCH, COLD, SINGLE, THREADS = 32, 872, 100, os.cpu_count() or 1
 COLUMNS = ["model and texts", "precision", "engine", "texts/s, cold", "texts/s, warm", "a text alone", "difference"]
 PASSES = 6  # at most, of the warm ones
@@ -160,24 +161,25 @@ def sentence_transformers(model: str, length: int, precision: str) -> Engine:
     return lambda texts: encode(list(texts), batch_size=BATCH, normalize_embeddings=True).astype(np.float64)
 
 
-ENGINES: dict[str, tuple[Callable[[str, int, str], Engine], tuple[str, ...]]] = {
+LABELLING: Engines = {
     "bert": (ours, ("float32", "bfloat16")),
     "openvino": (openvino, ("float32", "bfloat16")),
     "onnxruntime": (onnxruntime, ("float32", "int8")),
     "torch": (torch_, ("float32", "bfloat16")),
     "pipeline": (pipeline, ("float32", "bfloat16")),
 }
-VECTORS: dict[str, tuple[Callable[[str, int, str], Engine], tuple[str, ...]]] = {
+VECTORS: Engines = {
     "bert similar": (vectors_of_ours, ("float32", "bfloat16")),
     "sentence-transformers": (sentence_transformers, ("float32", "bfloat16")),
 }
+ENGINES = LABELLING | VECTORS
 REFERENCES = ("torch", "float32"), ("sentence-transformers", "float32")
 
 
 def measure(name: str, precision: str, model: str, texts_file: str, length: str, answers: str) -> dict[str, Any]:
     """Cold and warm texts a second, and milliseconds a single text; the probabilities go into a file."""
     texts = Path(texts_file).read_text(encoding="utf-8").splitlines()
-    predict = (ENGINES | VECTORS)[name][0](model, int(length), precision)
+    predict = ENGINES[name][0](model, int(length), precision)
     first = texts[:COLD]
     started = time.perf_counter()
     predict(first)
@@ -210,7 +212,7 @@ def texts_of(task: str, count: int) -> list[str]:
 
 def compare(what: str, model: str, texts: Path, length: int, names: Sequence[str], rounds: int) -> list[list[str]]:
     """The engines in turn, `rounds` times; a row for each."""
-    runs = [(name, precision) for name in names for precision in (ENGINES | VECTORS)[name][1]]
+    runs = [(name, precision) for name in names for precision in ENGINES[name][1]]
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     answers: dict[tuple[str, str], Probabilities] = {}
     with tempfile.TemporaryDirectory() as kept:
@@ -242,9 +244,9 @@ def main(arguments: list[str]) -> list[list[str]]:
     options.add_argument("--data", nargs="*", default=[*DATA], choices=[*DATA])
     options.add_argument("--engines", nargs="*", default=[*ENGINES], choices=[*ENGINES])
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--vectors", action="store_true", help="only the vectors of texts")
     asked = options.parse_args(arguments)
-    installed = {"bert": "torch", "pipeline": "transformers"}
+    installed = {"bert": "torch", "bert similar": "torch", "pipeline": "transformers"}
+    installed["sentence-transformers"] = "sentence_transformers"
     names = [name for name in asked.engines if find_spec(installed.get(name, name))]
     rows = []
     with tempfile.TemporaryDirectory() as made:
@@ -254,11 +256,10 @@ def main(arguments: list[str]) -> list[list[str]]:
                 case = Case(f"{size}-{length}", task, {}, (), task=task, length=length, size=size)
                 texts = Path(made, f"{task.replace('/', '-')}-{length}.txt")
                 texts.write_text("\n".join(texts_of(task, count)), encoding="utf-8")
-                if asked.vectors:
-                    source = str(model(case, Path(made)))
-                    rows += compare(f"{size}, {what}, vectors", source, texts, length, [*VECTORS], asked.rounds)
-                    continue
-                rows += compare(f"{size}, {what}", str(learnt(case, Path(made))), texts, length, names, asked.rounds)
+                for engines, make, words in ((LABELLING, learnt, ""), (VECTORS, model, ", vectors")):
+                    if own := [name for name in names if name in engines]:
+                        source = str(make(case, Path(made)))
+                        rows += compare(f"{size}, {what}{words}", source, texts, length, own, asked.rounds)
     return rows
 
 

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForPreTraining, AutoModelForSequenceClassification
@@ -193,8 +194,10 @@ def learnt(case: Case, folder: Path) -> Path:
     """
     run, is_pretrained = folder / f"learnt-{case.name}", case.size in PRETRAINED
     if not run.exists():
-        pretrained = {"from_": str(model(case, folder)), "limit": 640, "epochs": 1}
-        new = {"from_": "scratch", "size": "tiny", "tokenizer": SHIPPED, "learning_rate": 1e-3}
+        options: dict[str, Any] = {"limit": LEARNT_FROM[case.task], "epochs": 2, "learning_rate": 1e-3}
+        options |= {"from_": "scratch", "size": "tiny", "tokenizer": SHIPPED}
+        if is_pretrained:
+            options = {"limit": 640, "epochs": 1, "from_": str(model(case, folder))}
         finetune(
             case.task,
             data_dir=str(official_data()),
@@ -202,7 +205,7 @@ def learnt(case: Case, folder: Path) -> Path:
             max_seq_length=case.length,
             baseline=False,
             limit_dev=200,
-            **(pretrained if is_pretrained else {**new, "limit": LEARNT_FROM[case.task], "epochs": 2}),
+            **options,
         )
         if not is_pretrained:
             enlarge(run / "model", case.size)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertcli.kernels import cpu, prepack
+from bertcli.kernels import prepack
 from tests.data.text.tokenizers import save_sentence_pieces
 from tests.families.checks import (
     KINDS,
@@ -17,6 +17,7 @@ from tests.families.checks import (
     objective_of,
     save,
 )
+from tests.support import take_kernels
 
 SHARED = {**SIZES, "embedding_size": 16, "hidden_act": "gelu_new"}
 CONFIGS = {
@@ -30,8 +31,7 @@ CONFIGS = {
 def test_outputs_are_those_of_transformers(
     many: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "MANY", many)
-    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
+    take_kernels(monkeypatch, many)
     check_outputs("Albert", SHARED, kind, tmp_path)
 
 
@@ -42,16 +42,14 @@ def test_gradients_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_one_token_of_each_sequence_is_read_alone(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "MANY", 1)
-    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
+    take_kernels(monkeypatch)
     check_outputs("Albert", CONFIGS[name], "classify", tmp_path)
 
 
 def test_weights_in_the_order_of_their_products_give_the_same_logits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "MANY", 1)
-    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
+    take_kernels(monkeypatch)
     save("Albert", CONFIGS["groups"], KINDS["classify"], tmp_path)
     batch, _ = make_batch({}, has_types=True)
     plain, prepacked = (objective_of("classify", tmp_path) for _ in range(2))

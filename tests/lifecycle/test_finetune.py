@@ -262,6 +262,14 @@ def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Pa
     assert json.loads((tmp_path / "run" / "result.json").read_text())["runs"][0]["collapsed"]
 
 
+def test_the_advice_after_a_run_that_has_not_learnt_repeats_its_other_options(reviews: str, tmp_path: Path) -> None:
+    options = {"epochs": 1, "batch_size": 8, "max_seq_length": 24, "limit": 32}
+    run = finetune(reviews, **options, learning_rate=0.0, baseline=False, out=str(tmp_path / "run"))
+    for option in ("--batch-size 8", "--max-seq-length 24", "--limit 32", "--no-baseline"):
+        assert option in run.advice
+    assert not {"--learning-rate", "--epochs", "--out"} & set(run.advice.split())
+
+
 @pytest.mark.parametrize(
     ("kind", "same", "another"),
     [

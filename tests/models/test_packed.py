@@ -21,14 +21,14 @@ from bertcli.data.packing.ragged import Ragged
 from bertcli.data.packing.sequences import LENGTH_STEP, SHORT, Sequences
 from bertcli.data.packing.tag_features import TagFeatures
 from bertcli.data.packing.text_features import ChoiceFeatures, TextFeatures
-from bertcli.kernels import cpu, gpu, multiplies_bfloat16, prepack
+from bertcli.kernels import gpu, multiplies_bfloat16, prepack
 from bertcli.kernels.products import PrepackedLinear
 from bertcli.models.dropout import next_mask, seed_dropout
 from bertcli.models.encoder import encode
 from bertcli.models.packed import PACKED, attend, attention
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
-from tests.support import with_loss
+from tests.support import take_kernels, with_loss
 
 LENGTHS = np.array([17, 9, 9, 5, 2])
 CONFIG = {
@@ -277,8 +277,7 @@ def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
     states = torch.cat([exact, torch.full((3, 6, *heads), 9.0)], 1).bfloat16().transpose(0, 1).contiguous()
     scaling = heads[1] ** -0.5
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cpu, "MANY", 1)
-        patch.setattr(cpu, "WORTH_LOADING", 0)
+        take_kernels(patch)
         found = attend(sequences, 0.0, scaling, states)
         apart = attend(sequences, 0.0, scaling, *(part.contiguous() for part in states.split(1, dim=1)))
     assert torch.equal(found, apart)
@@ -395,8 +394,7 @@ def test_in_bfloat16_packed_is_as_near_to_float32_as_padded_is() -> None:
 def test_weights_in_the_order_of_their_products_give_the_same_logits(
     activation: str, dtype: torch.dtype, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "MANY", many)
-    monkeypatch.setattr(cpu, "WORTH_LOADING", 0)
+    take_kernels(monkeypatch, many)
     packed_model, padded_model = make_models("classify", hidden_act=activation)
     batch, padded = make_batch({}, {})
     with torch.no_grad():

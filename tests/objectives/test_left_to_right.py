@@ -13,11 +13,11 @@ from transformers import AutoModelForCausalLM, BertLMHeadModel
 from bertcli.data.packing.batches import longest_first
 from bertcli.data.pretraining.shards import load_pretraining_examples
 from bertcli.errors import Interrupted, UserError
-from bertcli.kernels import cpu
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
 from bertcli.objectives.objective import ObjectiveExamples
 from tests.models.test_packed import CONFIG, PACKED, BertConfig, encode, pack
+from tests.support import take_kernels
 from tests.training.test_loop import assert_same_bits, stop_after
 
 TINY = {"size": "tiny", "batch_size": 8, "objective": "left-to-right", "precision": "float32"}
@@ -73,8 +73,7 @@ def test_a_later_token_never_changes_an_earlier_hidden_state(
     place = data.draw(st.integers(0, sum(lengths) - 1))
     with pytest.MonkeyPatch.context() as patch, torch.set_grad_enabled(has_gradient):
         patch.setenv("BERT_KERNELS", "on" if has_kernels else "off")
-        patch.setattr(cpu, "MANY", 1)
-        patch.setattr(cpu, "WORTH_LOADING", 0)
+        take_kernels(patch)
         torch.manual_seed(0)
         model = BertLMHeadModel(BertConfig(**CONFIG, is_decoder=True, attn_implementation=PACKED)).to(dtype)
         LEFT_TO_RIGHT.with_loss(model).eval()

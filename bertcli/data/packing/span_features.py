@@ -41,11 +41,11 @@ class SpanFeatures(TokenRows):
     training: bool
     last_type: int  # of the last token
     truncated: int  # questions that were longer than max_query_length and were cut
-    max_answer_length: int
+    max_answer_length: int  # of a prediction, in tokens
 
     @property
     def long_answers(self) -> int:
-        """How many answers are longer than what is predicted, in training, where they are known."""
+        """The number of training examples whose answer is longer than `max_answer_length`."""
         longest = self.max_answer_length
         return len({each.example for each in self.windows if each.end_position - each.start_position >= longest})
 

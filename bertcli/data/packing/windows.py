@@ -17,7 +17,7 @@ class WindowRules:
     doc_stride: int = 128
     max_query_length: int = 64
     in_windows: bool = False  # texts; contexts and sentences always are
-    max_answer_length: int = 30  # of what is predicted, in tokens
+    max_answer_length: int = 30  # of a predicted answer, in tokens
 
     def __post_init__(self) -> None:
         if self.max_query_length and self.max_seq_length <= self.max_query_length + 3:

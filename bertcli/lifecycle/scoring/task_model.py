@@ -13,7 +13,6 @@ from bertcli.config.training import WINDOWS
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
-from bertcli.kernels import prepack
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction, Row
@@ -23,8 +22,6 @@ from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
-from bertcli.models.packed import is_packed
-from bertcli.models.working_copy import cast_weights
 from bertcli.tasks.task import INPUT, Task
 from bertcli.training.device import (
     inference_device,
@@ -128,11 +125,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     device = inference_device()
     dtype = _precision(kind, precision, model.config.hidden_size, fast)
     kind = kind.for_prediction(top_k, tokenizer.size) if top_k else kind
-    with_loss = kind.with_loss(model).to(device)
-    if dtype == "bfloat16" and device.type == "cpu":
-        cast_weights(with_loss, torch.bfloat16)  # once, not in each product
-    if fast and device.type == "cpu" and is_packed(model):
-        prepack(model)
+    with_loss = kind.with_loss(model).to_predict(device, dtype, reorders=fast)
     return TaskModel(task, kind, with_loss, tokenizer, rules, device, dtype)
 
 

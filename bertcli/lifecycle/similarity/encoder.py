@@ -13,14 +13,11 @@ from bertcli import say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_texts
 from bertcli.data.text.tokenization import WordPiece
-from bertcli.kernels import prepack
 from bertcli.lifecycle.pretrained import longest_sentence
 from bertcli.models.encoder import longest_input
 from bertcli.models.heads import mean_states
 from bertcli.models.loading import load_with_tokenizer
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
-from bertcli.models.packed import is_packed
-from bertcli.models.working_copy import cast_weights
 from bertcli.training.device import inference_device, inference_tokens, keep_freed_memory, resolve_precision
 
 # N texts, D hidden
@@ -61,10 +58,6 @@ def load_text_encoder(source: str, precision: str) -> TextEncoder:
     keep_freed_memory()
     (model, tokenizer), device = load_with_tokenizer(source), inference_device()
     dtype = resolve_precision(precision)
-    encoder = ModelWithLoss(model, mean_states).to(device)
-    if device.type == "cpu":
-        cast_weights(encoder, getattr(torch, dtype))  # once, not in each product
-        if is_packed(model):
-            prepack(model)
+    encoder = ModelWithLoss(model, mean_states).to_predict(device, dtype)
     longest = min(longest_input(model), longest_sentence(source) or LONGEST)
     return TextEncoder(encoder, tokenizer, longest, device, dtype)

@@ -145,7 +145,7 @@ class TextLstm(WordLstm):
     @classmethod
     def targets(cls, setup: Fitting, split: Split) -> list[Any]:
         """The targets of the kind."""
-        return list(cast(Labels, cast(Any, setup.kind).targets(setup.task, split.examples)))
+        return list(cast(Labels, cast(TextKind, setup.kind).targets(setup.task, cast(TextExamples, split.examples))))
 
     def predict(self, task: Task, examples: Examples) -> Predictions:
         """One prediction per example."""

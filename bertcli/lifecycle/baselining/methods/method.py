@@ -24,7 +24,7 @@ Floats = NDArray[np.float32]  # as they are saved
 
 @dataclass(frozen=True)
 class Fitting(Setup):
-    """What a method is fitted by."""
+    """A request for a baseline, with its data."""
 
     config: BaselineConfig
     lines: list[dict[str, Any]] = field(default_factory=list)  # of metrics.jsonl, where it is trained in steps
