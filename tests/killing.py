@@ -1,9 +1,9 @@
 """Kills a command at each of its writes, syncs, renames and removals in turn, and runs it again.
 
-`python -m tests.killing FOLDER EVERY COMMAND...` works in copies of FOLDER; it prints how many places there are, and a line for
-each place, or each EVERY-th, from which the same command does not end with the same files, or at which a file that was there
-before is neither as it was nor whole. `-N` for EVERY kills N times at random moments instead, one to three times before the
-command may end.
+`python -m tests.killing FOLDER EVERY COMMAND... [+ EVERY COMMAND...]` works in copies of FOLDER; it prints how many places there
+are, and a line for each place, or each EVERY-th, from which the same command does not end with the same files, or at which a
+file that was there before is neither as it was nor whole. `-N` for EVERY kills N times at random moments instead, one to three
+times before the command may end.
 """
 
 import filecmp
@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import time
+from itertools import groupby
 from pathlib import Path
 
 from bertcli.cli.main import main
@@ -101,11 +102,20 @@ def is_intact(path: Path, folders: tuple[Path, ...], again: Path) -> bool:
 
 
 def main_of_killing() -> None:
-    """Kill at each place and go on."""
-    start, every, command = Path(sys.argv[1]).absolute(), int(sys.argv[2]), sys.argv[3:]
+    """Kill each command at each place and go on."""
+    start, parts = Path(sys.argv[1]).absolute(), sys.argv[2:]
     for module in PRELOADED:
         __import__(module)
+    for is_between, group in groupby(parts, "+".__eq__):
+        if not is_between:
+            every, *command = group
+            kill(start, int(every), command)
+
+
+def kill(start: Path, every: int, command: list[str]) -> None:
+    """Kill a command at each place and go on."""
     whole, again = (start.with_name(f"{start.name}-{name}") for name in ("whole", "again"))
+    shutil.rmtree(whole, ignore_errors=True)
     shutil.copytree(start, whole)
     began = time.monotonic()
     code, places = run(command, whole)

@@ -20,6 +20,7 @@ from bertcli.cli.finetune import finetune
 from bertcli.cli.make_pretraining_data import make_pretraining_data
 from bertcli.cli.predict import predict
 from bertcli.cli.pretrain import pretrain
+from bertcli.cli.quick_start import start_quickly
 from bertcli.cli.report import report
 from bertcli.cli.reproduce import reproduce
 from bertcli.cli.serve import serve
@@ -63,6 +64,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 def main() -> None:
     """Run the command line; exit with 0 if done, 1 if it failed, 2 if the request was wrong, 130 if interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    start_quickly()
     said = False
     try:
         code = app(standalone_mode=False)

@@ -1,7 +1,9 @@
 """Models of transformers: built with new weights, loaded, checked and saved."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -161,13 +163,33 @@ def _check_finite(model: PreTrainedModel, source: str) -> None:
 
 def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
     try:
-        model, info = model_class.from_pretrained(source, **given, **LOADING, **NO_CODE)
+        with _without_values():
+            model, info = model_class.from_pretrained(source, **given, **LOADING, **NO_CODE)
         model.get_input_embeddings()
     except UserError:
         raise
     except Exception as error:  # transformers has no class of its own for what it cannot open
         raise _not_opened(source, error) from None
     return run_packed(model), info
+
+
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Let layers be made without values, for weights that are about to be read, and indices at once with theirs.
+
+    torch imports its compiler, which takes a second, for values of tensors that have none yet.
+    """
+    replaced: dict[tuple[Any, str], Any]
+    replaced = {(layer, "reset_parameters"): lambda self: None for layer in (nn.Embedding, nn.Linear)}
+    replaced |= {(torch, name): partial(getattr(torch, name), device="cpu") for name in ("arange", "zeros")}
+    originals = [(place, name, getattr(place, name)) for place, name in replaced]
+    try:
+        for (place, name), value in replaced.items():
+            setattr(place, name, value)
+        yield
+    finally:
+        for place, name, value in originals:
+            setattr(place, name, value)
 
 
 def is_finite(values: torch.Tensor) -> bool:

@@ -205,7 +205,7 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
 @pytest.mark.parametrize(
     ("objective", "processes", "steps"),
     [
-        ("mlm+nsp", 2, 12),
+        ("mlm+nsp", 2, 6),
         *(
             pytest.param(objective, processes, 50, marks=pytest.mark.torture)
             for objective in ("mlm+nsp", "mlm", "left-to-right", "two-directions")

@@ -40,10 +40,10 @@ from bertcli.models.loading import check_length, open_config, save_architecture,
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.packed import is_packed
-from bertcli.training import device
-from bertcli.training.device import make_accelerator, resolve_precision
+from bertcli.training.device import micro_batch_tokens, resolve_precision, training_precision
 from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
+from bertcli.training.processes.accelerator import describe_device, disconnect, make_accelerator
 from bertcli.training.processes.launching import launch, processes_to_launch
 from bertcli.training.progress import doing
 from bertcli.training.result import CROSS_VALIDATED, TrainingResult
@@ -113,7 +113,7 @@ class Finetuning(Setup):
         """The precision that is trained in."""
         if self.config.frozen:
             return resolve_precision(self.config.precision)
-        return device.training_precision(self.config.precision, self.model.config.hidden_size)
+        return training_precision(self.config.precision, self.model.config.hidden_size)
 
     def run(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
         """Train once, or once for each setting; in several processes where that is asked for."""
@@ -125,7 +125,7 @@ class Finetuning(Setup):
             return launch(self.command, config.values(), count, folder)
         with folder:
             result = self._sweep(settings, folder) if settings else self._run_once(folder)
-        device.disconnect()
+        disconnect()
         return result
 
     def _run_once(self, folder: RunFolder) -> TrainingResult:
@@ -133,7 +133,7 @@ class Finetuning(Setup):
         unused = not is_packed(self.model)  # weights of attention that is not ours may not all be read
         accelerator = make_accelerator(self.precision, config.track, folder.path, unused)
         plan = self._plan()
-        show(self, plan, device.describe_device(accelerator, self.precision))
+        show(self, plan, describe_device(accelerator, self.precision))
         if config.gradient_checkpointing:
             use_gradient_checkpointing(self.model)
         if config.dry_run:
@@ -195,7 +195,7 @@ class Finetuning(Setup):
         """The same with the hidden states that do not change."""
         model = cast(FrozenBertForTokenClassification, self.model.to(accelerator.device))
         dtype = resolve_precision(self.config.precision)
-        tokens = device.micro_batch_tokens(self.config.micro_batch_tokens)
+        tokens = micro_batch_tokens(self.config.micro_batch_tokens)
         splits = (self.train, *self.dev)
         kept = (with_states(model, cast(Any, each.features), accelerator.device, tokens, dtype) for each in splits)
         train, *dev = (replace(each, features=features) for each, features in zip(splits, kept, strict=True))

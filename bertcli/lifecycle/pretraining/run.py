@@ -67,7 +67,7 @@ def run_pretraining(request: Request, model: PreTrainedModel, folder: RunFolder)
     config = request.config
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
         return launch(request.command, request.asked.values(), count, folder)
-    from bertcli.training.device import make_accelerator
+    from bertcli.training.processes.accelerator import make_accelerator
 
     unused = not request.objective.trains_every_weight
     accelerator = make_accelerator(config.precision, config.track, folder.path, unused)
@@ -102,7 +102,7 @@ def kept_steps(config: PretrainConfig) -> tuple[int, ...]:
 
 
 def _show_card(request: Request, model: PreTrainedModel, plan: Plan, accelerator: Accelerator) -> None:
-    from bertcli.training.device import describe_device
+    from bertcli.training.processes.accelerator import describe_device
 
     config, phases = request.config, request.phases
     begun = config.from_ or f"new weights, {config.size_name} ({config.model_size})"
@@ -148,8 +148,8 @@ def _train(
     from bertcli.lifecycle.report import write_reports
     from bertcli.lifecycle.reporting.masked_words import MaskedWords
     from bertcli.models.loading import save_architecture, save_models
-    from bertcli.training.device import disconnect
     from bertcli.training.loop import Training
+    from bertcli.training.processes.accelerator import disconnect
 
     config, objective, examples = request.config, request.objective, request.examples
     resolved = {"task": PRETRAINING, "objective": objective.name, "warmup_steps": plan.warmup_steps}

@@ -1,1 +1,1 @@
-"""Several processes that share a run: started, watched, and with the weights in shards."""
+"""Several processes that share a run: their Accelerator, how they are started and watched, and weights in shards."""
