@@ -36,7 +36,7 @@ def serve(runs: ServeConfig | str | None = None, **options: Any) -> Served:
     check_extra("serve", "starlette", "uvicorn", "httptools", "prometheus_client", use="bert serve")
     check_engine(config.engine)
     models = _named([resolve_model(run) for run in config.runs] or [str(latest_finished_run().model)], config.runs)
-    with _listening(config) as listener:
+    with listening(config) as listener:
         host, port, *_ = listener.getsockname()
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if not ipaddress.ip_address(host).is_loopback:
@@ -59,11 +59,11 @@ def _named(folders: list[str], given: list[str]) -> dict[str, str]:
     return dict(zip(names, folders, strict=True))
 
 
-def _listening(config: ServeConfig) -> socket.socket:
+def listening(config: ServeConfig) -> socket.socket:
     """A socket on the port. Raises UserError if it is in use, or the host is not of this machine."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)  # asyncio sends at once only where the protocol is named
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError as error:
         raise UserError(f"--host {config.host}: {error.strerror}.", "Give an address of this machine.") from None

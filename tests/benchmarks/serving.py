@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -70,7 +71,8 @@ def serve(engine: str, model: str) -> None:
     settings = uvicorn.Config(
         Starlette(routes=[Route("/predict", predict, methods=["POST"])]), port=0, log_level="error"
     )
-    listener = settings.bind_socket()
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
     listener.listen(2 * CLIENTS)
     print(f"serving at http://127.0.0.1:{listener.getsockname()[1]} ", file=sys.stderr, flush=True)
     uvicorn.Server(settings).run([listener])

@@ -7,8 +7,8 @@ import json
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, cast
@@ -148,7 +148,7 @@ class Service:
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     def application(self) -> Starlette:
-        """The application: its paths, and a worker that lives as long."""
+        """The application: its paths."""
         described = [model.described for model in self.models.values()]
         documented = openapi(described, limits_of(self.config), self.config.max_rows)
         pages = {"/": main_page(described), "/docs": docs_page(documented, self.address)}
@@ -160,15 +160,7 @@ class Service:
             Route("/openapi.json", _constant(Response(as_line(documented), media_type=JSON))),
             *(Route(path, _constant(HTMLResponse(page, headers=HEADERS))) for path, page in pages.items()),
         ]
-        return Starlette(routes=routes, lifespan=self._working, exception_handlers=HANDLERS)
-
-    @asynccontextmanager
-    async def _working(self, _: Starlette) -> AsyncIterator[None]:
-        self.worker.start()
-        for model in self.models.values():  # the first pass takes longer, and is the same thread's as all others
-            await self._predictions(Asked(model, [model.kind.sample], False, False))
-        yield
-        await asyncio.to_thread(self.worker.stop)
+        return Starlette(routes=routes, exception_handlers=HANDLERS)
 
 
 JSON = "application/json"
@@ -254,7 +246,7 @@ def run_server(config: ServeConfig, models: dict[str, str], listener: socket.soc
         service.application(),
         http=BoundedProtocol,
         ws="none",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         log_level="error",
         access_log=False,
@@ -262,17 +254,28 @@ def run_server(config: ServeConfig, models: dict[str, str], listener: socket.soc
         timeout_graceful_shutdown=int(config.timeout_seconds) + 1,
     )
     say(f"serving {', '.join(models)} at {address} (docs: {address}/docs); Ctrl-C stops it")
-    with quietly(), _signals_kept():
-        uvicorn.Server(settings).run([listener])
+    server = uvicorn.Server(settings)
+
+    def listen() -> None:
+        try:
+            server.run([listener])
+        finally:
+            service.worker.stop()
+
+    with quietly(), _ended_by_signals(server):
+        thread = threading.Thread(target=listen, name="http", daemon=True)
+        thread.start()
+        service.worker.run()
+        thread.join()
     say(f"stopped: {service.answered:,} requests answered")
     return service.answered
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """Let the server, which repeats a signal after it has stopped, end without one."""
+def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """Let signals end the server, which runs in another thread than theirs, after it has answered; a second Ctrl-C at once."""
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
-    before = {number: signal.signal(number, lambda *_: None) for number in numbers}
+    before = {number: signal.signal(number, server.handle_exit) for number in numbers}
     try:
         yield
     finally:
