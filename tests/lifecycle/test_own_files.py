@@ -711,7 +711,7 @@ def test_a_table_is_predicted_by_the_columns_of_the_run(
         "score": pytest.approx(alone["score"], abs=1e-5),
         "scores": None,
     }
-    assert f"1 rows have no text; the first is `{table}` line 2" in said.text
+    assert f"1 of 2 rows have no text; the first is `{table}` line 2" in said.text
 
 
 def test_columns_of_zero_and_one_are_several_labels(

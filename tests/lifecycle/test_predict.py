@@ -278,7 +278,7 @@ def test_masks_of_many_texts_are_filled_as_those_of_one(at_home: Path, tmp_path:
 def test_empty_lines_and_cut_inputs_of_a_file_are_said_once(workspace: Path, model: str, said: LogCapture) -> None:
     Path("in.txt").write_text("\n".join(["the cat", "", "the dog " * 100] * 4) + "\n")
     assert len(predict(file="in.txt", model=model).records) == 12
-    assert said.text.count("in.txt: 4 rows have no text; the first is `in.txt` line 2") == 1
+    assert said.text.count("in.txt: 4 of 12 rows have no text; the first is `in.txt` line 2") == 1
     assert said.text.count("4 inputs were longer than the model takes and were cut") == 1
 
 
@@ -433,13 +433,13 @@ def test_a_single_text_for_a_model_of_pairs_and_the_reverse_are_said(
     of_task.write_text(of_task.read_text().replace("task: own.csv", "task: glue/mnli"))
     for name in (pairs, "of_task"):
         predict("the cat", model=name)
-        assert f"1 inputs have no second text, and {name}/model learnt from pairs" in said.text
+        assert f"1 of 1 inputs have no second text, and {name}/model learnt from pairs" in said.text
     Path("in.csv").write_text("text\nthe cat\na dog\n")
     predict(file="in.csv", model=pairs)
-    words = "in.csv: 2 rows have no second text, and pairs/model learnt from pairs; the first is `in.csv` line 2"
+    words = "in.csv: 2 of 2 rows have no second text, and pairs/model learnt from pairs; the first is `in.csv` line 2"
     assert words in said.text
     predict("the cat", text_pair="a dog", model=model)
-    assert f"1 inputs have a second text, and {model}/model learnt from one text" in said.text
+    assert f"1 of 1 inputs have a second text, and {model}/model learnt from one text" in said.text
     said.clear()
     predict("the cat", text_pair="a dog", model=pairs)
     predict("the cat", model=model)

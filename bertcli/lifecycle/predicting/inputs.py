@@ -164,15 +164,15 @@ def counted(
     rows: Iterator[InputRow], is_odd: Callable[[InputRow], bool], words: str, file: str | None
 ) -> Iterator[InputRow]:
     """The same rows; notes at the end how many are odd, and the first such line."""
-    count, first = 0, 0
-    for row in rows:
+    total, count, first = 0, 0, 0
+    for total, row in enumerate(rows, start=1):
         if is_odd(row):
             count, first = count + 1, first or row.get("line", 0)
         yield row
     if count and file:
-        say(f"{file}: {count:,} rows {words}; the first is {tables.place_of(Path(file), first)}")
+        say(f"{file}: {count:,} of {total:,} rows {words}; the first is {tables.place_of(Path(file), first)}")
     elif count:
-        say(f"{count:,} inputs {words}")
+        say(f"{count:,} of {total:,} inputs {words}")
 
 
 def _rows_of_table(
