@@ -14,6 +14,7 @@ from bertcli.lifecycle.similarity.vector_cache import TextVectors, Vectors
 Numbers = NDArray[np.int64]
 QUERIES_AT_ONCE = 256
 PAIR_ROWS = 2048  # on each side of a block of pairs
+DIGITS = 6  # of a cosine; those after them are rounding
 
 
 def nearest(vectors: TextVectors, queries: Vectors, count: int) -> tuple[Vectors, Numbers]:
@@ -38,7 +39,7 @@ def _best(cosines: Vectors, count: int) -> tuple[Vectors, Numbers]:
     if count < cosines.shape[1]:
         places = np.sort(np.argpartition(-cosines, count - 1, axis=1)[:, :count], axis=1)
     kept = np.take_along_axis(cosines, places, 1)
-    order = np.argsort(-kept, axis=1, kind="stable")
+    order = np.argsort(-kept.round(DIGITS), axis=1, kind="stable")
     return np.take_along_axis(kept, order, 1), np.take_along_axis(places, order, 1)
 
 
