@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bertcli.config.options import Config, option
-from bertcli.families import pretrainable
+from bertcli.families import objectives, pretrainable
 from bertcli.families.bert import BERT
 
 TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
@@ -14,13 +14,6 @@ MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, b
 ALGORITHMS = ("wordpiece", "byte-bpe", "sentencepiece")
 NGRAM_MASK = "Mask runs of up to this many words, short ones more often (ALBERT); 0: single words or tokens."
 SPAN_MASK = "Mask spans of up to ten words, their lengths geometric (SpanBERT)."
-
-
-def objectives() -> list[str]:
-    """Names of the pre-training objectives."""
-    from bertcli.objectives import OBJECTIVES
-
-    return list(OBJECTIVES)
 
 
 @dataclass(kw_only=True)

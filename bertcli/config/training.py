@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
-from bertcli.config.data import MASK_SHARES, NGRAM_MASK, OBJECTIVE, SPAN_MASK, objectives
+from bertcli.config.data import MASK_SHARES, NGRAM_MASK, OBJECTIVE, SPAN_MASK
 from bertcli.config.options import Config, option
-from bertcli.families import sizes
+from bertcli.families import objectives, sizes
 from bertcli.families.family import SCHEDULES
 from bertcli.tasks.paper import FROZEN_SCORES
 

@@ -43,6 +43,11 @@ def pretrainable() -> list[str]:
     return [family.key for family in FAMILIES if family.objective]
 
 
+def objectives() -> list[str]:
+    """The names of the objectives by which families are pre-trained."""
+    return list(dict.fromkeys(name for family in FAMILIES for name in family.objectives))
+
+
 def sizes() -> list[str]:
     """The names of the sizes of all families."""
     return list(dict.fromkeys(size for family in FAMILIES for size in family.sizes))

@@ -19,7 +19,6 @@ from bertcli.families.bert import BERT
 from bertcli.families.family import Family
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM, PRETRAINED, Pretrained
-from bertcli.objectives import OBJECTIVES
 from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
@@ -136,6 +135,8 @@ def model_for(form: str, misfit: Misfit | None = None) -> str:
 
 def _fills_masks(run: RunFolder) -> bool:
     """Whether a pre-trained run can fill [MASK], as those of most objectives can."""
+    from bertcli.objectives import OBJECTIVES
+
     objective = OBJECTIVES.get(run.config.get("objective", ""))
     return objective is None or objective.fills_masks
 

@@ -289,7 +289,6 @@ LIGHT = [
     "build-vocab",
     "build-vocab missing.txt",
     "make-pretraining-data --masking dynamc",
-    "make-pretraining-data missing.txt",
 ]
 REJECTED = [
     "finetune",
@@ -340,12 +339,13 @@ REJECTED = [
     "submit glue runs/none",
     "convert",
     "convert nowhere/at/all",
+    "make-pretraining-data missing.txt",
     "make-pretraining-data words.txt",
     "build-vocab --add-words words.txt --to runs/none",
 ]
 
 
-def heavy_imports(requests: list[str]) -> dict[str, list[str]]:
+def heavy_imports(requests: list[str], heavy: tuple[str, ...] = HEAVY) -> dict[str, list[str]]:
     """The heavy packages that are imported after each of these requests, which one process makes one after another."""
     program = (
         "import contextlib, io, json, sys\n"
@@ -356,7 +356,7 @@ def heavy_imports(requests: list[str]) -> dict[str, list[str]]:
         "    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
         "        try: main()\n"
         "        except SystemExit: pass\n"
-        f"    found[request] = sorted({{*{HEAVY!r}}} & sys.modules.keys())\n"
+        f"    found[request] = sorted({{*{heavy!r}}} & sys.modules.keys())\n"
         "print(json.dumps(found))\n"
     )
     done = subprocess.run(
@@ -367,7 +367,7 @@ def heavy_imports(requests: list[str]) -> dict[str, list[str]]:
 
 def test_help_lists_and_wrong_requests_import_no_heavy_package(workspace: Path) -> None:
     Path("unknown.yaml").write_text("stepz: 3\n")
-    assert {request: heavy for request, heavy in heavy_imports(LIGHT).items() if heavy} == {}
+    assert {request: heavy for request, heavy in heavy_imports(LIGHT, (*HEAVY, "numpy")).items() if heavy} == {}
 
 
 def test_requests_that_a_core_rejects_import_no_heavy_package(workspace: Path) -> None:

@@ -165,7 +165,8 @@ def counted(
 ) -> Iterator[InputRow]:
     """The same rows; notes at the end how many are odd, and the first such line."""
     total, count, first = 0, 0, 0
-    for total, row in enumerate(rows, start=1):
+    for row in rows:
+        total += 1
         if is_odd(row):
             count, first = count + 1, first or row.get("line", 0)
         yield row
