@@ -1,16 +1,20 @@
 """Tiny real objects that the tests share: a corpus, a vocabulary, data, a pre-trained run."""
 
+import atexit
 import csv
 import logging
 import os
 import random
+import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ.setdefault("BERT_CACHE", tempfile.mkdtemp(prefix="bert-cache-"))
+if "BERT_CACHE" not in os.environ:  # workers have that of their parent
+    os.environ["BERT_CACHE"] = tempfile.mkdtemp(prefix="bert-cache-")
+    atexit.register(shutil.rmtree, os.environ["BERT_CACHE"], ignore_errors=True)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the same cores wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
