@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -163,7 +163,7 @@ def _check_finite(model: PreTrainedModel, source: str) -> None:
 
 def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
     try:
-        with _without_values():
+        with _without_values() if given["attn_implementation"] else nullcontext():
             model, info = model_class.from_pretrained(source, **given, **LOADING, **NO_CODE)
         model.get_input_embeddings()
     except UserError:
@@ -177,7 +177,7 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
 def _without_values() -> Iterator[None]:
     """Let layers be made without values, for weights that are about to be read, and indices at once with theirs.
 
-    torch imports its compiler, which takes a second, for values of tensors that have none yet.
+    torch imports its compiler, which takes a second, for values of tensors that have none yet. Only for families known here.
     """
     replaced: dict[tuple[Any, str], Any]
     replaced = {(layer, "reset_parameters"): lambda self: None for layer in (nn.Embedding, nn.Linear)}
