@@ -75,5 +75,5 @@ def _replaced(names: MutableMapping[str, Any], name: str, value: object) -> Iter
 
 def start_quickly() -> None:
     """Have the models of transformers imported quickly, unless several processes share this run."""
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1 and MODELS not in sys.modules:
+    if os.environ.get("WORLD_SIZE", "1") == "1" and MODELS not in sys.modules:
         sys.meta_path.insert(0, _QuickStart())
