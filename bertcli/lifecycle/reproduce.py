@@ -52,7 +52,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         experiment=found.name,
         title=found.table.title,
         folder=str(folder),
-        command=_command(config, folder),
+        command=command_of(config, folder),
         plan=planned,
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
@@ -179,7 +179,7 @@ def _alike(parts: Parts) -> list[str]:
     return [f"At this size {' and '.join(names)} are the same model." for names in alike.values() if names[1:]]
 
 
-def _command(config: ReproduceConfig, folder: Path) -> str:
+def command_of(config: ReproduceConfig, folder: Path) -> str:
     """The command that continues it."""
     words = ["bert", "reproduce", config.experiment]
     for each in fields(ReproduceConfig):
@@ -187,7 +187,7 @@ def _command(config: ReproduceConfig, folder: Path) -> str:
         if each.name in ("experiment", "out", "dry_run") or value == default_of(each):
             continue
         values = value if isinstance(value, list) else [value]
-        words += [word for single in values for word in (flag(each), str(single))]
+        words += [word for single in values for word in (flag(each), *([] if single is True else [str(single)]))]
     return join([*words, "--out", str(folder)])
 
 
