@@ -1,4 +1,4 @@
-"""The models of transformers, imported by a command without what it never uses of them, in two thirds of the seconds."""
+"""Importing the models of transformers in two thirds of the time, by leaving out what no command uses of them."""
 
 import importlib
 import os
@@ -15,12 +15,12 @@ from typing import Any
 
 MODELS, HEADS = "transformers.modeling_utils", "transformers.generation.utils"  # which every BERT imports
 COMPILER = "torch._dynamo"
-# transformers knows machines without processes that share weights, Accelerate or SciPy; what trains imports Accelerate itself.
+# What transformers is told is not installed, which it supports. Our training loop imports Accelerate itself.
 NOT_USED = ("is_torch_distributed_available", "is_accelerate_available", "is_scipy_available")
 
 
 class _QuickStart(MetaPathFinder):
-    """Finds the module of all models, and has it imported quickly."""
+    """An import hook, for the first import of the module of all models."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -35,7 +35,7 @@ class _QuickStart(MetaPathFinder):
 
 
 class _Compiler(ModuleType):
-    """Stands for torch._dynamo in an import, which uses its decorators, and modules of it that do without the rest."""
+    """Takes the place of torch._dynamo during an import, which uses its decorators and some of its modules, but not the rest."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -58,7 +58,7 @@ def _import_quickly(run: Callable[[ModuleType], None], module: ModuleType) -> No
                 stack.enter_context(_replaced(vars(torch), "_dynamo", compiler))
             run(module)
             importlib.import_module(HEADS)
-    except Exception:  # of a version of transformers that needs them
+    except Exception:  # a version of transformers that does use them
         run(module)
 
 
@@ -74,6 +74,6 @@ def _replaced(names: MutableMapping[str, Any], name: str, value: object) -> Iter
 
 
 def start_quickly() -> None:
-    """Have the models of transformers imported quickly, unless several processes share this run."""
+    """Install the import hook, unless this is one of several processes, which may need all of it."""
     if os.environ.get("WORLD_SIZE", "1") == "1" and MODELS not in sys.modules:
         sys.meta_path.insert(0, _QuickStart())

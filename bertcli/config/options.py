@@ -110,6 +110,18 @@ def flag(declared: Field[Any]) -> str:
     return declared.metadata["metavar"] or flag_of(declared.name)
 
 
+def typed(declared: Field[Any], value: Any) -> list[str]:
+    """An option and its value as they are typed on the command line."""
+    if declared.metadata["metavar"]:
+        return [str(value)]
+    if isinstance(value, bool):
+        return [flag(declared) if value else f"--no-{flag(declared)[2:]}"]
+    values = [str(each) for each in value] if isinstance(value, list) else [str(value)]
+    if declared.metadata["nargs"]:
+        return [flag(declared), *values]
+    return [word for each in values for word in (flag(declared), each)]
+
+
 def default_of(declared: Field[Any]) -> Any:
     """The declared default value."""
     return declared.default if declared.default_factory is MISSING else declared.default_factory()

@@ -9,7 +9,7 @@ from shlex import join
 from typing import Any
 
 from bertcli import say
-from bertcli.config.options import default_of, flag
+from bertcli.config.options import default_of, flag, typed
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.data.atomic import write_text
 from bertcli.data.hub import hub_answers
@@ -52,7 +52,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         experiment=found.name,
         title=found.table.title,
         folder=str(folder),
-        command=command_of(config, folder),
+        command=command_to_continue(config, folder),
         plan=planned,
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
@@ -179,16 +179,11 @@ def _alike(parts: Parts) -> list[str]:
     return [f"At this size {' and '.join(names)} are the same model." for names in alike.values() if names[1:]]
 
 
-def command_of(config: ReproduceConfig, folder: Path) -> str:
-    """The command that continues it."""
-    words = ["bert", "reproduce", config.experiment]
-    for each in fields(ReproduceConfig):
-        value = getattr(config, each.name)
-        if each.name in ("experiment", "out", "dry_run") or value == default_of(each):
-            continue
-        values = value if isinstance(value, list) else [value]
-        words += [word for single in values for word in (flag(each), *([] if single is True else [str(single)]))]
-    return join([*words, "--out", str(folder)])
+def command_to_continue(config: ReproduceConfig, folder: Path) -> str:
+    """The command that continues a reproduction in its folder."""
+    values = {each: getattr(config, each.name) for each in fields(config) if each.name not in ("out", "dry_run")}
+    words = [word for each, value in values.items() if value != default_of(each) for word in typed(each, value)]
+    return join(["bert", "reproduce", *words, "--out", str(folder)])
 
 
 def _finished(

@@ -63,7 +63,7 @@ def listening(config: ServeConfig) -> socket.socket:
     """A socket on the port. Raises UserError if it is in use, or the host is not of this machine."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)  # asyncio sends at once only where the protocol is named
+        listener = socket.socket(family, kind, protocol)  # without the protocol, asyncio does not set TCP_NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     except OSError as error:
         raise UserError(f"--host {config.host}: {error.strerror}.", "Give an address of this machine.") from None

@@ -175,9 +175,10 @@ def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTr
 
 @contextmanager
 def _without_values() -> Iterator[None]:
-    """Let layers be made without values, for weights that are about to be read, and indices at once with theirs.
+    """Skip the initial values of weights that are about to be read, and make tensors of indices on the CPU.
 
-    torch imports its compiler, which takes a second, for values of tensors that have none yet. Only for families known here.
+    transformers makes models on the meta device, where these values need torch's compiler, whose import takes a second.
+    Meant for the families that run packed: another model may combine such tensors with some of the meta device.
     """
     replaced: dict[tuple[Any, str], Any]
     replaced = {(layer, "reset_parameters"): lambda self: None for layer in (nn.Embedding, nn.Linear)}

@@ -417,7 +417,10 @@ def test_the_newest_run_that_fits_both_columns_and_kind_is_taken(
     assert predict(file="in.jsonl").model == "runs/ends/model"
     Path("in.txt").write_text("the cat\nthe [MASK]\n")
     predict(file="in.txt")
-    assert "in.txt: 1 of 2 rows have [MASK], which is not filled, as the first has none (fill them alone: bert" in said.text
+    assert (
+        "in.txt: 1 of 2 rows have [MASK], which is not filled, as the first has none (fill them alone: bert"
+        in said.text
+    )
     said.clear()
     predict(file="in.txt", model="runs/mood")
     assert "[MASK]" not in said.text

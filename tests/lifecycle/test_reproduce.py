@@ -15,7 +15,7 @@ from conftest import write_corpus
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.errors import Interrupted, UserError
 from bertcli.lifecycle.report import report
-from bertcli.lifecycle.reproduce import command_of, reproduce
+from bertcli.lifecycle.reproduce import command_to_continue, reproduce
 from bertcli.lifecycle.reproducing import running
 from bertcli.lifecycle.reproducing.result import Reproduction
 from bertcli.tasks.experiments import EXPERIMENTS
@@ -213,7 +213,7 @@ def test_a_killed_process_is_continued_by_the_same_command(tmp_path: Path, finet
 
 def test_the_command_that_continues_has_switches_without_a_value(tmp_path: Path) -> None:
     config = ReproduceConfig(experiment="table-5", split_sentences=True, tasks=["glue/sst2"])
-    assert command_of(config, tmp_path).endswith(f" --tasks glue/sst2 --split-sentences --out {tmp_path}")
+    assert command_to_continue(config, tmp_path).endswith(f" --tasks glue/sst2 --split-sentences --out {tmp_path}")
 
 
 def test_an_interruption_names_the_command_that_continues(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import Field, fields
+from dataclasses import fields
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
 
 from bertcli.config.baselines import BaselineConfig
 from bertcli.config.distillation import DistillConfig
-from bertcli.config.options import Config, default_of, flag
+from bertcli.config.options import Config, default_of, typed
 from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.examples import shortened
@@ -51,19 +51,10 @@ def command_of(config: dict[str, Any]) -> str:
     for each in fields(declared):
         name = each.name.rstrip("_")
         value = config.get(name)
-        if name in left_out or value is None or value == default_of(each):
+        if name in left_out or value in (None, PRETRAINING, default_of(each)):
             continue
-        words += _typed(each, value)
+        words += typed(each, value)
     return join(words)
-
-
-def _typed(declared: Field[Any], value: Any) -> list[str]:
-    """An option and its value as they are typed."""
-    if declared.metadata["metavar"]:
-        return [str(value)] if value != PRETRAINING else []
-    if isinstance(value, bool):
-        return [flag(declared) if value else f"--no-{flag(declared)[2:]}"]
-    return [flag(declared), *(map(str, value) if isinstance(value, list) else [str(value)])]
 
 
 def provenance_of(record: RunRecord, split: Split | None) -> Provenance:

@@ -14,7 +14,7 @@ from typing import Any
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.scoring.task_model import TaskModel
 
-GATHERING_SECONDS = 0.001  # without another request, after which those of a busy server are taken
+GATHERING_SECONDS = 0.001  # without a new request, after which a busy server takes those that wait
 CHARACTERS_PER_TOKEN = 4  # about, in English; only how much is gathered depends on it
 
 
@@ -61,13 +61,13 @@ class Worker:
             self._changed.notify()
 
     def run(self) -> None:
-        """Answer until `stop`, best in the main thread: OpenMP takes twice as long for a text in another."""
+        """Answer until `stop`. Call it in the main thread: in another, OpenMP takes twice as long for a single text."""
         while jobs := self._take():
             jobs = [job for job in jobs if not job.answer.cancelled()]  # whose time was up
             self.observe(sum(len(job.rows) for job in jobs))
             found = _predict(jobs)
             for loop in {job.answer.get_loop() for job in jobs}:
-                with suppress(RuntimeError):  # it has ended, as nobody waits for the answers any more
+                with suppress(RuntimeError):  # the loop has ended, and nobody waits for the answers
                     loop.call_soon_threadsafe(_deliver, [pair for pair in found if pair[0].answer.get_loop() is loop])
 
     def _take(self) -> list[Job]:
@@ -75,7 +75,7 @@ class Worker:
         with self._changed:
             self._changed.wait_for(lambda: self.waiting or self._stops)
             while len(self.waiting) < self._taken and self._changed.wait(GATHERING_SECONDS):
-                pass  # those who were answered together ask again together, which takes them some milliseconds
+                pass  # clients that were answered together send their next requests together, within some milliseconds
             jobs: list[Job] = []
             room: float = self.tokens
             while self.waiting and (not jobs or self.waiting[0].tokens <= room):

@@ -273,7 +273,7 @@ def run_server(config: ServeConfig, models: dict[str, str], listener: socket.soc
 
 @contextmanager
 def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
-    """Let signals end the server, which runs in another thread than theirs, after it has answered; a second Ctrl-C at once."""
+    """Pass SIGINT and SIGTERM to the server, whose thread gets no signals: it answers and ends; a second Ctrl-C ends it at once."""
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.signal(number, server.handle_exit) for number in numbers}
     try:

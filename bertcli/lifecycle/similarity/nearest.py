@@ -14,7 +14,7 @@ from bertcli.lifecycle.similarity.vector_cache import TextVectors, Vectors
 Numbers = NDArray[np.int64]
 QUERIES_AT_ONCE = 256
 PAIR_ROWS = 2048  # on each side of a block of pairs
-DIGITS = 6  # of a cosine; those after them are rounding
+DIGITS = 6  # of a cosine; further ones differ with the number of threads
 
 
 def nearest(vectors: TextVectors, queries: Vectors, count: int) -> tuple[Vectors, Numbers]:
