@@ -22,7 +22,7 @@ from statistics import median
 
 from tests.benchmarks.materials import BESIDE
 
-Row = list[str]  # text, second text if there is one, label
+Row = list[str]  # text, second text or four choices if there are any, label
 RESULTS = Path(__file__).parent / "results-defaults.jsonl"
 SIZES = ("8", "32", "128", "1000", "5000")  # below 1,000: examples of each class
 MOST_SCORED = 1500
@@ -50,6 +50,12 @@ def _glue(task: str, columns: tuple[int, ...], has_header: bool = True) -> list[
     return [_tsv(f"glue/{task}/{split}.tsv", columns, has_header) for split in ("train", "dev")]
 
 
+def _codah() -> list[list[Row]]:
+    rows = _tsv("demo/codah/full_data.tsv", (1, 2, 3, 4, 5, 6), has_header=False)
+    random.Random(0).shuffle(rows)
+    return [rows[700:], rows[:700]]
+
+
 SETS: dict[str, Callable[[], list[list[Row]]]] = {
     "banking77": lambda: [_csv(f"demo/banking77/{split}.csv", "category") for split in ("train", "test")],
     "sst2": lambda: _glue("SST-2", (0, 1)),
@@ -58,6 +64,7 @@ SETS: dict[str, Callable[[], list[list[Row]]]] = {
     "stsb": lambda: _glue("STS-B", (7, 8, 9)),
     "imdb": lambda: [_csv(f"imdb/{split}.csv.xz", "label") for split in ("train", "test")],
     "conll2003": lambda: [_sentences(f"conll2003/{split}.txt") for split in ("train", "test")],
+    "codah": _codah,
 }
 
 
@@ -84,7 +91,8 @@ def write(path: Path, rows: list[Row]) -> str:
         return str(path)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["text", "text_pair", "label"] if len(rows[0]) == 3 else ["text", "label"])
+        between = {2: [], 3: ["text_pair"], 6: [f"choice_{number}" for number in range(4)]}[len(rows[0])]
+        writer.writerow(["text", *between, "label"])
         writer.writerows(rows)
     return str(path)
 
