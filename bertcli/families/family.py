@@ -133,6 +133,9 @@ class Family:
 
     name: str
     model_types: tuple[str, ...] = ()  # as `model_type` in config.json
+    only: Mapping[str, object] = field(
+        default_factory=dict
+    )  # settings of config.json of which one value alone is known here
     is_packed: bool = False  # its layers attend through transformers' attention interface, over the whole sequence
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
@@ -189,8 +192,10 @@ class Family:
         from bertcli.data.text.tokenization import of_transformers
 
         name = next(token for token in (*self.special_tokens, *self.last_tokens) if "mask" in token.lower())
-        mask = transformers.AddedToken(name, lstrip=True, special=True)
-        made = getattr(transformers, self.tokenizer_class)(**vocabulary, mask_token=mask)
+        vocabulary["mask_token"] = transformers.AddedToken(name, lstrip=True, special=True)
+        if self.has_types(self.new_config(next(iter(self.sizes)))):  # or other programs would give all tokens type 0
+            vocabulary["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+        made = getattr(transformers, self.tokenizer_class)(**vocabulary)
         return of_transformers(made, source)
 
     def get_size(self, name: str) -> ModelSize:

@@ -115,6 +115,14 @@ def initialize(
             nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
 
 
+def _check_settings(saved: PretrainedConfig, family: Family, source: str) -> None:
+    """Raise UserError if a setting has a value with which the outputs of a model would be others than those of transformers."""
+    for name, value in family.only.items():
+        if getattr(saved, name, value) != value:
+            what = f"`{source}` has {name} {getattr(saved, name)!r} in its config.json, which bert does not compute."
+            raise UserError(what, f"Give a model of {family.name} with {name} {value!r}.")
+
+
 def load_model(
     source: str, model_class: Any = None, labels: dict[str, Any] | None = None, new_head: bool = False, seed: int = 0
 ) -> PreTrainedModel:
@@ -126,6 +134,7 @@ def load_model(
     torch.manual_seed(seed)
     saved = open_config(source)
     family = family_of(saved.model_type)
+    _check_settings(saved, family, source)
     packs = family.is_packed
     given = {"attn_implementation": PACKED if packs else None, **(labels or {})}
     has_new_bilstm = given.pop(BILSTM, False)

@@ -66,7 +66,11 @@ PROGRAMS = {"onnx": GRAPH, "safetensors": WEIGHTS}
 
 def example_of(form: str, kind: Kind, model: PreTrainedModel, tokenizer: WordPiece, longest: int, is_pair: bool) -> str:
     """A program of some ten lines that runs the model in its folder on a sample of its kind, and prints the answer."""
-    pools = hasattr(model, "forward_padded") and "{auto}" in PROGRAMS[form]  # which no class of transformers does
+    from bertcli.models.heads import MeanPooledBertForSequenceClassification
+
+    pools = (
+        isinstance(model, MeanPooledBertForSequenceClassification) and "{auto}" in PROGRAMS[form]
+    )  # which no class of transformers does
     head = next((name for name in kind.architectures if not pools and name in type(model).__name__), "")
     sample, pad, mask = {**kind.sample}, tokenizer.special("pad"), tokenizer.special("mask")
     sample |= {"text_pair": "a bad film"} if is_pair else {}

@@ -100,7 +100,9 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         found = [self.dropout(embedded)]
         length = memory[0].shape[1] if memory else 0
         groups = list(_groups(types, sequences, predictions, length))
-        encodings = self._encodings(sequences.longest, length, found[0].dtype, directions is not None)
+        encodings = self._encodings(
+            max(each.group.shape[1] for each in groups), length, found[0].dtype, directions is not None
+        )
         for number, layer in enumerate(self.layer):
             states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
             is_last = predictions is not None and number == len(self.layer) - 1
@@ -329,7 +331,7 @@ def run_packed(model: PreTrainedModel) -> PreTrainedModel:
         base.__class__ = type(XLNetModel.__name__, (PackedXLNetModel,), {})
         if base is not model:
             model.register_forward_pre_hook(_hand_on, with_kwargs=True)
-        if hasattr(model, "sequence_summary"):
+        if hasattr(model, "sequence_summary") and not isinstance(model, ReadingLast):
             model.__class__ = type(type(model).__name__, (ReadingLast, type(model)), {})
     return model
 
