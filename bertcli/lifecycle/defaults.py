@@ -14,6 +14,7 @@ RATES_OF_FITTED, RATES_OF_NEW = {128: 1e-3, 256: 3e-4, 512: 1e-4}, {128: 1e-3, 2
 # fitted to the frozen model more than one that is: fewest steps, steps per label, most epochs.
 STEPS_OF_FITTED, STEPS_OF_NEW = (100, 1, 20.0), (200, 5, 40.0)
 MOST_LABELS = 200
+FEW_PAIRS, SHARE_OF_FEW = 200, 0.3  # share of the rate: few labels should not undo what was learnt of similarity
 FROZEN_LEARNING_RATE, FROZEN_EPOCHS = 1e-3, 10.0  # of a BiLSTM on frozen states, for which the paper names none
 
 
@@ -28,17 +29,23 @@ class Settings:
 
 
 def choose_settings(
-    config: FinetuneConfig, task: Task, examples: int, hidden_size: int, has_fitted_head: bool = False
+    config: FinetuneConfig,
+    task: Task,
+    examples: int,
+    hidden_size: int,
+    has_fitted_head: bool = False,
+    share_of_rate: float = 1.0,
 ) -> Settings:
     """The settings of a fine-tuning on so many examples: those given, and for the others what is known to work.
 
-    The paper's tasks on models of the paper's sizes get the paper's settings.
+    The paper's tasks on models of the paper's sizes get the paper's settings. `share_of_rate` is of the rate that is chosen.
     """
     batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
     reasons: dict[str, str] = {}
     if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
         if learning_rate is None and (learning_rate := _rate_of_width(hidden_size, has_fitted_head)):
             reasons["learning_rate"] = f"for {hidden_size} hidden units"
+            learning_rate *= share_of_rate
         fewest, per_label, most_epochs = STEPS_OF_FITTED if has_fitted_head else STEPS_OF_NEW
         steps = fewest + per_label * min(len(task.labels), MOST_LABELS)
         needed = min(most_epochs, round(steps * batch_size / examples, 1))

@@ -6,7 +6,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -80,8 +80,7 @@ class Training:
     @property
     def _own_optimizer(self) -> Adam:
         """The optimizer without Accelerate's wrapper."""
-        own: Adam = getattr(self.optimizer, "optimizer", self.optimizer)
-        return own
+        return cast(Adam, getattr(self.optimizer, "optimizer", self.optimizer))
 
     @property
     def share_of_peak(self) -> float:
@@ -156,11 +155,12 @@ class Training:
                 coming = ahead.submit(self.batches.of_step, step + 1)
             yield step, started, micro_batches
 
-    def try_step(self) -> float:
-        """Make the first step, of which nothing is kept; return its seconds."""
+    def make_steps(self, steps: int) -> float:
+        """Make the first steps, without a log or a checkpoint; return their seconds."""
         started = time.perf_counter()
-        self._step(0, self.batches.of_step(0), 0)
-        self._read_losses()
+        for step in range(steps):
+            self._step(step, self.batches.of_step(step), 0)
+        self.working_copy.gather()
         return time.perf_counter() - started
 
     def finish(self, task: str, split: str = "") -> TrainingResult:

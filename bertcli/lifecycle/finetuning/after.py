@@ -68,7 +68,10 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     used, width = setup.settings, setup.model.config.hidden_size
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual else None}
-    return command_of({**setup.config.values(), "command": setup.command, "from": setup.start, **longer})
+    start = (
+        setup.start if setup.config.from_ != getattr(setup.config, "teacher", None) else None
+    )  # or layers of the teacher
+    return command_of({**setup.config.values(), "command": setup.command, "from": start, **longer})
 
 
 def next_commands(setup: Setup, result: TrainingResult) -> list[str]:

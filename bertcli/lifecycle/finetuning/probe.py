@@ -1,5 +1,7 @@
 """The head fitted to the pre-trained encoder before the whole is trained: linear probing, then fine-tuning (Kumar et al. 2022)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,6 +22,7 @@ from bertcli.models.own.bilstm import has_bilstm
 from bertcli.training.device import inference_tokens
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of regularization, of which the best in cross-validation is taken
+UNPENALIZED = 10.0  # deviation of a feature whose weight regularization leaves free
 MOST = 5000  # examples that a head is fitted to; more change little and take longer
 
 
@@ -45,8 +48,11 @@ def takes_probe(kind: Kind, model: PreTrainedModel) -> bool:
     return kind.has_linear_head and hasattr(model, "pooled") and not has_bilstm(model)
 
 
-def fit_probe(model: TaskModel, split: Split) -> Probe | None:
-    """Fit the head of a model to the pooled states of a training split; None where none are its input."""
+def fit_probe(model: TaskModel, split: Split, similarity: Floats | None = None) -> Probe | None:
+    """Fit the head of a model to the pooled states of a training split; None where none are its input.
+
+    Of pairs, `similarity`, [H], are the weights of a head that tells how near the two texts are.
+    """
     kind, inner = model.kind, model.model.model
     if not takes_probe(kind, inner) or len(split) < FOLDS:
         return None
@@ -57,6 +63,10 @@ def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)
+    if similarity is not None:
+        near = states @ similarity
+        scale = UNPENALIZED / (near.std() or 1.0)
+        states = np.column_stack((states, scale * (near - near.mean())))
     predicted = {strength: cross_validate(model.task, examples, states, strength) for strength in STRENGTHS}
     scored = {
         strength: measure(model.task, kind.compare(model.task, examples, predictions))
@@ -64,4 +74,7 @@ def fit_probe(model: TaskModel, split: Split) -> Probe | None:
     }
     best = max(scored, key=lambda strength: scored[strength][model.task.metrics[0]])
     weights, biases = kind.fit_head(states, features.labels, inner.config.num_labels, best)
+    if similarity is not None:
+        weights, of_nearness = weights[:, :-1], scale * weights[:, -1:]
+        weights, biases = weights + of_nearness * similarity, biases - of_nearness[:, 0] * near.mean()
     return Probe(weights / float(norms.mean()), biases, scored[best], predicted[best])

@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 from bertcli import say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -22,12 +23,14 @@ from bertcli.families import family_of
 from bertcli.kinds.kind import PREDICTIONS, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
-from bertcli.lifecycle.defaults import Settings, choose_settings
+from bertcli.lifecycle.defaults import FEW_PAIRS, SHARE_OF_FEW, Settings, choose_settings, usual_learning_rate
 from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of
 from bertcli.lifecycle.finetuning.before import advise_smaller, show
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
+from bertcli.lifecycle.finetuning.similarity import FEWEST_LAYERS, learn_similarity
 from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.finetuning.sweep import Setting, name_of, run_sweep
+from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring.scores import is_collapsed, score_all
@@ -145,7 +148,7 @@ class Finetuning(Setup):
         for line in show_examples(self.task, self.train, self.tokenizer, self.rules):
             say(line)
         setup = self._with_frozen_states(accelerator) if self.config.frozen else self
-        seconds = Training(*setup.to_train(), plan, folder, accelerator, self.precision).try_step()
+        seconds = Training(*setup.to_train(), plan, folder, accelerator, self.precision).make_steps(1)
         say(f"one step took {seconds:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written")
         return TrainingResult(task=self.task.name, seed=self.config.seed)
 
@@ -170,7 +173,8 @@ class Finetuning(Setup):
     def settings(self) -> Settings:
         """The batch size, epochs and learning rate, given or chosen."""
         width = self.model.config.hidden_size
-        return choose_settings(self.config, self.task, self.trained_on, width, self.has_fitted_head)
+        share = SHARE_OF_FEW if self._learns_similarity and self.trained_on < FEW_PAIRS else 1.0
+        return choose_settings(self.config, self.task, self.trained_on, width, self.has_fitted_head, share)
 
     @property
     def has_fitted_head(self) -> bool:
@@ -228,7 +232,7 @@ class Finetuning(Setup):
 
     def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
         """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""
-        probe = None if self.config.resume else self._fit_head(accelerator)
+        probe = None if self.config.resume else self._fit_head(folder, accelerator)
         fitted = folder.config.get(CROSS_VALIDATED, {}) if self.config.resume else probe.metrics if probe else {}
         trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
         resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
@@ -238,20 +242,33 @@ class Finetuning(Setup):
             self._write_predictions(folder, probe.predictions)
         return fitted
 
-    def _fit_head(self, accelerator: Accelerator) -> Probe | None:
+    def _fit_head(self, folder: RunFolder, accelerator: Accelerator) -> Probe | None:
         """Fit a new head to the states of the pre-trained model before it is trained."""
         if self.start == "scratch" or self.config.frozen:
             return None
         if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
             return None
-        with_loss = self.kind.with_loss(self.model).to(accelerator.device)
+        model = self._task_model(self.kind.with_loss(self.model).to(accelerator.device), accelerator)
+        similarity = None
+        if self._learns_similarity:
+            rate = usual_learning_rate(self.task, self.model.config.hidden_size, has_fitted_head=True)
+            where = folder, accelerator, self.precision
+            similarity = learn_similarity(model, cast(TextExamples, self.train.examples), rate, self.config.seed, where)
+            accelerator.free_memory()
         with doing("fitting the head to the frozen model"):
-            probe = fit_probe(self._task_model(with_loss, accelerator), self.train)
+            probe = fit_probe(model, self.train, similarity)
         if probe:
             probe.give_to(self.model)
             words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
             say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
         return probe
+
+    @property
+    def _learns_similarity(self) -> bool:
+        """Whether pairs of texts are to be read by a model that was trained to read them one at a time."""
+        is_paired = self.has_fitted_head and getattr(self.train.examples, "pairs", None) is not None
+        can_learn = self.start != "scratch" and self.model.config.num_hidden_layers >= FEWEST_LAYERS
+        return is_paired and can_learn and is_sentence_encoder(resolve_model(self.start))
 
     def _write_predictions(self, folder: RunFolder, predictions: list[Prediction]) -> None:
         for file, text in self.kind.files(self.task, predictions).items():
