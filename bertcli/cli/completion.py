@@ -30,10 +30,15 @@ def _starting(values: Callable[[Any], Iterable[str]]) -> Complete:
 def _models(ctx: Any) -> Iterator[str]:
     """The runs of this folder, and the models that have a short name."""
     from bertcli.lifecycle.pretrained import PRETRAINED
+
+    yield from _runs(ctx)
+    yield from PRETRAINED
+
+
+def _runs(ctx: Any) -> list[str]:
     from bertcli.lifecycle.workspace import run_folders
 
-    yield from sorted(str(run.path) for run in run_folders())
-    yield from PRETRAINED
+    return sorted(str(run.path) for run in run_folders())
 
 
 def _columns(ctx: Any) -> list[str]:
@@ -54,7 +59,8 @@ def _columns_of(files: list[str]) -> list[str]:
 complete_recipes = _starting(lambda ctx: recipe_names())
 _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "task": lambda ctx: TASKS,
-    **dict.fromkeys(("from", "model", "runs", "teacher"), _models),
+    **dict.fromkeys(("from", "model", "teacher"), _models),
+    **dict.fromkeys(("run", "runs", "source"), _runs),
     **dict.fromkeys(("text", "text_pair", "label"), _columns),
     "text_column": lambda ctx: _columns_of([ctx.params.get("file") or ""]),
 }

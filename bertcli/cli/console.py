@@ -8,10 +8,12 @@ import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from operator import gt
 from typing import Any
 
 logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
+SHORT, NARROWEST, LONGEST_NAME = 10, 4, 32  # columns of a cell that is folded last, of one folded anyhow, and of a name
 NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
@@ -58,15 +60,17 @@ class Output:
         from rich.panel import Panel
         from rich.table import Table
 
-        table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, title_style="bold")
-        cells = [[_cell(value) for value in row] for row in rows]
-        for index, column in enumerate(columns):
-            numeric = bool(cells) and all(NUMBER.fullmatch(row[index]) for row in cells)
-            table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        console = Console(highlight=False, markup=False, width=None if Console().is_terminal else 160)
+        style = {"box": box.SIMPLE_HEAD, "title_style": "bold", "padding": (0, 1, 0, 0)}
+        table = Table(title=title or None, title_justify="left", **style)  # type: ignore[arg-type]
+        names, cells = list(columns), [[_cell(value) for value in row] for row in rows]
+        widths = _widths([names, *cells], console.width - (4 if below else 0))
+        for name, width, *column in zip(names, widths, *cells, strict=True):
+            numeric = bool(cells) and all(map(NUMBER.fullmatch, column))
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=width)
         for row in cells:
             table.add_row(*row)
-        whole = Panel(Group(table, *below), expand=False) if below else table
-        Console(highlight=False, markup=False, width=None if Console().is_terminal else 160).print(whole)
+        console.print(Panel(Group(table, *below), expand=False) if below else table)
 
     def scores(self, result: Any) -> None:
         """Print the scores of a run at a task, after its other tables, with its summary; nothing of a run without scores."""
@@ -77,6 +81,8 @@ class Output:
             for table in others:
                 self.table(table.columns, table.rows, table.title)
             self.table(scores.columns, scores.rows, scores.title, summary_lines(result))
+            for command in result.next if self.shows_tables else ():
+                print(f"next: {command}")  # outside of the box, so that it can be copied where it is wrapped
 
     def shaded(self, pieces: Iterable[tuple[str, float | None]]) -> None:
         """Print a text whose pieces are shaded by their shares, -1 to 1: green for above 0, red for below; nothing with --json."""
@@ -110,6 +116,24 @@ def is_piped() -> bool:
 def is_first() -> bool:
     """Whether this is the first of the processes of a run, the only one that prints."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def _widths(rows: list[list[str]], most: int) -> list[int]:
+    """The width of each column of a table, the first row its names, that takes `most` columns: the widest are folded.
+
+    Words of the names, and short cells, are folded only where it takes more than that.
+    """
+    from rich.cells import cell_len
+
+    columns = [[*map(cell_len, column)] for column in zip(*rows, strict=True)]
+    widths, free = [min(most, max(column)) for column in columns], most - 2 * len(columns) - 1
+    words = [max(map(cell_len, name.split()), default=1) for name in rows[0]]
+    kept = [max(word, min(max(column[1:], default=1), SHORT)) for word, column in zip(words, columns, strict=True)]
+    kept[:1] = widths[:1] if widths[0] <= LONGEST_NAME else kept[:1]  # what a row is called, and is typed
+    for least in (kept, [*kept[:1], *[NARROWEST] * len(kept[1:])]):
+        while sum(widths) > free and any(map(gt, widths, least)):
+            widths[max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))] -= 1
+    return widths
 
 
 def _cell(value: object) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bertcli.cli.completion import complete_recipes
 from bertcli.cli.console import Output
 from bertcli.cli.options import AsJson
 from bertcli.config.recipes import recipe_names, recipe_path
@@ -17,6 +18,7 @@ from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.tasks import TASKS
 
 OfFamily = Annotated[str, typer.Option("--family", help="Family, as `bert families` lists them.")]
+RecipeName = Annotated[str, typer.Argument(autocompletion=complete_recipes)]
 TARGET = typer.Argument(help="File to write; default: the recipe's own name.")
 recipes = typer.Typer(help="List, show or copy the recipes that ship with bert.", invoke_without_command=True)
 
@@ -103,13 +105,13 @@ def list_recipes(context: typer.Context, json: AsJson = False) -> None:
 
 
 @recipes.command("show")
-def show_recipe(name: str) -> None:
+def show_recipe(name: RecipeName) -> None:
     """Print a recipe."""
     typer.echo(recipe_path(name).read_text(encoding="utf-8"), nl=False)
 
 
 @recipes.command("copy")
-def copy_recipe(name: str, to: Annotated[str | None, TARGET] = None) -> None:
+def copy_recipe(name: RecipeName, to: Annotated[str | None, TARGET] = None) -> None:
     """Copy a recipe into this folder, to be edited."""
     source = recipe_path(name)
     target = Path(to or source.name)

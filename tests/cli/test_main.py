@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 from conftest import write_corpus
 
 from bertcli import __version__
+from bertcli.cli.console import Output
 from bertcli.cli.main import main
 from bertcli.config.training import PretrainConfig
 from bertcli.lifecycle.build_vocab import build_vocab
@@ -395,3 +397,17 @@ def test_every_commands_help_shows_examples(
         code, out, _ = run([name, "--help"], capsys, monkeypatch)
         assert code == 0
         assert f"bert {name} " in out
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_tables_fit_narrow_terminals_and_keep_names_whole(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [["google-bert/bert-base-uncased", "109.5 M", "a long text of what it is " * 9, 92.7]] * 2
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    Output().table(["model", "parameters", "about", "paper base, test"], rows)
+    out = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, out.splitlines())) <= width
+    for whole in ("google-bert/bert-base-uncased", "109.5 M", "92.7", *(["parameters"] if width > 60 else [])):
+        assert whole in out

@@ -179,7 +179,7 @@ def test_the_command_prints_a_table_or_one_object(
     assert json.loads(out)["texts"][0]["nearest"][0]["line"] == 4
     Path("queries.txt").write_text("happily\n\nthe cat\n")
     _, out, _ = run([*request, "--texts", "queries.txt"], capsys, monkeypatch)
-    assert out.count("cosine   line   text") == 2
+    assert out.count("cosine  line  text") == 2
     _, out, _ = run([*request, "--pairs", "--threshold", "-1"], capsys, monkeypatch)
     assert "and line" in out
 
