@@ -190,6 +190,7 @@ def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: fl
         return weights, biases
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)  # many classes of few examples
         found = LogisticRegression(C=strength, random_state=0, **solver).fit(states, targets)
     fitted, intercepts = found.coef_, found.intercept_
     if len(found.classes_) == 2:  # scikit-learn gives two classes one output

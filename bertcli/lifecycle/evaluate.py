@@ -9,6 +9,7 @@ from functools import partial
 from heapq import nlargest
 from operator import itemgetter
 from pathlib import Path
+from shlex import join
 from typing import Any
 
 from bertcli import quietly, say
@@ -157,7 +158,8 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
     name = str(Path(config.task))
     if task_runs(task=name):
         return run_of_task(name)
-    return run_that_fits(partial(_misfit, config), f"for `{name}`", name)
+    own_files(config.task)  # before what can be done with them
+    return run_that_fits(partial(_misfit, config), f"for `{name}`", join(name.split(",")))
 
 
 def _misfit(config: EvaluateConfig, run: RunFolder) -> str:

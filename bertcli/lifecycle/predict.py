@@ -126,8 +126,12 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
         hint = f"Give one that was trained to: --model {SHIPPED}; or fine-tune this one: bert finetune TASK"
         raise UserError(what, hint)
     if kind is None or form not in kind.inputs:
-        needs = kind.needs if kind else "fine-tuning first"
-        raise UserError(f"The model `{model}` ({made}) needs {needs}.", "Give such an input, or another --model.")
+        if kind is None:
+            hint = "Fine-tune it on your own: bert finetune FILE --from NAME; or give another --model."
+            raise UserError(
+                f"The model `{model}` ({made}) is pre-trained only, so it has no answer for a {form}.", hint
+            )
+        raise UserError(f"The model `{model}` ({made}) needs {kind.needs}.", "Give such an input, or another --model.")
     if is_explained and (method := method_of(model)):
         what = f"`{model}` is a baseline ({method}), which --explain does not explain."
         raise UserError(what, "Leave --explain out, or give another --model.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from shlex import join
@@ -213,7 +214,8 @@ def _finished(
         seconds=round(sum(cost["seconds"] for cost in costs.values()), 1),
         report=str(page),
     )
-    done.write()
-    write_text(folder / f"{done.experiment}.md", markdown_of(done) + "\n")
-    write_text(page, render_page(page_of(reproductions_in(folder))))
+    with suppress(FileNotFoundError):  # another process that finishes at the same time writes the same
+        done.write()
+        write_text(folder / f"{done.experiment}.md", markdown_of(done) + "\n")
+        write_text(page, render_page(page_of(reproductions_in(folder))))
     return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
 from bertcli.reports.curves import NOT_SCORES
@@ -20,6 +21,7 @@ class Provenance:
     pipeline: str  # the task as the Hub calls it
     auto_class: str  # of transformers, which opens it; empty where none does
     call: str  # the expression that gives its outputs for an example
+    pools_by_mean: bool = False  # and its head stands beside what `auto_class` opens
     sample: str = ""  # options of `bert predict`, where the run names no command
     base_model: str = ""  # on the Hub
     licence: str = ""  # of the model that it was made from
@@ -112,7 +114,7 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
     return ModelCardData(
         language=about.language or None,
         license=about.licence.lower() or None,
-        library_name="transformers" if about.auto_class else "bertcli",
+        library_name="transformers" if about.auto_class.startswith("AutoModelFor") else "bertcli",
         pipeline_tag=about.pipeline,
         base_model=about.base_model or None,
         datasets=[dataset] if dataset else None,
@@ -123,12 +125,15 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
 
 
 def _with_transformers(record: RunRecord, about: Provenance) -> str:
-    """Three lines that give the outputs of the model for an example."""
-    name, model = about.auto_class, str(record.path / "model")
+    """Three lines that give the outputs of the model for an example; a head on means of states stands in the file of weights."""
+    name, model, call, head = about.auto_class, str(record.path / "model"), about.call, ""
+    if about.pools_by_mean:
+        head = f"\nfrom safetensors.torch import load_file\nhead = load_file({f'{model}/model.safetensors'!r})"
+        call = f'{call}.mean(1) @ head["classifier.weight"].T + head["classifier.bias"]'
     return f"""```python
-from transformers import {name}, AutoTokenizer
+from transformers import {name}, AutoTokenizer{head}
 tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, {name}))
-print({about.call})
+print({call})
 ```
 
-After `hf upload NAME {record.path}`, open it by that name, with `subfolder="model"`."""
+After `hf upload NAME {quote(str(record.path))}`, open it by that name, with `subfolder="model"`."""

@@ -12,7 +12,6 @@ from bertcli.reports.record import COUNTED, RunRecord
 from bertcli.reports.rendering import unescaped
 from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import Table, result_tables, summary_lines
-from bertcli.training.result import BAG_OF_WORDS
 
 MOST_ERRORS = 200
 MOST_STEPS = 8  # whose filled sentences are shown
@@ -33,7 +32,7 @@ def _scores(record: RunRecord) -> Section | None:
     result = record.result
     if not result.metrics:
         return None
-    beside = summary_lines(result)[:1] if BAG_OF_WORDS in result.baseline else []
+    beside = summary_lines(result)[:1] if result.baseline else []
     plain = [unescaped(note) for note in result.notes]
     return Section(
         "Scores",

@@ -546,3 +546,20 @@ def test_the_rows_of_a_data_frame_are_the_input_not_its_columns() -> None:
     inputs = inputs_of(pandas.DataFrame({"text": ["the cat", "a dog"], "text_pair": ["a cat", "a cat"]}))
     assert inputs.form == "pair"
     assert [row["text"] for row in inputs.rows] == ["the cat", "a dog"]
+
+
+def test_a_table_without_a_name_is_not_read_as_texts(
+    workspace: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for header in ("id,text", "sentence\tlabel"):
+        give_stdin(monkeypatch, f"{header}\n1,the cat\n")
+        with pytest.raises(UserError, match="Standard input begins like a table"):
+            predict(file="-", model=model)
+    give_stdin(monkeypatch, "the cat, a dog\nthe text\n")
+    assert len(predict(file="-", model=model).records) == 2
+
+
+@pytest.mark.parametrize("rows", [[None], ["the cat", 3], [{"review": "a dog"}], []])
+def test_rows_that_are_no_input_are_refused(rows: list[object]) -> None:
+    with pytest.raises(UserError, match=r"different keys, or no text|no input"):
+        inputs_of(rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, tee
@@ -62,9 +62,10 @@ def inputs_of(rows: Any) -> Inputs:
     """
     if hasattr(rows, "columns"):  # of a DataFrame, which as a sequence is the names of its columns
         rows = rows.to_dict("records")
-    made: list[InputRow] = [{"text": row} if isinstance(row, str) else dict(row) for row in rows]
-    if not made or any(row.keys() != made[0].keys() for row in made):
-        what = "The rows have different keys." if made else "There is no input."
+    given = [{"text": row} if isinstance(row, str) else row for row in rows]
+    made: list[InputRow] = [dict(row) for row in given if isinstance(row, Mapping) and {"text", "question"} & {*row}]
+    if not made or len(made) < len(given) or any(row.keys() != made[0].keys() for row in made):
+        what = "The rows have different keys, or no text." if given else "There is no input."
         raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
     return Inputs(iter(made), form_of_row(made[0]))
 
@@ -122,11 +123,24 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
             raise UserError(f"`{name}` is empty.", "Put one text on each line.")
         lines = chain([first_line], lines)
         if not isinstance(tables.json_value(first_line), dict):
+            _check_is_text(name, first_line)
             texts = enumerate((line.rstrip("\r\n") for line in lines), start=1)
             rows = ({"text": text, "line": number, "columns": {"text": text}} for number, text in texts)
             return Inputs(counted(rows, _is_empty, "have no text", name), form_of_row({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     return of_table(path, names, cells)
+
+
+def _check_is_text(name: str, first_line: str) -> None:
+    """Raise UserError if the first line of a text is the header of a table."""
+    learnt = {str(run.config.get("text") or "") for run in task_runs()}
+    for separator in (",", "\t", ";"):
+        names = [cell.strip().strip('"') for cell in first_line.split(separator)]
+        if len(names) > 1 and (named(TEXT_NAMES, names) or learnt & {*names}):
+            what = f"{'Standard input' if name == '-' else f'`{name}`'} begins like a table: {first_line.strip()[:60]}"
+            raise UserError(
+                what, "Give the table as a file that ends in .csv, .tsv or .jsonl, or texts without a header."
+            )
 
 
 def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model: str | None) -> Inputs:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bertcli.config.baselines import BaselineConfig
 from bertcli.config.distillation import DistillConfig
 from bertcli.config.options import Config, default_of, typed
-from bertcli.config.training import FinetuneConfig, PretrainConfig
+from bertcli.config.training import WINDOWS, FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.examples import shortened
 from bertcli.families.two_directions import TWO_DIRECTIONS
@@ -18,7 +18,7 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.mask import MASK
 from bertcli.lifecycle.baselining.description import BASELINE
-from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained
+from bertcli.lifecycle.pretrained import PRETRAINED, Pretrained, pools_by_mean
 from bertcli.lifecycle.workspace import origin_of
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.model_card import Provenance
@@ -68,11 +68,12 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     return Provenance(
         pipeline=pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),
+        pools_by_mean=pools_by_mean(str(record.path / "model")),
         call=kind.transformers_call([*map(shortened, request)] or ["A text."]),
         sample=_as_options(row) + more,
         base_model=start.hub if start else origin if _is_on_hub(origin) else "",
         licence=start.licence if start else "",
-        language="en" if start or task else "",
+        language="en" if task else "",
         dataset=task.hub if task else ("", None),
         data=_data(record, start),
         limits=_limits(record),
@@ -126,7 +127,8 @@ def _data(record: RunRecord, start: Pretrained | None) -> list[str]:
 
 def _limits(record: RunRecord) -> list[str]:
     longest = record.config.get("max_seq_length")
-    found = [f"It reads at most {longest} tokens of a text; what is longer is cut."] if longest else []
+    what = "it reads longer ones in windows" if record.config.get("long_texts") == WINDOWS else "what is longer is cut"
+    found = [f"It reads at most {longest} tokens of a text at once; {what}."] if longest else []
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
     if saved.exists() and not _auto_class(saved, ""):

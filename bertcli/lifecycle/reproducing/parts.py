@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from bertcli.config.recipes import recipes_folder, with_recipe
 from bertcli.config.reproduce import ReproduceConfig
+from bertcli.data.checksums import digest_of
+from bertcli.data.text.documents import find_text_files
 from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.tasks import get_task
@@ -22,7 +25,7 @@ DEV_PER_LIMIT = 10  # dev examples for each training example of --limit
 DOC_STRIDE = 128  # between windows over a long context, as the paper's; half of shorter windows
 KEPT = sorted({int(share.split()[0]) / 100 for share in FIGURE_5.columns} - {1.0})  # of the steps: models that are kept
 MASKING_SHARE = 0.15
-NOT_NAMED = {"data_dir", "text", "precision"}  # options that a machine may have otherwise for the same part
+NOT_NAMED = {"data_dir", "text"}  # options that a machine may have otherwise for the same part
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,12 @@ class Parts:
 
     all: dict[str, Part]
     cells: dict[tuple[str, str], list[str]]  # row, head of column -> a part for each pair of seeds
+
+
+@cache
+def _content_of(text: str) -> list[str]:
+    """The name of a text, and digests of its files, which are the same on another machine."""
+    return [Path(text).name, *map(digest_of, find_text_files([text]))]
 
 
 def rows_of(experiment: Experiment, models: Sequence[str]) -> list[Row]:
@@ -104,7 +113,7 @@ class _Planner:
     def _add(self, kind: str, title: str, command: str, options: dict[str, Any], **needs: str) -> str:
         """Add a part, unless it is there; return its path, which its options and those of what it needs decide."""
         named = {name: value for name, value in options.items() if name not in NOT_NAMED}
-        texts = [Path(text).name for text in options.get("text", ())]
+        texts = [_content_of(text) for text in options.get("text", ())]
         digest = sha256(json.dumps([named, needs, texts], sort_keys=True).encode()).hexdigest()[:8]
         path = f"{kind}-{digest}"
         after = tuple(part for part in self.parts for need in needs.values() if need.startswith(part))

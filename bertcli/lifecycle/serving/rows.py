@@ -13,6 +13,7 @@ from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.predicting.attribution import explained
 from bertcli.lifecycle.predicting.inputs import form_of_row
 from bertcli.lifecycle.scoring.task_model import TaskModel, load_for_rows
+from bertcli.lifecycle.workspace import saved_config
 
 FORMS = ({"text"}, {"text", "text_pair"}, {"text", "choices"}, {"question", "context"})
 COLUMNS = ("text", "text_pair", "choices", "question", "context")
@@ -42,6 +43,12 @@ class ServedModel:
     def kind(self) -> Kind:
         """The kind of its task."""
         return self.task_model.kind
+
+    @cached_property
+    def learnt(self) -> dict[str, str]:
+        """The columns that its run learnt from, and what they are in a row."""
+        saved = saved_config(self.source)
+        return {saved[key]: key for key in ("text", "text_pair") if saved.get(key)}
 
     @property
     def sample(self) -> Row:
@@ -112,6 +119,7 @@ def read_request(body: bytes, name: str | None, models: dict[str, ServedModel], 
         raise Refused(413, f"The request has {len(rows):,} rows; the maximum is {most:,}.", "Send fewer at a time.")
     model = _model([name, *(row.pop("model", None) for row in rows)], models)
     explain = [row.pop("explain", False) for row in rows]
+    rows = [{model.learnt.get(name, name): cell for name, cell in row.items()} for row in rows]
     for row in rows:
         _check_columns(row)
         model.check(row)

@@ -1,7 +1,9 @@
 """A real BERT starts from a head that is fitted to its frozen states, pooled as its folder says."""
 
+import ast
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,3 +152,20 @@ def test_a_long_run_is_told_what_a_smaller_model_would_take(
         "`--from minilm` would take about 15 min (in points beside the paper's base:"
     )
     assert advise_smaller(setup, 600) == ""
+
+
+def test_the_card_of_a_run_that_pools_shows_how_transformers_gives_the_same_answer(
+    minilm: Path, questions: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finetune(questions, epochs=1)
+    card = Path(run.run, "README.md").read_text(encoding="utf-8")
+    (python,) = re.findall(r"^```python\n(.*?)^```$", card, flags=re.DOTALL | re.MULTILINE)
+    capsys.readouterr()
+    exec(python.replace("print(", "print((").replace('["classifier.bias"])', '["classifier.bias"]).tolist()[0])'), {})
+    logits = np.array(json.loads(capsys.readouterr().out))
+    shares = np.exp(logits) / np.exp(logits).sum()
+    (text,) = re.findall(r"\*\*tokenizer\((.*), return_tensors", python)
+    (answer,) = predict(ast.literal_eval(text), model=run.run, precision="float32").records
+    np.testing.assert_allclose(shares, list(answer["scores"].values()), atol=1e-4)
+    assert "library_name: bertcli" in card  # or the Hub would show a pipeline of a head that is random
+    assert "language:" not in card  # which nobody said
