@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,14 +10,13 @@ from functools import partial
 from heapq import nlargest
 from operator import itemgetter
 from pathlib import Path
-from shlex import join
 from typing import Any
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import listed
-from bertcli.data.labelled.own_splits import looks_like_file, own_files
+from bertcli.data.labelled.own_splits import looks_like_file, own_files, split_of
 from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
@@ -116,10 +116,16 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
     if is_cut and left_out and split.examples.digest != left_out:
         run = Path(model).parent
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
-    if saved.get("data_digests", {}).get("train") == split.examples.digest:
+    if _is_part_of(saved, config.task) or saved.get("data_digests", {}).get("train") == split.examples.digest:
         yield f"{Path(model).parent} was trained on these examples: its scores say little of new ones"
     if remark := remark_on(model, source.task.name):
         yield remark
+
+
+def _is_part_of(saved: dict[str, Any], name: str) -> bool:
+    """Whether a file is one of several that a run was trained on."""
+    learnt = [os.path.realpath(each) for each in str(saved.get("task", "")).split(",")]
+    return bool(learnt[1:]) and os.path.realpath(name) in learnt and split_of(Path(name)) in ("", "train")
 
 
 def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:
@@ -159,7 +165,7 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
     if task_runs(task=name):
         return run_of_task(name)
     own_files(config.task)  # before what can be done with them
-    return run_that_fits(partial(_misfit, config), f"for `{name}`", join(name.split(",")))
+    return run_that_fits(partial(_misfit, config), f"for `{name}`", shlex.join(name.split(",")))
 
 
 def _misfit(config: EvaluateConfig, run: RunFolder) -> str:

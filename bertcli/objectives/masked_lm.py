@@ -67,7 +67,8 @@ def _verdict(metrics: Mapping[str, float]) -> str:
     if "token_entropy" not in metrics:
         return ""
     loss, entropy = metrics["masked_lm_loss"], metrics["token_entropy"]
-    below, near = "below it: the model uses the words around a mask", "about there: it needs more steps"
+    far = "above" if loss > 1.05 * entropy else "about there"
+    below, near = "below it: the model uses the words around a mask", f"{far}: it needs more steps"
     known = f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}."
     return f"{known} This run is {below if loss < 0.95 * entropy else near}."
 

@@ -159,3 +159,11 @@ def test_a_damaged_baseline_is_an_error_of_two_lines(
     with pytest.raises(UserError) as error:
         evaluate("own.csv")
     assert len(str(error.value).splitlines()) == 2
+
+
+def test_a_file_that_was_trained_on_beside_another_is_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    for name in ("first.csv", "second.csv"):
+        write_reviews(Path(name), 40, seed=len(name))
+    run = baseline("first.csv,second.csv", method="bag-of-words")
+    evaluate("second.csv", model=[run.run])
+    assert f"{run.run} was trained on these examples" in said.text
