@@ -155,13 +155,12 @@ class Training:
                 coming = ahead.submit(self.batches.of_step, step + 1)
             yield step, started, micro_batches
 
-    def make_steps(self, steps: int) -> float:
-        """Make the first steps, without a log or a checkpoint; return their seconds."""
-        started = time.perf_counter()
+    def make_steps(self, steps: int, advance: Callable[[float], object] = lambda done: None) -> None:
+        """Make the first steps, without a log or a checkpoint; `advance` is told of each."""
         for step in range(steps):
             self._step(step, self.batches.of_step(step), 0)
+            advance(1)
         self.working_copy.gather()
-        return time.perf_counter() - started
 
     def finish(self, task: str, split: str = "") -> TrainingResult:
         """Close the trackers; return the result of the run, with the scores of the best checkpoint, or of the last."""

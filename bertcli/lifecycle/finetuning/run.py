@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -148,8 +149,11 @@ class Finetuning(Setup):
         for line in show_examples(self.task, self.train, self.tokenizer, self.rules):
             say(line)
         setup = self._with_frozen_states(accelerator) if self.config.frozen else self
-        seconds = Training(*setup.to_train(), plan, folder, accelerator, self.precision).make_steps(1)
-        say(f"one step took {seconds:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written")
+        training, started = Training(*setup.to_train(), plan, folder, accelerator, self.precision), time.perf_counter()
+        training.make_steps(1)
+        say(
+            f"one step took {time.perf_counter() - started:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written"
+        )
         return TrainingResult(task=self.task.name, seed=self.config.seed)
 
     def _sweep(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:

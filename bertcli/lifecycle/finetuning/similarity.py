@@ -19,7 +19,7 @@ from bertcli.models.heads import mean_states, sequence_logits
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.training.loop import Training
 from bertcli.training.plan import Plan
-from bertcli.training.progress import doing
+from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
 
 STEPS, WARMUP_STEPS, BATCH_SIZE = 120, 12, 32
@@ -56,11 +56,11 @@ def learn_similarity(
         optimizer="adamw",
         seed=seed,
     )
-    with doing("learning from vectors of the texts how near two are"):
-        features = _pairs_with_cosines(model, examples, np.random.default_rng(seed))
-        reader = ModelWithLoss(model.model.model, sequence_logits, REGRESSION.losses)
-        seconds = Training(reader, features, plan, *training).make_steps(STEPS)
-    say(f"learnt from the vectors of the texts how near two are, in {STEPS} steps ({seconds:.0f} s)")
+    say(f"first learns from the vectors of the texts how near two are, in {STEPS} steps without labels")
+    features = _pairs_with_cosines(model, examples, np.random.default_rng(seed))
+    reader = ModelWithLoss(model.model.model, sequence_logits, REGRESSION.losses)
+    with Progress("learning how near two texts are", STEPS) as progress:
+        Training(reader, features, plan, *training).make_steps(STEPS, progress.advance)
     similarity: Floats = reader.model.classifier.weight[0].detach().cpu().double().numpy()
     return similarity
 
