@@ -10,18 +10,19 @@ import transformers
 from conftest import GOLDENS, write_reviews
 from safetensors.torch import load_file
 
-from bertcli.errors import Interrupted
+from bertcli.errors import Interrupted, UserError
 from bertcli.families.deberta import DEBERTA
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
+from bertcli.models.loading import load_model
 from bertcli.models.own import disentangled
 from bertcli.models.working_copy import WorkingCopy
 from bertcli.training.optimizer import make_optimizer
 from bertcli.training.plan import learning_rate_at
-from tests.families.checks import KINDS, SIZES, check_finetuning, check_gradients, check_outputs
+from tests.families.checks import KINDS, SIZES, check_finetuning, check_gradients, check_outputs, save
 from tests.training.test_loop import stop_after
 
 RELATIVE = {**SIZES, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
@@ -139,3 +140,9 @@ def test_schedules_and_updates_are_those_of_the_original() -> None:
         optimizer.param_groups[0]["lr"] = given["lr"]
         optimizer.step()
         torch.testing.assert_close(model.weight.data[0], torch.tensor(wanted), atol=1e-6, rtol=0)
+
+
+def test_talking_heads_are_refused(tmp_path: Path) -> None:
+    save("Deberta", {**SIZES, "talking_head": True}, "Model", tmp_path)
+    with pytest.raises(UserError, match="has talking_head True "):
+        load_model(str(tmp_path))

@@ -29,7 +29,9 @@ def test_a_family_is_pretrained_from_text_and_finetuned_without_being_named(name
     run = pretrain(size="tiny", **SHAPE, steps=2, batch_size=4)
     model, info = transformers.AutoModelForPreTraining.from_pretrained(run.model, output_loading_info=True)
     assert (model.config.model_type, info["missing_keys"], info["unexpected_keys"]) == (name, set(), set())
-    assert type(transformers.AutoTokenizer.from_pretrained(run.model)).__name__ == family.tokenizer_class
+    tokenizer = transformers.AutoTokenizer.from_pretrained(run.model)
+    assert type(tokenizer).__name__ == family.tokenizer_class
+    assert not family.has_types(model.config) or 1 in tokenizer("a cat", "a dog")["token_type_ids"]
     write_reviews(Path("reviews.csv"), 24)
     tuned = finetune("reviews.csv", limit=16, epochs=1, baseline=False)
     assert Path(tuned.model).parent.name == "reviews"

@@ -22,6 +22,7 @@ from bertcli.kinds import KINDS
 from bertcli.lifecycle.report import report
 from bertcli.lifecycle.reporting.provenance import command_of
 from bertcli.reports.rendering import TEMPLATES
+from bertcli.reports.tables import summary_lines
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -296,3 +297,13 @@ def test_kept_predictions_have_their_probabilities(old: Path) -> None:
     assert span
     assert all(0 <= each["score"] <= 1 for each in span)
     assert KINDS["tag"].kept_predictions(Path("runs/classify/model")) is None
+
+
+def test_a_run_is_compared_with_the_better_baseline() -> None:
+    known = {"confidence_interval": [-1.0, 3.0], "metrics": {"accuracy": 0.0}}
+    baseline = {
+        "guess": {**known, "difference": 1.5, "significant": False},
+        "bag_of_words": {**known, "difference": 20.0, "significant": True},
+    }
+    first, *_ = summary_lines(TrainingResult(task="own.csv", seed=0, baseline=baseline))
+    assert first == "1.5 points above the guess (95 % interval -1.00 to 3.00: may be chance)"

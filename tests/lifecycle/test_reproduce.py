@@ -16,7 +16,7 @@ from bertcli.config.reproduce import ReproduceConfig
 from bertcli.errors import Interrupted, UserError
 from bertcli.lifecycle.report import report
 from bertcli.lifecycle.reproduce import command_to_continue, reproduce
-from bertcli.lifecycle.reproducing import running
+from bertcli.lifecycle.reproducing import parts, running
 from bertcli.lifecycle.reproducing.result import Reproduction
 from bertcli.tasks.experiments import EXPERIMENTS
 
@@ -240,3 +240,17 @@ def test_families_are_pre_trained_for_the_same_operations(data: Path, workspace:
     assert len({run["steps"] for run in runs}) > 1
     with pytest.raises(UserError, match="ALBER"):
         reproduce("family", rows=["ALBER"], **tiny(data))
+
+
+def test_parts_of_another_text_are_other_parts(tmp_path: Path) -> None:
+    def paths(text: str, **options: Any) -> set[str]:
+        (tmp_path / "text.txt").write_text(text)
+        parts._content_of.cache_clear()
+        config = ReproduceConfig(experiment="table-5", text=[str(tmp_path / "text.txt")], **options)
+        experiment = EXPERIMENTS["table-5"]
+        return {*parts.parts_of(config, experiment, parts.rows_of(experiment, []), None).all}
+
+    assert paths("the cat\n") == paths("the cat\n")
+    assert not paths("the cat\n") & paths("the dog\n")
+    plain, precise = paths("the cat\n"), paths("the cat\n", precision="float32")
+    assert not {part for part in plain & precise if part.startswith("pretrained")}
