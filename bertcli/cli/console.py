@@ -13,7 +13,11 @@ from typing import Any
 
 logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
-SHORT, NARROWEST, LONGEST_NAME = 10, 4, 32  # columns of a cell that is folded last, of one folded anyhow, and of a name
+SHORT, NARROWEST, LONGEST_NAME = (
+    10,
+    4,
+    32,
+)  # characters: of cells kept whole while possible, of any column, of a first column
 NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
@@ -119,9 +123,9 @@ def is_first() -> bool:
 
 
 def _widths(rows: list[list[str]], most: int) -> list[int]:
-    """The width of each column of a table, the first row its names, that takes `most` columns: the widest are folded.
+    """The widths of a table's columns, so that it fits into `most` characters; the first row is the header.
 
-    Words of the names, and short cells, are folded only where it takes more than that.
+    The widest are made narrower first. The first column, words of the header and short cells stay whole while that is possible.
     """
     from rich.cells import cell_len
 

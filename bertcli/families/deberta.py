@@ -58,7 +58,7 @@ def _learning_rate(options: Any) -> float:
 DEBERTA = Family(
     "DeBERTa",
     ("deberta",),
-    only={"talking_head": False},
+    required={"talking_head": False},
     is_packed=True,
     sizes=SIZES,
     settings=_settings,

@@ -133,9 +133,9 @@ class Family:
 
     name: str
     model_types: tuple[str, ...] = ()  # as `model_type` in config.json
-    only: Mapping[str, object] = field(
+    required: Mapping[str, object] = field(
         default_factory=dict
-    )  # settings of config.json of which one value alone is known here
+    )  # settings that config.json must have, if it names them
     is_packed: bool = False  # its layers attend through transformers' attention interface, over the whole sequence
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models

@@ -31,7 +31,7 @@ OPTIMIZER = OptimizerRules(schedule=LINEAR, final_rate=0.001, not_decayed=r"Laye
 XLNET = Family(
     "XLNet",
     ("xlnet",),
-    only={"attn_type": "bi", "summary_type": "last"},
+    required={"attn_type": "bi", "summary_type": "last"},
     is_packed=True,
     sizes=SIZES,
     settings=_settings,

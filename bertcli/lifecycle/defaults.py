@@ -34,18 +34,19 @@ def choose_settings(
     examples: int,
     hidden_size: int,
     has_fitted_head: bool = False,
-    share_of_rate: float = 1.0,
+    has_few_pairs: bool = False,
 ) -> Settings:
     """The settings of a fine-tuning on so many examples: those given, and for the others what is known to work.
 
-    The paper's tasks on models of the paper's sizes get the paper's settings. `share_of_rate` is of the rate that is chosen.
+    The paper's tasks on models of the paper's sizes get the paper's settings. Few pairs, of a model that
+    has learnt their similarity without labels, get a smaller learning rate.
     """
     batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
     reasons: dict[str, str] = {}
     if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
         if learning_rate is None and (learning_rate := _rate_of_width(hidden_size, has_fitted_head)):
-            reasons["learning_rate"] = f"for {hidden_size} hidden units"
-            learning_rate *= share_of_rate
+            reasons["learning_rate"] = f"for {hidden_size} hidden units{' and few pairs' * has_few_pairs}"
+            learning_rate *= SHARE_OF_FEW**has_few_pairs
         fewest, per_label, most_epochs = STEPS_OF_FITTED if has_fitted_head else STEPS_OF_NEW
         steps = fewest + per_label * min(len(task.labels), MOST_LABELS)
         needed = min(most_epochs, round(steps * batch_size / examples, 1))

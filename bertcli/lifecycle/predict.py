@@ -125,12 +125,10 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
         what = f"The model `{model}` predicts next tokens, so it cannot fill {MASK_TOKEN}."
         hint = f"Give one that was trained to: --model {SHIPPED}; or fine-tune this one: bert finetune TASK"
         raise UserError(what, hint)
-    if kind is None or form not in kind.inputs:
-        if kind is None:
-            hint = "Fine-tune it on your own: bert finetune FILE --from NAME; or give another --model."
-            raise UserError(
-                f"The model `{model}` ({made}) is pre-trained only, so it has no answer for a {form}.", hint
-            )
+    if kind is None:
+        hint = "Fine-tune it first: bert finetune FILE --from MODEL; or give another --model."
+        raise UserError(f"The model `{model}` ({made}) has not been fine-tuned.", hint)
+    if form not in kind.inputs:
         raise UserError(f"The model `{model}` ({made}) needs {kind.needs}.", "Give such an input, or another --model.")
     if is_explained and (method := method_of(model)):
         what = f"`{model}` is a baseline ({method}), which --explain does not explain."

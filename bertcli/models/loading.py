@@ -116,10 +116,10 @@ def initialize(
 
 
 def _check_settings(saved: PretrainedConfig, family: Family, source: str) -> None:
-    """Raise UserError if a setting has a value with which the outputs of a model would be others than those of transformers."""
-    for name, value in family.only.items():
+    """Raise UserError if config.json has a setting that is not supported, so that outputs would be wrong."""
+    for name, value in family.required.items():
         if getattr(saved, name, value) != value:
-            what = f"`{source}` has {name} {getattr(saved, name)!r} in its config.json, which bert does not compute."
+            what = f"`{source}` has {name} {getattr(saved, name)!r} in its config.json, which is not supported."
             raise UserError(what, f"Give a model of {family.name} with {name} {value!r}.")
 
 

@@ -21,7 +21,7 @@ class Provenance:
     pipeline: str  # the task as the Hub calls it
     auto_class: str  # of transformers, which opens it; empty where none does
     call: str  # the expression that gives its outputs for an example
-    pools_by_mean: bool = False  # and its head stands beside what `auto_class` opens
+    pools_by_mean: bool = False  # its head reads the mean of the states; `auto_class` has no head
     sample: str = ""  # options of `bert predict`, where the run names no command
     base_model: str = ""  # on the Hub
     licence: str = ""  # of the model that it was made from
@@ -125,7 +125,7 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
 
 
 def _with_transformers(record: RunRecord, about: Provenance) -> str:
-    """Three lines that give the outputs of the model for an example; a head on means of states stands in the file of weights."""
+    """Python that prints the outputs for an example; a head on the mean of the states is read from the file of weights."""
     name, model, call, head = about.auto_class, str(record.path / "model"), about.call, ""
     if about.pools_by_mean:
         head = f"\nfrom safetensors.torch import load_file\nhead = load_file({f'{model}/model.safetensors'!r})"

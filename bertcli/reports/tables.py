@@ -140,5 +140,4 @@ def summary_lines(result: TrainingResult) -> list[str]:
         lines.append("ours: a head on the frozen model; after that, all weights were trained on all examples")
     if result.advice:
         lines.append(f"It has not learnt the task. Try: {result.advice}")
-    report = f"{result.run}/report.html"
-    return [*lines, f"model: {result.model}   report: {report}"]
+    return [*lines, f"model: {result.model}   report: {result.run}/report.html"]

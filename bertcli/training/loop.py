@@ -156,10 +156,11 @@ class Training:
             yield step, started, micro_batches
 
     def make_steps(self, steps: int, advance: Callable[[float], object] = lambda done: None) -> None:
-        """Make the first steps, without a log or a checkpoint; `advance` is told of each."""
+        """Make the first steps, without a log or a checkpoint; `advance` is called after each."""
         for step in range(steps):
             self._step(step, self.batches.of_step(step), 0)
             advance(1)
+        self._read_losses()  # waits for the device
         self.working_copy.gather()
 
     def finish(self, task: str, split: str = "") -> TrainingResult:

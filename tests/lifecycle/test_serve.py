@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import psutil
 import pytest
@@ -32,6 +33,7 @@ from bertcli.lifecycle.serve import listening, serve
 for package in ("starlette", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package, reason="needs the extra: pip install 'bertcli[serve]'")
 
+from bertcli.lifecycle.serving.rows import ServedModel  # noqa: E402
 from bertcli.lifecycle.serving.server import Service, load_served  # noqa: E402
 
 BOUNDS = {"max-bytes": 20_000, "max-rows": 20, "max-tokens": 2_000, "timeout-seconds": 20}
@@ -433,3 +435,11 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.
     with pytest.raises(UserError) as caught:
         serve(SHIPPED)
     assert caught.value.hint == "Install it: pip install 'bertcli[serve]'"
+
+
+def test_a_row_may_have_the_columns_that_the_run_learnt_from(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("command: finetune\ntask: own.csv\nkind: classify\ntext: question\n")
+    model = ServedModel("run", cast(Any, None), has_pairs=False, source=str(tmp_path / "model"))
+    assert model.named({"question": "where?"}) == {"text": "where?"}
+    for row in ({"text": "where?"}, {"question": "where?", "text": "when?"}):
+        assert model.named(row) == row

@@ -24,7 +24,7 @@ from bertcli.families import family_of
 from bertcli.kinds.kind import PREDICTIONS, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
-from bertcli.lifecycle.defaults import FEW_PAIRS, SHARE_OF_FEW, Settings, choose_settings, usual_learning_rate
+from bertcli.lifecycle.defaults import FEW_PAIRS, Settings, choose_settings, usual_learning_rate
 from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of
 from bertcli.lifecycle.finetuning.before import advise_smaller, show
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
@@ -177,8 +177,8 @@ class Finetuning(Setup):
     def settings(self) -> Settings:
         """The batch size, epochs and learning rate, given or chosen."""
         width = self.model.config.hidden_size
-        share = SHARE_OF_FEW if self._learns_similarity and self.trained_on < FEW_PAIRS else 1.0
-        return choose_settings(self.config, self.task, self.trained_on, width, self.has_fitted_head, share)
+        has_few_pairs = self._learns_similarity and self.trained_on < FEW_PAIRS
+        return choose_settings(self.config, self.task, self.trained_on, width, self.has_fitted_head, has_few_pairs)
 
     @property
     def has_fitted_head(self) -> bool:

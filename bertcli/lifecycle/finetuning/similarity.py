@@ -1,4 +1,4 @@
-"""What the vectors of a sentence encoder say of two texts, learnt without labels by the same model as it reads both."""
+"""What a sentence encoder learns without labels before it is trained on pairs: to predict the cosine of two texts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
 
 STEPS, WARMUP_STEPS, BATCH_SIZE = 120, 12, 32
-FEWEST_LAYERS = 6  # bert-books, of four, has not learnt it in so few steps
-MOST_TEXTS, MOST_PARTS = 4096, 12  # texts of which pairs are drawn; parts of a text, where texts are few
-NEAREST, SHARE_NEAR = (
-    24,
-    0.9,
-)  # most pairs are of a text and one of the nearest to it: of the others there is little to tell
+FEWEST_LAYERS = 6  # bert-books, which has four, did not learn it in so few steps
+MOST_TEXTS, MOST_PARTS = 4096, 12  # texts that pairs are drawn from; shortened copies of each, where texts are few
+NEAREST, SHARE_NEAR = 24, 0.9  # most pairs are of a text and one of those nearest to it; the rest are random
 
 
 def learn_similarity(
@@ -38,12 +35,10 @@ def learn_similarity(
     seed: int,
     training: tuple[RunFolder, Accelerator, str],
 ) -> Floats:
-    """Train a model whose head is new to tell the cosine of the vectors of two texts from the two in one input.
+    """Train a model with a new head to predict, from two texts in one input, the cosine of their vectors; return the head, [H].
 
-    Returns the weights of the head that tells it, [H].
-
-    A sentence encoder was trained on texts one at a time: what it knows of two is lost where examples are few.
-    `training` is where, on what and in which precision it is trained.
+    A sentence encoder was trained on single texts. Few labelled pairs are not enough to learn how to compare two in one
+    input, but its own vectors, of any number of pairs, are. `training`: the run's folder, the Accelerator, the precision.
     """
     plan = Plan(
         steps=STEPS,
@@ -56,17 +51,17 @@ def learn_similarity(
         optimizer="adamw",
         seed=seed,
     )
-    say(f"first learns from the vectors of the texts how near two are, in {STEPS} steps without labels")
+    say(f"pairs: first {STEPS} steps without labels, to predict the cosine of the two texts' vectors")
     features = _pairs_with_cosines(model, examples, np.random.default_rng(seed))
     reader = ModelWithLoss(model.model.model, sequence_logits, REGRESSION.losses)
-    with Progress("learning how near two texts are", STEPS) as progress:
+    with Progress("learning similarity", STEPS) as progress:
         Training(reader, features, plan, *training).make_steps(STEPS, progress.advance)
     similarity: Floats = reader.model.classifier.weight[0].detach().cpu().double().numpy()
     return similarity
 
 
 def _pairs_with_cosines(model: TaskModel, examples: TextExamples, random: np.random.Generator) -> TextFeatures:
-    """As many pairs of texts as are trained on, encoded, with the cosines of their vectors."""
+    """The pairs of all steps, encoded, with the cosines of their vectors as labels."""
     longest, reader = model.rules.max_seq_length, ModelWithLoss(model.model.model, mean_states)
     whole = [*dict.fromkeys(chain(examples.texts, examples.pairs or ()))]
     parts = [_part_of(text, random) for text in whole for _ in range(min(MOST_PARTS, MOST_TEXTS // len(whole)))]
@@ -83,7 +78,7 @@ def _pairs_with_cosines(model: TaskModel, examples: TextExamples, random: np.ran
 
 
 def _part_of(text: str, random: np.random.Generator) -> str:
-    """Some of the words of a text, which is more or less near to it."""
+    """A text without some of its words."""
     words = text.split()
     kept = random.random(len(words)) < random.uniform(0.3, 0.9)
     return " ".join(word for word, is_kept in zip(words, kept, strict=True) if is_kept) or text

@@ -133,10 +133,9 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
 
 def _check_is_text(name: str, first_line: str) -> None:
     """Raise UserError if the first line of a text is the header of a table."""
-    learnt = {str(run.config.get("text") or "") for run in task_runs()}
-    for separator in (",", "\t", ";"):
-        names = [cell.strip().strip('"') for cell in first_line.split(separator)]
-        if len(names) > 1 and (named(TEXT_NAMES, names) or learnt & {*names}):
+    for delimiter in tables.OTHER_DELIMITERS:
+        names = [cell.strip().strip('"') for cell in first_line.split(delimiter)]
+        if names[1:] and (named(TEXT_NAMES, names) or {run.config.get("text") for run in task_runs()} & {*names}):
             what = f"{'Standard input' if name == '-' else f'`{name}`'} begins like a table: {first_line.strip()[:60]}"
             raise UserError(
                 what, "Give the table as a file that ends in .csv, .tsv or .jsonl, or texts without a header."

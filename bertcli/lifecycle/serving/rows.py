@@ -45,10 +45,15 @@ class ServedModel:
         return self.task_model.kind
 
     @cached_property
-    def learnt(self) -> dict[str, str]:
-        """The columns that its run learnt from, and what they are in a row."""
+    def _learnt(self) -> dict[str, str]:
+        """The names of the columns that its run learnt from, and what they are in a row."""
         saved = saved_config(self.source)
         return {saved[key]: key for key in ("text", "text_pair") if saved.get(key)}
+
+    def named(self, row: Row) -> Row:
+        """A row whose columns have the names used here; unchanged if two would have the same name."""
+        found = {self._learnt.get(name, name): cell for name, cell in row.items()}
+        return found if len(found) == len(row) else row
 
     @property
     def sample(self) -> Row:
@@ -119,7 +124,7 @@ def read_request(body: bytes, name: str | None, models: dict[str, ServedModel], 
         raise Refused(413, f"The request has {len(rows):,} rows; the maximum is {most:,}.", "Send fewer at a time.")
     model = _model([name, *(row.pop("model", None) for row in rows)], models)
     explain = [row.pop("explain", False) for row in rows]
-    rows = [{model.learnt.get(name, name): cell for name, cell in row.items()} for row in rows]
+    rows = [model.named(row) for row in rows]
     for row in rows:
         _check_columns(row)
         model.check(row)

@@ -100,9 +100,8 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         found = [self.dropout(embedded)]
         length = memory[0].shape[1] if memory else 0
         groups = list(_groups(types, sequences, predictions, length))
-        encodings = self._encodings(
-            max(each.group.shape[1] for each in groups), length, found[0].dtype, directions is not None
-        )
+        longest = max(each.group.shape[1] for each in groups)  # with padding
+        encodings = self._encodings(longest, length, found[0].dtype, directions is not None)
         for number, layer in enumerate(self.layer):
             states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
             is_last = predictions is not None and number == len(self.layer) - 1

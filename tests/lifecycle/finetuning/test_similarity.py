@@ -14,7 +14,7 @@ from bertcli.lifecycle.finetuning import similarity
 
 BANKING = recipes_folder() / "demo" / "banking77"
 LITTLE = {"from_": "minilm", "baseline": False, "epochs": 0.1}  # a step
-WORDS = "first learns from the vectors of the texts how near two are"
+WORDS = "steps without labels, to predict the cosine"
 
 
 @pytest.fixture
