@@ -10,10 +10,17 @@ FORM = "See `bert recipes show pretrain/base` for an example."
 
 
 def with_recipe(name: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Options and, where they say nothing, those of a recipe; its `steps` give way to `flops`."""
+    """Options and, where they say nothing, those of a recipe; its warm-up is shortened with its steps.
+
+    Its steps, and the warm-up that belongs to them, give way to `flops`.
+    """
     values = read_recipe(name) if name else {}
+    recipe_steps, warmup = values.get("steps"), values.get("warmup_steps")
     if options.get("flops"):
         values.pop("steps", None)
+        values.pop("warmup_steps", None)
+    elif (steps := options.get("steps")) and recipe_steps and warmup and steps < recipe_steps:
+        values["warmup_steps"] = round(warmup * steps / recipe_steps)
     return {**values, **options}
 
 

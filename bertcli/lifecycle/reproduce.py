@@ -58,7 +58,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
         skipped=skipped,
-        notes=[*found.notes, *_without_effect(config, found), *_notes(config, found, rows), *_alike(parts)],
+        notes=[*found.all_notes, *_without_effect(config, found), *_notes(config, found, rows), *_alike(parts)],
     )
     if config.dry_run:
         return result
@@ -162,9 +162,9 @@ def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row])
     if config.limit:
         dev = DEV_PER_LIMIT * config.limit
         notes.append(f"Fine-tuned on at most {config.limit:,} examples, scored on at most {dev:,}, the same for all.")
-    if rows[0].system.pretrain is None and any(row.model != "google-bert/bert-base-uncased" for row in rows):
+    if rows[0].system.pretrain is None and any("bert-base" not in row.model for row in rows):
         notes.append(
-            "The paper's scores beside models of --from are those of its base, or of its large where it has no base."
+            "The paper's scores beside models of --from are those of its base; of its large for those named so, or where it has no base."
         )
     return notes
 

@@ -46,10 +46,12 @@ TABLES = {
         {
             "Human": (None, None, 82.3, 91.2),
             "nlnet (ensemble)": (None, None, 86.0, 91.7),
-            "BiDAF+ELMo (single)": (None, 85.6, None, None),
-            "R.M. Reader (ensemble)": (81.2, 87.9, None, None),
+            "QANet (ensemble)": (None, None, 84.5, 90.5),
+            "BiDAF+ELMo (single)": (None, 85.6, None, 85.8),
+            "R.M. Reader (ensemble)": (81.2, 87.9, 82.3, 88.5),
             "BERT base": (80.8, 88.5, None, None),
             "BERT large": (84.1, 90.9, None, None),
+            "BERT large (ensemble)": (85.8, 91.8, None, None),
             "BERT large + TriviaQA": (84.2, 91.1, 85.1, 91.8),
             "BERT large (ensemble) + TriviaQA": (86.2, 92.2, 87.4, 93.2),
         },
@@ -58,9 +60,11 @@ TABLES = {
         "SQuAD 2.0",
         ("squad_v2 dev exact_match", "squad_v2 dev f1", "squad_v2 test exact_match", "squad_v2 test f1"),
         {
-            "Human": (None, None, None, 89.5),
-            "MIR-MRC (F-Net)": (None, None, None, 78.0),
-            "unet (ensemble)": (None, None, None, 74.9),
+            "Human": (86.3, 89.0, 86.9, 89.5),
+            "MIR-MRC (F-Net)": (None, None, 74.8, 78.0),
+            "nlnet": (None, None, 74.2, 77.1),
+            "unet (ensemble)": (None, None, 71.4, 74.9),
+            "SLQA+": (None, None, 71.4, 74.4),
             "BERT large": (78.7, 81.9, 80.0, 83.1),
         },
     ),
@@ -74,6 +78,7 @@ TABLES = {
             "BERT base": (81.6, None),
             "BERT large": (86.6, 86.3),
             "Human (expert)": (None, 85.0),
+            "Human (5 annotations)": (None, 88.0),
         },
     ),
     5: PaperTable(
@@ -125,7 +130,7 @@ TABLES = {
 }
 
 # Figure 5, by the share of 1,000,000 pre-training steps. The text prints the end points (Table 5), and that masked LM gains
-# "almost 1.0" from half of the steps on; the other points are not printed.
+# "almost 1.0" from half of the steps on: a point that is read from these words. The other points are not printed.
 FIGURE_5 = PaperTable(
     "Dev scores after fine-tuning, by pre-training steps (the paper: MNLI)",
     ("20 %", "40 %", "50 %", "60 %", "80 %", "100 %"),

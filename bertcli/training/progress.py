@@ -157,7 +157,9 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """A time as text: `40 s`, `3 min`, `2 h 05`."""
+    """A time as text: `40 s`, `3 min`, `2 h 05`, `12 days`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
+    if seconds > 4 * 86_400:
+        return f"{seconds / 86_400:,.0f} days"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{int(seconds // 3600)} h {int(seconds % 3600 // 60):02d}"

@@ -33,6 +33,23 @@ def test_no_score_that_the_paper_prints_of_dev_is_left_out(experiment: Experimen
     assert len({column.head for column in experiment.columns}) == len(experiment.columns)
 
 
+def test_a_large_model_stands_beside_the_papers_large() -> None:
+    table = EXPERIMENTS["table-2"]
+    (system,), rows = table.systems, {}
+    for model in ("minilm", "google-bert/bert-base-uncased", "google-bert/bert-large-uncased", "large-texts/runs/own"):
+        rows[model] = table.paper_row(system, model)
+    assert list(rows.values()) == ["BERT base", "BERT base", "BERT large", "BERT base"]
+    assert [table.paper_score("BERT large", column) for column in table.columns] == [84.1, 90.9]
+    frozen = EXPERIMENTS["table-7"].systems[1]
+    assert EXPERIMENTS["table-7"].paper_row(frozen, "bert-large-cased") == frozen.name
+
+
+def test_a_note_belongs_to_the_rows_that_it_is_about() -> None:
+    table = EXPERIMENTS["table-5"]
+    assert [note.split(":")[0] for note in table.all_notes] == ["Left to right"]
+    assert table.with_rows(["No NSP"]).all_notes == []
+
+
 def test_some_of_the_columns_may_be_asked_for() -> None:
     table = EXPERIMENTS["table-8"]
     heads = [column.head for column in table.columns]

@@ -46,6 +46,7 @@ class Row:
 
     name: str
     system: System
+    paper: str  # the row of the paper's table whose scores stand beside it
     model: str = ""
     beside: str = ""  # the row that it is compared with
 
@@ -67,7 +68,7 @@ def _content_of(text: str) -> list[str]:
 def rows_of(experiment: Experiment, models: Sequence[str]) -> list[Row]:
     """The rows: a system each, or for each of the models."""
     if experiment.systems[0].pretrain is not None:
-        return [Row(each.name, each, beside=each.beside) for each in experiment.systems]
+        return [Row(each.name, each, each.name, beside=each.beside) for each in experiment.systems]
     rows = []
     for model in models:
         for system in experiment.systems:
@@ -75,7 +76,7 @@ def rows_of(experiment: Experiment, models: Sequence[str]) -> list[Row]:
             names = [f"{model}, {each.words or each.name}" for each in (system, beside) if each]
             if not experiment.systems[1:]:
                 names = [model, *([models[0]] if model != models[0] else [])]
-            rows.append(Row(names[0], system, model, *names[1:]))
+            rows.append(Row(names[0], system, experiment.paper_row(system, model), model, *names[1:]))
     return rows
 
 

@@ -66,7 +66,7 @@ def cells_of(
             scores = [_score(metrics, column) for metrics in found]
             if column.metric == "average":
                 scores = _average(of_row, len(experiment.table.columns) - 1)
-            paper = experiment.paper_score(row.system.name, column)
+            paper = experiment.paper_score(row.paper, column)
             if scores or paper is not None:
                 of_row.append(Cell(row.name, column.head, scores, paper))
         cells += of_row
@@ -95,20 +95,22 @@ class Comparisons:
 
     def all(self, rows: Sequence[Row], cells: Sequence[Cell]) -> list[dict[str, Any]]:
         """Each row beside the one that it is compared with, by each column that both have."""
-        named, systems = {(each.row, each.column): each for each in cells}, {row.name: row.system.name for row in rows}
+        named, paper_rows = {(each.row, each.column): each for each in cells}, {row.name: row.paper for row in rows}
         found = []
         for row in rows:
             for column in self.experiment.columns:
                 own, other = named.get((row.name, column.head)), named.get((row.beside, column.head))
                 if own and other and own.scores and other.scores:
-                    papers = [self.experiment.paper_score(systems[each], column) for each in (row.name, row.beside)]
-                    is_told_apart = systems[row.name] != systems[row.beside] and None not in papers
+                    papers = [self.experiment.paper_score(paper_rows[each], column) for each in (row.name, row.beside)]
+                    is_told_apart = paper_rows[row.name] != paper_rows[row.beside] and None not in papers
                     paper = round(papers[0] - papers[1], 4) if is_told_apart else None  # type: ignore[operator]
                     found.append(self._compared(own, other, column, paper))
         return found
 
     def _compared(self, own: Cell, other: Cell, column: Column, paper: float | None) -> dict[str, Any]:
         """The mean difference of the pairs of runs with the same seeds, with its interval, beside the paper's difference."""
+        import numpy as np
+
         from bertcli.metrics.metric import paired_difference
 
         difference = fmean(own.scores) - fmean(other.scores)
@@ -119,7 +121,7 @@ class Comparisons:
             values = paired_difference(round(difference, 4), drawn)
         share = None
         if paper and drawn is not None:
-            share = round(float(((drawn > 0) if paper > 0 else (drawn < 0)).mean()), 4)
+            share = round(float(np.heaviside(drawn if paper > 0 else -drawn, 0.5).mean()), 4)  # no difference: half
         holds = (difference > 0) == (paper > 0) if paper and difference else None
         return {**about, **values, "paper": paper, "direction_holds": holds, "share_of_resamples": share}
 

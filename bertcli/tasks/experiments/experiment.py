@@ -24,6 +24,7 @@ class System:
     words: str = ""  # what it is called beside other rows of a `--from` model, where its name does not say it
     leaves_out: tuple[str, ...] = ()  # columns that the paper leaves empty
     family: str = "bert"  # whose vocabulary, data and model are made
+    note: str = ""  # what differs from the paper in it
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,18 @@ class Experiment:
     table: PaperTable
     systems: tuple[System, ...]
     columns: tuple[Column, ...]
-    notes: tuple[str, ...] = ()  # what differs from the paper in any run of it
+    notes: tuple[str, ...] = ()  # what differs from the paper in any run of it, beside the notes of its systems
     equal_compute: bool = False  # whether pre-trainings take the same floating-point operations, not steps
 
     @property
     def tasks(self) -> list[str]:
         """The names of the tasks that it is scored by."""
         return list(dict.fromkeys(column.task for column in self.columns if column.task))
+
+    @property
+    def all_notes(self) -> list[str]:
+        """What differs from the paper in any run of it."""
+        return [*self.notes, *dict.fromkeys(system.note for system in self.systems if system.note)]
 
     def with_rows(self, names: Sequence[str]) -> Self:
         """The same with some of the rows, named as in the paper's table or in ours, such as `minilm, fine-tuned`.
@@ -97,11 +103,18 @@ class Experiment:
         points = [each for each in self.columns if each.name]
         return [replace(column, at=each.at, name=f"{task.name}, {each.name}") for each in points] or [column]
 
-    def paper_score(self, system: str, column: Column) -> float | None:
-        """The paper's score; None where it prints none."""
-        if system not in self.table.rows or column.paper not in self.table.columns:
+    def paper_score(self, row: str, column: Column) -> float | None:
+        """The paper's score in a row of its table; None where it prints none."""
+        if row not in self.table.rows or column.paper not in self.table.columns:
             return None
-        return self.table.rows[system][self.table.columns.index(column.paper)]
+        return self.table.rows[row][self.table.columns.index(column.paper)]
+
+    def paper_row(self, system: System, model: str) -> str:
+        """The row of the paper's table for a system: where that is its base, and a large model is named, its large."""
+        is_large = (
+            "large" in model.rpartition("/")[2] and system.name == "BERT base" and "BERT large" in self.table.rows
+        )
+        return "BERT large" if is_large else system.name
 
 
 def columns_of(table: PaperTable) -> tuple[Column, ...]:

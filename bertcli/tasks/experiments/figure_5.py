@@ -5,13 +5,15 @@ from bertcli.tasks.experiments.table_5 import LAST_TOKEN, LEFT_TO_RIGHT, ONE_TEX
 from bertcli.tasks.paper import FIGURE_5 as TABLE
 
 MASKED_LM, LTR = TABLE.rows
-PRINTED = "The paper prints the end points only, and that masked LM gains almost 1.0 from half of the steps to all."
+PRINTED = (
+    "The paper prints the end points, and that masked LM gains almost 1.0 from half of the steps on: its 83.4 there."
+)
 FIGURE_5 = Experiment(
     "figure-5",
     TABLE,
-    (System(MASKED_LM, LTR, {"objective": "mlm+nsp"}), System(LTR, "", LEFT_TO_RIGHT, ONE_TEXT)),
+    (System(MASKED_LM, LTR, {"objective": "mlm+nsp"}), System(LTR, "", LEFT_TO_RIGHT, ONE_TEXT, note=LAST_TOKEN)),
     tuple(
         Column(share, "glue/mnli", "accuracy", at=int(share.split()[0]) / 100, name=share) for share in TABLE.columns
     ),
-    (PRINTED, LAST_TOKEN),
+    (PRINTED,),
 )
