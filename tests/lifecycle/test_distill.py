@@ -133,6 +133,25 @@ def test_any_family_with_the_same_vocabulary_teaches(home: Path, workspace: Path
         distill(teacher="electra", data=data, shape="distilbert", out="no")
 
 
+def test_a_teacher_without_a_masked_lm_head_teaches_its_hidden_states(
+    home: Path, workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    tokenizer = load_wordpiece(home / "vocab")
+    config = transformers.ElectraConfig(**sizes, embedding_size=8, vocab_size=tokenizer.size, pad_token_id=0)
+    transformers.ElectraForPreTraining(config).save_pretrained("discriminator")
+    tokenizer.save(Path("discriminator"))
+    data = str(home / "pretraining-data")
+    run = distill(teacher="discriminator", data=data, steps=1, batch_size=4, size="tiny", out="student")
+    assert (
+        "`discriminator` has no masked-LM head, so no logits of tokens: its hidden states are learnt alone" in said.text
+    )
+    (line,) = [line for line in RunFolder(Path("student")).metrics() if line["step"] == 1 and "loss" in line]
+    assert {"masked_lm_loss", "hidden_loss"} <= line.keys()
+    assert "soft_targets_loss" not in line
+    assert AutoModelForMaskedLM.from_pretrained(run.model).config.model_type == "bert"
+
+
 def test_a_teacher_that_reads_from_left_to_right_teaches_next_tokens(home: Path, workspace: Path) -> None:
     start, data = home / "runs" / "pretrain-tiny" / "model", str(home / "pretraining-data")
     config = transformers.BertConfig.from_pretrained(start, is_decoder=True)
@@ -166,7 +185,7 @@ def test_what_does_not_fit_is_refused(home: Path, workspace: Path) -> None:
         ({"teacher": start, "layers": 1, "size": "tiny"}, "each say what the student starts from"),
         ({"teacher": start, "layers": 9}, "more than the 2 layers"),
         ({"teacher": "other"}, "tokens that the teacher does not have"),
-        ({"teacher": "headless"}, "no masked-LM head"),
+        ({"teacher": "headless", "targets": ["logits", "hidden"]}, "no masked-LM head"),
         ({"teacher": "xlnet"}, "is an XLNet, which predicts tokens in an order of its own"),
         ({"teacher": "causal", "shape": "distilbert"}, "the teacher is a model that reads from left to right"),
         ({"teacher": "causal", "mask_smoothing": 0.7}, "--mask-smoothing has no effect"),

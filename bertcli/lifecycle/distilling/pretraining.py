@@ -89,7 +89,9 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     pretraining = PretrainConfig.from_values(
         {**shared, "from": config.from_ or ("scratch" if config.size else config.teacher), "dry_run": config.dry_run}
     )
-    objective = _objective(config, vocabularies, source)
+    teacher = load_model(source, seed=config.seed)
+    config = config.build(config, {"targets": _targets(config, teacher)})
+    objective = _objective(config, vocabularies, teacher)
     objective = replace(objective, parts=_parts(objective, examples, config.mask_smoothing))
     check_length(objective.teacher.model, examples.max_seq_length)
     phases = (Phase(range(pretraining.steps), examples),)
@@ -98,7 +100,6 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     start_bias(model, _token_counts(examples))
     check_length(model, examples.max_seq_length)
     objective.teacher.place(inference_device())
-    learns_vectors = VECTORS in targets_of(config, True)
     request = Request(
         config=pretraining,
         objective=objective,
@@ -109,8 +110,8 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
         command="distill",
         options=config,
         resolved={"teacher_digest": digest, "from": pretraining.from_},
-        notes=(f"Distilled from `{config.teacher}`: {', '.join(sorted(targets_of(config, True)))}, and masked-LM.",),
-        add_files=_add_pooling if learns_vectors else lambda folder: None,
+        notes=(f"Distilled from `{config.teacher}`: {', '.join(config.targets)}, and masked-LM.",),
+        add_files=_add_pooling if VECTORS in config.targets else lambda folder: None,
     )
     return run_pretraining(request, model, folder)
 
@@ -168,17 +169,25 @@ def _resolved(config: DistillConfig, rows: int) -> DistillConfig:
     return config.build(config, given)
 
 
-def _objective(config: DistillConfig, vocabularies: _Vocabularies, source: str) -> Distillation:
-    """The losses and the teacher. Raises UserError if the teacher has no head for them."""
+def _targets(config: DistillConfig, teacher: PreTrainedModel) -> list[str]:
+    """What is learnt from the teacher. Raises UserError if logits are asked for and it has none, which is said otherwise."""
     targets = targets_of(config, True)
+    if LOGITS in targets and teacher.get_output_embeddings() is None:
+        what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens"
+        if config.targets:
+            raise UserError(f"{what}.", "Learn its states instead: --targets hidden sentence-vectors")
+        say(f"{what}: its hidden states are learnt alone")
+        targets = {HIDDEN}
+    return sorted(targets)
+
+
+def _objective(config: DistillConfig, vocabularies: _Vocabularies, model: PreTrainedModel) -> Distillation:
+    """The losses and the teacher. Raises UserError if none of them has a weight, or the teacher is of no use."""
+    targets = config.targets
     has_logits, reads_whole = LOGITS in targets, (config.teacher_reads or "") == WHOLE_TEXT
     if config.teacher_reads is None:
         reads_whole = not has_logits
-    model = load_model(source, seed=config.seed)
     beside = _learnt_beside(model, config.teacher)
-    if has_logits and model.get_output_embeddings() is None:
-        what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens."
-        raise UserError(what, "Learn its states instead: --targets hidden sentence-vectors")
     weights = Weights(
         soft_targets=cast(float, config.soft_weight) * has_logits,
         masked_lm=config.masked_lm_weight,
