@@ -94,7 +94,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         made_for = {"family": family.key, "objective": objective.name}
         manifest = writing.make_manifest({**made_for, **request}, counts, documents, tokenizer)
         with replacing(part / TOKENIZER) as tokenizer_folder:
-            tokenizer.save(tokenizer_folder, config.max_seq_length)
+            tokenizer.save(tokenizer_folder)
         write_json(part / MANIFEST, manifest, indent=2)
     for needless in part.iterdir():
         if needless.name not in (MANIFEST, TOKENIZER) and needless.suffix != ".parquet":

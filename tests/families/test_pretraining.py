@@ -31,6 +31,7 @@ def test_a_family_is_pretrained_from_text_and_finetuned_without_being_named(name
     assert (model.config.model_type, info["missing_keys"], info["unexpected_keys"]) == (name, set(), set())
     tokenizer = transformers.AutoTokenizer.from_pretrained(run.model)
     assert type(tokenizer).__name__ == family.tokenizer_class
+    assert tokenizer.model_max_length == 512  # the positions of the model, not the length of the data
     assert not family.has_types(model.config) or 1 in tokenizer("a cat", "a dog")["token_type_ids"]
     write_reviews(Path("reviews.csv"), 24)
     tuned = finetune("reviews.csv", limit=16, epochs=1, baseline=False)

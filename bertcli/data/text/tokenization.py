@@ -118,7 +118,7 @@ class WordPiece:
         """A token as a person reads it, `##` included."""
         return token
 
-    def save(self, folder: Path, model_max_length: int = 512) -> None:
+    def save(self, folder: Path, model_max_length: int | None = None) -> None:
         """Write vocab.txt, tokenizer.json and tokenizer_config.json, which `AutoTokenizer` reads."""
         folder.mkdir(parents=True, exist_ok=True)
         backend = Tokenizer.from_str(self.backend.to_str())
@@ -133,7 +133,7 @@ class WordPiece:
             "do_lower_case": not self.cased,
             "strip_accents": self.strip_accents,
         }
-        config |= {"tokenize_chinese_chars": self.tokenize_chinese_chars, "model_max_length": model_max_length}
+        config |= {"tokenize_chinese_chars": self.tokenize_chinese_chars, "model_max_length": model_max_length or 512}
         config |= {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in self.tokens), encoding="utf-8")
@@ -223,9 +223,10 @@ class Subwords(WordPiece):
         """A token as a person reads it, without the space before it."""
         return self.spell([token]) or token
 
-    def save(self, folder: Path, model_max_length: int = 512) -> None:
-        """Write the tokenizer of transformers; one that knows no maximum length gets this one."""
-        self.fast.model_max_length = min(self.fast.model_max_length, model_max_length)
+    def save(self, folder: Path, model_max_length: int | None = None) -> None:
+        """Write the tokenizer of transformers; one that knows no maximum length gets that of its model, if there is one."""
+        if model_max_length:
+            self.fast.model_max_length = min(self.fast.model_max_length, model_max_length)
         self.fast.save_pretrained(folder)
 
 
