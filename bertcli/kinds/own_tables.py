@@ -67,7 +67,9 @@ def read_tables(
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
         raise UserError(what, "Add a header line: text,label")
     name_of_kind, why = (kind.name, "") if kind else infer_kind(_labels(parts), columns["label"])
-    return _task(name, cast(TextKind, KINDS[name_of_kind]), why, columns, parts)
+    own = _task(name, cast(TextKind, KINDS[name_of_kind]), why, columns, parts)
+    _say_unread(name, first, columns)
+    return own
 
 
 def _task(name: str, kind: TextKind, why: str, columns: dict[str, str], parts: dict[str, TextExamples]) -> OwnData:
@@ -80,6 +82,15 @@ def _task(name: str, kind: TextKind, why: str, columns: dict[str, str], parts: d
     if are_numbers(next(iter(parts.values())).texts):
         say(f"{name}: every `{columns['text']}` is a number; if it is not the text, give --text COLUMN")
     return task, dict(parts)
+
+
+def _say_unread(name: str, table: Table, columns: dict[str, str]) -> None:
+    """Say which columns of texts are not read: one may be a second text whose name does not show it."""
+    rows = table.cells[:200]
+    unread = [column for column in table.names if column not in columns.values() and _holds_texts(rows, column)]
+    if unread:
+        how = "" if "text_pair" in columns else f"; as the second text of a pair: --text-pair {unread[0]}"
+        say(f"{name}: not read: {columns_shown(unread)}{how}")
 
 
 def _labels(parts: dict[str, TextExamples]) -> list[str]:
@@ -286,6 +297,11 @@ def _named_columns(table: Table, names: list[str], given: dict[str, str | None])
     if label is None and len(left) == 1:
         label = left[0]
     return [text, pair, label]
+
+
+def _holds_texts(rows: list[dict[str, Any]], column: str) -> bool:
+    """Whether cells have more than one word, most of them."""
+    return sum(" " in as_text(row.get(column)).strip() for row in rows) > len(rows) / 2
 
 
 def _characters(rows: list[dict[str, Any]], column: str) -> int:

@@ -61,7 +61,7 @@ class Plan:
         """The plan in one line, for data of so many rows, with the reasons of what was chosen."""
         why = {name: f", {reason}" for name, reason in (reasons or {}).items()}
         return (
-            f"{self.steps:,} steps of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
+            f"{self.steps:,} step{'s' if self.steps > 1 else ''} of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
             f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
             f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
         )

@@ -444,6 +444,16 @@ def test_options_of_other_data_are_refused(
         command(task, **option)
 
 
+def test_columns_of_text_that_are_not_read_are_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    rows = [f"a red and old cat {number},one dog {number},{number % 7}.5,id{number}\n" for number in range(20)]
+    Path("pairs.csv").write_text("a,b,score,name\n" + "".join(rows))
+    finetune("pairs.csv", dry_run=True, from_="bert-books")
+    assert "pairs.csv: not read: b; as the second text of a pair: --text-pair b" in said.text
+    said.clear()
+    finetune("pairs.csv", text="a", text_pair="b", dry_run=True, from_="bert-books")
+    assert "not read" not in said.text
+
+
 def test_a_column_is_not_taken_twice(workspace: Path) -> None:
     write("a.csv", "text,body,label\n" + "one,two,a\nthree,four,b\n" * 5)
     columns = own_task("a.csv", {"text_pair": "text"}, None)[0].files.columns

@@ -102,6 +102,10 @@ def test_a_run_of_pairs_is_not_asked_for_single_texts_nor_the_reverse(take: Call
 def test_where_no_run_fits_the_reasons_are_said_and_what_to_type(take: Callable[..., None]) -> None:
     take("reviews", "tickets")
     Path("new.csv").write_text("message,id\nthe cat,1\n")
+    Path("comments.csv").write_text("comment,id\nthe cat,1\n")
+    with pytest.raises(UserError, match="column `text`, but --model runs/reviews takes `comment`"):
+        predict(file="comments.csv")
+    assert len(predict(file="comments.csv", model="runs/reviews").records) == 1
     with pytest.raises(UserError, match=r"no finished run for `new.csv`") as caught:
         predict(file="new.csv")
     assert "runs/tickets needs the column `body`, runs/reviews needs the column `text`" in caught.value.message

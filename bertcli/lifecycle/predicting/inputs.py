@@ -164,7 +164,16 @@ def _misfit(names: list[str], run: RunFolder) -> str:
     wanted = [*columns.values()] or ["text"]
     wanted += ["text_pair"] if takes_pairs(run.config) and "text_pair" not in columns else []
     if lacking := [f"`{name}`" for name in wanted if name not in names]:
-        return f"needs the column {' and '.join(lacking)}"
+        others = _input_columns(names, {})
+        is_enough = bool(others) and not _misfit_of_columns(others, run)
+        named = " and ".join(f"`{name}`" for name in others.values())
+        return (
+            f"needs the column {' and '.join(lacking)}{f', but --model {run.path} takes {named}' if is_enough else ''}"
+        )
+    return _misfit_of_columns(columns, run)
+
+
+def _misfit_of_columns(columns: dict[str, str], run: RunFolder) -> str:
     return misfit_of_form(form_of_row({key.replace("choice0", "choices"): "" for key in columns}), run)
 
 
