@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Floats, Predictions
-from bertcli.lifecycle.scoring.cross_validation import FOLDS, cross_validate
+from bertcli.lifecycle.scoring.cross_validation import FOLDS, choose_and_cross_validate
 from bertcli.lifecycle.scoring.scores import measure
 from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.models.heads import mean_states
@@ -67,14 +67,10 @@ def fit_probe(model: TaskModel, split: Split, similarity: Floats | None = None) 
         near = states @ similarity
         scale = UNPENALIZED / (near.std() or 1.0)
         states = np.column_stack((states, scale * (near - near.mean())))
-    predicted = {strength: cross_validate(model.task, examples, states, strength) for strength in STRENGTHS}
-    scored = {
-        strength: measure(model.task, kind.compare(model.task, examples, predictions))
-        for strength, predictions in predicted.items()
-    }
-    best = max(scored, key=lambda strength: scored[strength][model.task.metrics[0]])
+    best, predicted = choose_and_cross_validate(model.task, examples, states, STRENGTHS)
     weights, biases = kind.fit_head(states, features.labels, inner.config.num_labels, best)
     if similarity is not None:
         weights, of_nearness = weights[:, :-1], scale * weights[:, -1:]
         weights, biases = weights + of_nearness * similarity, biases - of_nearness[:, 0] * near.mean()
-    return Probe(weights / float(norms.mean()), biases, scored[best], predicted[best])
+    metrics = measure(model.task, kind.compare(model.task, examples, predicted))
+    return Probe(weights / float(norms.mean()), biases, metrics, predicted)

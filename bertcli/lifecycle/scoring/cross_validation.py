@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
@@ -11,6 +11,7 @@ from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Floats, Labels, Predictions
+from bertcli.lifecycle.scoring.scores import measure
 from bertcli.tasks.task import Task
 
 FOLDS = 5
@@ -18,13 +19,38 @@ FOLDS = 5
 
 def cross_validate(task: Task, examples: TextExamples, states: Floats, strength: float) -> Predictions:
     """The predictions of heads fitted to all folds but one, each on that one."""
+    return choose_and_cross_validate(task, examples, states, [strength])[1]
+
+
+def choose_and_cross_validate(
+    task: Task, examples: TextExamples, states: Floats, strengths: Sequence[float]
+) -> tuple[float, Predictions]:
+    """The best of several strengths, and the predictions of heads fitted to all folds but one, each on that one.
+
+    The strength with which a fold is predicted is the best on the others: no example chooses what it is predicted by.
+    """
     targets = targets_of(task, examples)
-    predictions: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets, examples):
-        found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
-        for row, prediction in zip(left, found, strict=True):
-            predictions[row] = prediction
-    return predictions
+    parts = list(folds(targets, examples))
+    found: dict[float, Predictions] = {strength: [{}] * len(examples) for strength in strengths}
+    for strength, predictions in found.items():
+        for fitted, left in parts:
+            drawn = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
+            for row, prediction in zip(left, drawn, strict=True):
+                predictions[row] = prediction
+
+    def best_on(rows: Sequence[int]) -> float:
+        if not strengths[1:]:
+            return strengths[0]
+        taken, kind = examples.take(rows), KINDS[task.kind]
+        compared = {each: kind.compare(task, taken, [found[each][row] for row in rows]) for each in strengths}
+        return max(strengths, key=lambda each: measure(task, compared[each])[task.metrics[0]])
+
+    chosen: Predictions = [{}] * len(examples)
+    for fitted, left in parts:
+        best = best_on(fitted.tolist())
+        for row in left:
+            chosen[row] = found[best][row]
+    return best_on(range(len(examples))), chosen
 
 
 def folds(targets: Labels, examples: Examples) -> Iterator[tuple[Any, Any]]:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from bertcli.data.labelled.examples import TextExamples
-from bertcli.lifecycle.scoring.cross_validation import FOLDS, folds
+from bertcli.data.labelled.examples import TextExamples, text_examples
+from bertcli.lifecycle.scoring.cross_validation import FOLDS, choose_and_cross_validate, cross_validate, folds
+from bertcli.tasks.task import Files, Task
 
 
 @pytest.mark.parametrize("targets", [np.array([0, 1] * 20), np.linspace(0, 1, 40)], ids=["labels", "values"])
@@ -20,3 +21,21 @@ def test_the_same_text_is_never_both_fitted_to_and_left(targets: np.ndarray) -> 
 def test_fewer_texts_than_parts_are_split_as_they_are() -> None:
     parts = folds(np.array([0, 1] * 10), TextExamples(texts=["the same"] * 20, origin="rows.csv"))
     assert all(len(left) == 20 // FOLDS for _, left in parts)
+
+
+def test_no_example_chooses_the_strength_that_it_is_predicted_with() -> None:
+    drawn = np.random.default_rng(3)
+    task = Task("noise", "classify", Files(), ("", None), ("accuracy",), labels=("no", "yes"))
+    labels = drawn.permutation([0, 1] * 20)
+    named = {"text": [f"text {row}" for row in range(40)], "label": [task.labels[each] for each in labels]}
+    examples, states, strengths = text_examples(named, ""), drawn.normal(size=(40, 6)), (1e-3, 1e-1, 1.0, 1e3)
+    best, chosen = choose_and_cross_validate(task, examples, states, strengths)
+    alone = {strength: cross_validate(task, examples, states, strength) for strength in strengths}
+    is_right = {each: np.array([own["label"] for own in alone[each]]) == examples.labels for each in strengths}
+    assert is_right[best].sum() == max(map(np.sum, is_right.values()))
+    of_folds = set()
+    for others, left in folds(labels, examples):
+        own = max(strengths, key=lambda each: is_right[each][others].mean())
+        of_folds.add(own)
+        assert [chosen[row] for row in left] == [alone[own][row] for row in left]
+    assert len(of_folds) > 1  # so the test can tell
