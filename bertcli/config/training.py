@@ -161,5 +161,5 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     span_head: str | None = option(None, SPAN_HEAD, choices=("joint",))
     layer_decay: float | None = option(None, LAYER_DECAY, minimum=0.001, maximum=1)
     baseline: bool = option(
-        True, "Texts with labels or values: also score the most frequent answer and a bag of words."
+        True, "Texts with labels or values: also score one answer for all, and a bag of words."
     )

@@ -78,7 +78,7 @@ class RunRecord:
         metric, score = next(iter(result.metrics.items()))
         if self.answers is None:
             return f"On {result.split or 'the evaluation data'} its {_plain(metric)} is {score:.1f}."
-        others = {"a bag of words": BAG_OF_WORDS, "always giving the most frequent answer": GUESS}
+        others = {"a bag of words": BAG_OF_WORDS, "one answer for all": GUESS}
         beside = [
             f"that of {words} {result.baseline[name]['metrics'][metric]:.1f}"
             for words, name in others.items()

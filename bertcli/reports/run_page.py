@@ -12,6 +12,7 @@ from bertcli.reports.record import COUNTED, RunRecord
 from bertcli.reports.rendering import unescaped
 from bertcli.reports.sections import Page, Section
 from bertcli.reports.tables import Table, result_tables, summary_lines
+from bertcli.training.result import CROSS_VALIDATED
 
 MOST_ERRORS = 200
 MOST_STEPS = 8  # whose filled sentences are shown
@@ -96,6 +97,8 @@ def _calibration(record: RunRecord) -> Section | None:
         f"Points on the line are well calibrated: of predictions with a probability of 80 %, 80 % are right. They are off by"
         f" {100 * error:.1f} points on average (expected calibration error, ten bins, {len(confidences):,} decisions)."
     )
+    if record.result.split == CROSS_VALIDATED and record.result.steps:
+        text += " They are of the head on the frozen model; once all weights are trained, it may be surer than it is right."
     right = scatter_chart(
         "Right, %", points, "its probability, %", [(0, 0, ""), (100, 100, "")], range=(0, 100), xrange=(0, 100)
     )
