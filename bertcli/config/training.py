@@ -160,6 +160,4 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     optimizer: str = option("adamw", OPTIMIZER, choices=OPTIMIZERS)
     span_head: str | None = option(None, SPAN_HEAD, choices=("joint",))
     layer_decay: float | None = option(None, LAYER_DECAY, minimum=0.001, maximum=1)
-    baseline: bool = option(
-        True, "Texts with labels or values: also score one answer for all, and a bag of words."
-    )
+    baseline: bool = option(True, "Texts with labels or values: also score one answer for all, and a bag of words.")

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 P = ParamSpec("P")
 R = TypeVar("R")
+MODULES = ("cpu", "products", "layers", "gpu")  # with functions that are named like their plain twins
 
 
 def are_on() -> bool:
@@ -33,7 +34,7 @@ def switched_off() -> Iterator[None]:
 
 
 def faster(plain: Callable[P, R]) -> Callable[P, R]:
-    """Call the kernel of the same name in cpu.py or gpu.py where it takes the arguments, else the plain function.
+    """Call the kernel of the same name, one of MODULES, where it takes the arguments, else the plain function.
 
     A kernel returns NotImplemented where it does not; `__wrapped__` is the plain function.
     """
@@ -51,7 +52,7 @@ def faster(plain: Callable[P, R]) -> Callable[P, R]:
 
 @cache
 def _kernels(name: str) -> list[Callable[..., Any]]:
-    modules = [import_module(f"bertcli.kernels.{device}") for device in ("cpu", "gpu")]
+    modules = [import_module(f"bertcli.kernels.{module}") for module in MODULES]
     return [getattr(module, name) for module in modules if hasattr(module, name)]
 
 

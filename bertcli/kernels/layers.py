@@ -6,18 +6,24 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import layer_norm, linear, pad, scaled_dot_product_attention
-from transformers.activations import ACT2FN
+from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from bertcli.data.packing.sequences import Sequences
 from bertcli.kernels import gpu
-from bertcli.kernels.cpu import are_many, fits_many, loops, rows
-from bertcli.kernels.products import PrepackedLinear, added_product, gelu_product, product, reordered
+from bertcli.kernels.cpu import are_many, fits_many
+from bertcli.kernels.products import (
+    GELUS,
+    PrepackedLinear,
+    activated_product,
+    gelu_product,
+    normed_product,
+    product,
+    reordered,
+    suits,
+)
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
 
-# The activations that are a GELU, and whether by tanh.
-GELUS = {type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, type(ACT2FN["gelu_new"]): True}
 VOCABULARY_STEP = 64
 
 
@@ -25,6 +31,8 @@ def fuse_layers(model: nn.Module, attend: Callable[..., Tensor]) -> None:
     """Give the layers of a packed model these forward passes."""
     module: Any
     for module in list(model.modules()):
+        if type(module) is nn.Linear:
+            module.__class__ = Linear
         for part in PARTS:
             names = set(part.__annotations__)
             is_such = all(hasattr(module, name) for name in names) and names.issuperset(dict(module.named_children()))
@@ -40,8 +48,16 @@ def prepack_layers(model: nn.Module) -> None:
             parent.prepacked = (reordered(weight), bias.detach())
             del parent.query, parent.key, parent.value
         for name, child in parent.named_children():
-            if type(child) is nn.Linear:
-                setattr(parent, name, PrepackedLinear(child))
+            if type(child) in (nn.Linear, Linear):
+                setattr(parent, name, PrepackedLinear(cast(nn.Linear, child)))
+
+
+class Linear(nn.Linear):
+    """nn.Linear by the product that is faster."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., K] to [..., L]."""
+        return product(input, self.weight, self.bias) if suits(input, self.weight) else super().forward(input)
 
 
 class SelfAttention(nn.Module):
@@ -123,10 +139,10 @@ class Layer(nn.Module):
         if gelu is None or getattr(own, "prepacked", None) is None or own._forward_pre_hooks:
             return cast(Tensor, super().forward(hidden_states, *args, **kwargs))
         context = own.attend_in(hidden_states, own.dropout, kwargs["sequences"])
-        attended: Any = _added_and_normed(context, hidden_states, after.dense, after.LayerNorm, _no_mask)
+        attended: Any = normed_product(context, hidden_states, after.dense, after.LayerNorm, _no_mask)
         first, last = self.intermediate.dense, self.output.dense
         middle = gelu_product(attended, first.weight, first.bias, gelu)
-        return cast(Tensor, _added_and_normed(middle, attended, last, self.output.LayerNorm, _no_mask))
+        return cast(Tensor, normed_product(middle, attended, last, self.output.LayerNorm, _no_mask))
 
 
 class Intermediate(nn.Module):
@@ -137,7 +153,7 @@ class Intermediate(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
-        found = _activated(hidden_states, self.dense, self.intermediate_act_fn)
+        found = activated_product(hidden_states, self.dense, self.intermediate_act_fn)
         return cast(Tensor, super().forward(hidden_states)) if found is None else found
 
 
@@ -150,7 +166,7 @@ class Output(nn.Module):
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """[..., H] of the middle and of the input to [..., H]."""
-        found = _added_and_normed(hidden_states, input_tensor, self.dense, self.LayerNorm, self.dropout.next_mask)
+        found = normed_product(hidden_states, input_tensor, self.dense, self.LayerNorm, self.dropout.next_mask)
         return cast(Tensor, super().forward(hidden_states, input_tensor)) if found is None else found
 
 
@@ -188,7 +204,7 @@ class AlbertAttention(SelfAttention):
         if choose:
             context, hidden_states = choose(context, hidden_states)
         after = self.dense, self.LayerNorm, self.output_dropout.next_mask
-        found = _added_and_normed(context, hidden_states, *after)
+        found = normed_product(context, hidden_states, *after)
         if found is None:
             found = self.LayerNorm(hidden_states + self.output_dropout(self.dense(context)))
         return found, None
@@ -207,11 +223,30 @@ class AlbertLayer(nn.Module):
     def forward(self, hidden_states: Tensor, attention_mask: None = None, **kwargs: Any) -> Tensor:
         """[1, T, H] to [1, T, H]."""
         attended: Tensor = self.attention(hidden_states, attention_mask, **kwargs)[0]
-        middle = _activated(attended, self.ffn, self.activation)
+        middle = activated_product(attended, self.ffn, self.activation)
         if middle is None:
             middle = self.activation(self.ffn(attended))
-        found = _added_and_normed(middle, attended, self.ffn_output, self.full_layer_layer_norm, _no_mask)
+        found = normed_product(middle, attended, self.ffn_output, self.full_layer_layer_norm, _no_mask)
         return self.full_layer_layer_norm(self.ffn_output(middle) + attended) if found is None else found
+
+
+class FeedForward(nn.Module):
+    """XLNet's part after the attention, with dropout after the GELU too."""
+
+    layer_1: nn.Linear
+    activation_function: nn.Module
+    layer_2: nn.Linear
+    dropout: Any  # of models/dropout.py
+    layer_norm: nn.LayerNorm
+
+    def forward(self, inp: Tensor) -> Tensor:
+        """[..., H] to [..., H]."""
+        middle = activated_product(inp, self.layer_1, self.activation_function)
+        if middle is None:
+            return cast(Tensor, super().forward(inp))
+        middle = self.dropout(middle)
+        found = normed_product(middle, inp, self.layer_2, self.layer_norm, self.dropout.next_mask)
+        return self.layer_norm(self.dropout(self.layer_2(middle)) + inp) if found is None else found
 
 
 class LMPredictionHead(nn.Module):
@@ -237,96 +272,11 @@ PARTS = (
     Output,
     AlbertAttention,
     AlbertLayer,
+    FeedForward,
     LMPredictionHead,
 )  # the families' classes end so
-
-
-def _activated(hidden_states: Tensor, dense: nn.Linear, activation: nn.Module) -> Tensor | None:
-    """The GELU of a product, [..., H] to [..., L], or None where no kernel does it."""
-    is_tanh = GELUS.get(type(activation))
-    if is_tanh is not None and torch.is_grad_enabled() and gpu.compiles(hidden_states):
-        middle: Tensor = gpu.linear_gelu(rows(hidden_states), (dense.weight, dense.bias), is_tanh)
-        return middle.view(*hidden_states.shape[:-1], -1)
-    if is_tanh is not None and dense.weight.is_mkldnn:
-        return gelu_product(hidden_states, dense.weight, dense.bias, is_tanh)
-    if is_tanh is None or not (torch.is_grad_enabled() and fits_many(hidden_states, dense.weight)):
-        return None
-    found: Tensor = _Gelu.apply(product(hidden_states, dense.weight), dense.bias, is_tanh)  # type: ignore[no-untyped-call]
-    return found
-
-
-def _added_and_normed(
-    hidden_states: Tensor, residual: Tensor, dense: nn.Linear, norm: nn.LayerNorm, next_mask: Callable[[int], Any]
-) -> Tensor | None:
-    """LayerNorm of the sum of a product with dropout, [..., L] to [..., H], and the residual, or None where no kernel does it."""
-    if torch.is_grad_enabled() and gpu.compiles(hidden_states):
-        weights = (dense.weight, dense.bias, norm.weight, norm.bias)
-        mask = next_mask(len(rows(hidden_states)))
-        normed = gpu.linear_add_and_norm(rows(hidden_states), rows(residual), weights, mask, norm.eps)
-        return normed.view(residual.shape)
-    if dense.weight.is_mkldnn and (residual.dtype == torch.float32 or not fits_many(residual)):
-        added = added_product(hidden_states, dense.weight, dense.bias, residual)
-        return layer_norm(added, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-    if not fits_many(hidden_states, residual, norm.weight):
-        return None
-    added = product(hidden_states, dense.weight)
-    mask = next_mask(len(rows(added)))
-    states = (added, dense.bias, residual, norm.weight, norm.bias)
-    if not (torch.is_grad_enabled() or mask[1]):
-        loops("inference").add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
-        return added
-    found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
-    return found
 
 
 def _no_mask(count: int) -> Any:
     """A mask that drops nothing of so many rows."""
     return np.uint64(0), 0, np.float32(1), torch.arange(count, dtype=torch.int32)
-
-
-class _Gelu(torch.autograd.Function):
-    """GELU of a product and a bias; the slope, which is all that the backward pass reads, takes the product's memory."""
-
-    @staticmethod
-    def forward(ctx: Any, product: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
-        activated = torch.empty_like(product)
-        loops("elementwise").gelu(rows(product), bias, rows(activated), is_tanh)
-        ctx.save_for_backward(product, bias)
-        return activated
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        slope, bias = ctx.saved_tensors
-        of_product, of_bias = torch.empty_like(slope), _sums(slope, 1)
-        loops("elementwise").gelu_backward(rows(gradient), rows(slope), rows(of_product), of_bias[:, 0])
-        return of_product, of_bias.sum((0, 1)).to(bias.dtype), None
-
-
-class _AddAndNorm(torch.autograd.Function):
-    """LayerNorm(dropout(product + bias) + residual)."""
-
-    @staticmethod
-    def forward(ctx: Any, mask: Any, epsilon: float, *states: Tensor) -> Tensor:
-        product, bias, residual, weight, shift = states
-        total, normed = torch.empty_like(product), torch.empty_like(product)
-        moments = torch.empty(product.numel() // product.shape[-1], 2)
-        given = (rows(product), bias, rows(residual), weight, shift)
-        loops("elementwise").add_and_norm(*given, rows(total), rows(normed), moments, epsilon, mask)
-        ctx.save_for_backward(total, moments, weight)
-        ctx.mask = mask
-        return normed
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        total, moments, weight = ctx.saved_tensors
-        of_product, of_residual, sums = torch.empty_like(total), torch.empty_like(total), _sums(total, 3)
-        given = (rows(gradient), rows(total), moments, weight)
-        loops("elementwise").add_and_norm_backward(*given, rows(of_product), rows(of_residual), sums, ctx.mask)
-        of_weight, of_shift, of_bias = sums.sum(0).to(weight.dtype)
-        return None, None, of_product, of_bias, of_residual, of_weight, of_shift
-
-
-def _sums(states: Tensor, count: int) -> Tensor:
-    """Room for sums over blocks of rows, [blocks, count, H]."""
-    blocks = -(-len(rows(states)) // loops("elementwise").ROWS)
-    return torch.zeros(blocks, count, states.shape[-1])

@@ -117,7 +117,8 @@ class PermutationObjective(Objective):
 
     def outputs(self, model: PreTrainedModel, batch: PackedBatch) -> dict[str, Tensor]:
         """The logits of what is predicted, [R, V]."""
-        from bertcli.models.own.two_streams import Predictions, predict, remember
+        from bertcli.models.own.permuted import Predictions
+        from bertcli.models.own.two_streams import predict, remember
 
         labels = batch.labels
         positions, counts = labels["masked_lm_positions"], tuple(labels["predictions"].tolist())

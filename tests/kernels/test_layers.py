@@ -7,7 +7,8 @@ from torch.nn.functional import gelu, layer_norm
 from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel, RobertaConfig, RobertaForMaskedLM
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.kernels.layers import AlbertAttention, AlbertLayer, Intermediate, Output, SelfAttention, _AddAndNorm, _Gelu
+from bertcli.kernels.layers import AlbertAttention, AlbertLayer, Intermediate, Output, SelfAttention
+from bertcli.kernels.products import _AddAndNorm, _Gelu
 from bertcli.models.dropout import Dropout, next_mask, seed_dropout
 from bertcli.models.packed import PACKED, prepare_layers
 from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, assert_same, exactly, factors, random

@@ -25,7 +25,8 @@ from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.dropout import seed_dropout, set_dropout
 from bertcli.models.loading import build_model
-from bertcli.models.own.two_streams import Predictions, remember
+from bertcli.models.own.permuted import Predictions
+from bertcli.models.own.two_streams import remember
 from bertcli.objectives.permutation_lm import BEFORE, PERMUTATION_LM, local_order, orders_of_rows
 from bertcli.training.throughput import count_flops, training_flops
 from tests.conftest import write_corpus

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn.functional import pad
+from torch import Tensor, nn
 from transformers import PreTrainedModel, XLNetModel
 from transformers.models.xlnet.modeling_xlnet import XLNetModelOutput
 
 from bertcli.data.packing.batches import PackedBatch
-from bertcli.data.packing.sequences import LENGTH_STEP, Group, Sequences
-from bertcli.models.dropout import choose_rows, drop, drop_alike, name_again, name_rows, next_mask, of_heads
+from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
+from bertcli.kernels import faster
+from bertcli.models.dropout import Mask, choose_rows, drop, drop_alike, name_again, name_rows, next_mask, of_heads
+from bertcli.models.own.permuted import Keys, Predictions, Queries, column, groups_of
 
 # T tokens of the batch, N sequences, P predictions, H hidden, A heads, D size per head, M tokens of memory a sequence;
 # of a group: n sequences, S the longest, Q its queries a sequence, K keys: M + S, R distances: K + S
@@ -22,39 +23,6 @@ from bertcli.models.dropout import choose_rows, drop, drop_alike, name_again, na
 # The score of what a token does not attend to, as in the original: with nothing to attend to, it attends uniformly.
 NOT_SEEN = -1e30
 WAVES = 10_000.0  # the longest wave of positions
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """The tokens of a batch that are predicted, and their order: a token attends only to tokens of lower rank."""
-
-    positions: Tensor  # [P] in the batch, ascending
-    places: Tensor  # [P] within their sequences
-    counts: tuple[int, ...]  # N, of each sequence
-    own_ranks: Tensor  # [T]
-    ranks: Tensor  # [T]
-
-
-@dataclass(frozen=True)
-class _Queries:
-    """Tokens of a group that attend: all of its tokens, or those that are predicted."""
-
-    group: Group  # [n, Q]
-    rows: slice  # of the tokens, or of the predictions
-    places: Tensor | None  # [n, Q] within their sequences; None: every token in turn
-    hidden: Tensor | None  # [n, Q, K] which keys they do not see
-    differs: Tensor | None  # [n, Q, K] 1 where a key is of another token type, else 0
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """Tokens of a group that are attended to, after those of the memory, and what attends to them."""
-
-    group: Group  # [n, S]
-    rows: slice
-    sequences: slice
-    tokens: _Queries
-    predictions: _Queries | None
 
 
 class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
@@ -99,7 +67,7 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
             embedded = torch.cat([embedded, self.mask_emb[0].expand(len(predictions.positions), -1)])
         found = [self.dropout(embedded)]
         length = memory[0].shape[1] if memory else 0
-        groups = list(_groups(types, sequences, predictions, length))
+        groups = list(groups_of(types, sequences, predictions, length))
         longest = max(each.group.shape[1] for each in groups)  # with padding
         encodings = self._encodings(longest, length, found[0].dtype, directions is not None)
         for number, layer in enumerate(self.layer):
@@ -113,8 +81,9 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
             relative = _heads(encodings, attention.r)  # [1 or 2, R, A, D]
             attend = _Attention(attention, relative, directions)
             context = attend(states, contents, memory[number] if memory else None, groups, not is_last)
-            attended = attention.dropout(context.flatten(1) @ attention.o.flatten(1).T)
-            found.append(layer.ff(attention.layer_norm(attended + states)))
+            attended = multiply(context.flatten(1), attention.o.flatten(1).T)
+            mask = next_mask(attention.dropout.p if self.training else 0.0, len(attended))
+            found.append(layer.ff(add_and_norm(attended, states, attention.layer_norm, mask)))
         return found
 
     def _encodings(self, longest: int, memory: int, dtype: torch.dtype, has_directions: bool) -> Tensor:
@@ -134,10 +103,10 @@ class _Attention:
 
     def __init__(self, weights: Any, relative: Tensor, directions: Tensor | None) -> None:
         self.weights, self.directions = weights, directions
-        self.relative = relative.permute(2, 0, 3, 1)  # [A, 1 or 2, D, R]
+        self.relative = relative.permute(2, 0, 3, 1).contiguous()  # [A, 1 or 2, D, R]
 
     def __call__(
-        self, states: Tensor, contents: Tensor, before: Tensor | None, groups: list[_Keys], with_tokens: bool
+        self, states: Tensor, contents: Tensor, before: Tensor | None, groups: list[Keys], with_tokens: bool
     ) -> Tensor:
         """The context of the states, [T + P, A, D], or without tokens [P, A, D]."""
         weights, count = self.weights, len(contents) if with_tokens else 0
@@ -160,19 +129,19 @@ class _Attention:
         return torch.cat([*of_tokens, query.new_zeros(idle, *query.shape[1:]), *of_predictions])
 
     def _context(
-        self, query: Tensor, first: int, keys: _Keys, asking: _Queries, of_keys: tuple[Tensor, Tensor]
+        self, query: Tensor, first: int, keys: Keys, asking: Queries, of_keys: tuple[Tensor, Tensor]
     ) -> Tensor:
         """What some of the queries, which are the states from row `first` on, read of a group's keys: [queries, A, D]."""
         shares = self._scores(query[asking.rows], keys, asking, of_keys[0]).softmax(-1)
         if self.mask[1]:
             rows = torch.arange(asking.rows.start, asking.rows.stop, device=query.device) + first
-            names = _column(rows, asking.group, slice(None))  # [n, Q]
+            names = column(rows, asking.group, slice(None))  # [n, Q]
             key, dropped, scale, heads = of_heads(self.mask, names, len(shares))
             heads = heads.view(len(names), len(shares), -1).transpose(0, 1).flatten()
             shares = drop(shares, (key, dropped, scale, heads))
         return asking.group.unpadded((shares @ of_keys[1]).transpose(0, 1))
 
-    def _scores(self, query: Tensor, keys: _Keys, asking: _Queries, key: Tensor) -> Tensor:
+    def _scores(self, query: Tensor, keys: Keys, asking: Queries, key: Tensor) -> Tensor:
         """The scores of queries, [q, A, D], for keys, [A, n, K, D]: [A, n, Q, K]."""
         weights, longest = self.weights, keys.group.shape[1]
         asked = asking.group.padded(query * weights.scale).transpose(0, 1)  # [A, n, Q, D]
@@ -180,7 +149,9 @@ class _Attention:
             asked + (bias * weights.scale)[:, None, None]
             for bias in (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
         )
-        relative = self.relative if self.directions is None else self.relative[:, self.directions[keys.sequences]]
+        relative = self.relative
+        if self.directions is not None:
+            relative = relative.index_select(1, self.directions[keys.sequences])
         size = key.shape[2] + longest
         first = (relative.shape[3] - size) // 2  # distances of the longest sequence are left out on both sides
         of_places = _shifted(by_place @ relative[..., first : first + size], key.shape[2], longest, asking.places)
@@ -194,7 +165,20 @@ class _Attention:
 
 def _heads(states: Tensor, weight: Tensor) -> Tensor:
     """States, [..., H], times a weight, [H, A, D], to [..., A, D]."""
-    return (states @ weight.flatten(1)).view(*states.shape[:-1], *weight.shape[1:])
+    return multiply(states, weight.flatten(1)).view(*states.shape[:-1], *weight.shape[1:])
+
+
+@faster
+def add_and_norm(attended: Tensor, states: Tensor, norm: nn.LayerNorm, mask: Mask) -> Tensor:
+    """LayerNorm of the sum of states and, after dropout, of what they attended to: [T, H]."""
+    normed: Tensor = norm((drop(attended, mask) if mask[1] else attended) + states)
+    return normed
+
+
+@faster
+def multiply(states: Tensor, weight: Tensor) -> Tensor:
+    """States, [..., H], times a weight, [H, L], to [..., L]."""
+    return states @ weight
 
 
 def _shifted(positions: Tensor, keys: int, longest: int, places: Tensor | None) -> Tensor:
@@ -205,54 +189,6 @@ def _shifted(positions: Tensor, keys: int, longest: int, places: Tensor | None) 
         return flat.view(*positions.shape[:2], longest, size)[..., :keys]
     at = longest - 1 - places[:, :, None] + torch.arange(keys, device=places.device)
     return positions.gather(3, at.expand(len(positions), -1, -1, -1))
-
-
-def _groups(
-    types: Tensor | None, sequences: Sequences, predictions: Predictions | None, memory: int
-) -> Iterator[_Keys]:
-    """The sequences in groups of similar length, with what the queries of each see."""
-    first = start = 0  # of a group's sequences, and of its predictions
-    for group, rows in sequences.groups_with_rows():
-        of_group = slice(first, first := first + group.shape[0])
-        differs = None if types is None else _differs(_column(types, group, rows), memory)
-        hidden = None if group.mask is None else ~group.mask[:, 0].expand(-1, group.shape[1], -1)  # [n, S, S]
-        if predictions is None:
-            yield _Keys(group, rows, of_group, _Queries(group, rows, None, _behind(hidden, memory), differs), None)
-            continue
-        own, ranks = (_column(each, group, rows) for each in (predictions.own_ranks, predictions.ranks))
-        later = own[:, :, None] <= ranks[:, None]  # [n, S, S]
-        later = later if hidden is None else later | hidden
-        is_self = torch.eye(group.shape[1], dtype=torch.bool, device=later.device)
-        tokens = _Queries(group, rows, None, _behind(later & ~is_self, memory), differs)
-        if not len(predictions.positions):
-            yield _Keys(group, rows, of_group, tokens, None)
-            continue
-        counts = predictions.counts[of_group]
-        asking = slice(start, start := start + sum(counts))
-        predicted = Group(
-            sum(counts), (len(counts), max(1, *counts)), [len(counts)], torch.tensor(counts), later.device
-        )
-        places = _column(predictions.places, predicted, asking)  # [n, Q]
-        seen = (_behind(later, memory), differs)
-        chosen = [
-            None if each is None else each.gather(1, places[..., None].expand(-1, -1, each.shape[2])) for each in seen
-        ]
-        yield _Keys(group, rows, of_group, tokens, _Queries(predicted, asking, places, *chosen))
-
-
-def _column(values: Tensor, group: Group, rows: slice) -> Tensor:
-    """Values of a group's tokens, a row a sequence, [n, S]."""
-    return group.padded(values[rows][:, None, None])[:, 0, :, 0]
-
-
-def _behind(hidden: Tensor | None, memory: int) -> Tensor | None:
-    """What is hidden, [n, S, S], behind a memory that all see, [n, S, K]."""
-    return None if hidden is None else pad(hidden, (memory, 0))
-
-
-def _differs(types: Tensor, memory: int) -> Tensor:
-    """Where two tokens are of different types, [n, S, K], as numbers."""
-    return (types[:, :, None] != pad(types, (memory, 0))[:, None]).float()
 
 
 def predict(

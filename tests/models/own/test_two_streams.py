@@ -13,7 +13,8 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import XLNetConfig, XLNetLMHeadModel
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.models.own.two_streams import PackedXLNetModel, Predictions, run_packed
+from bertcli.models.own.permuted import Predictions
+from bertcli.models.own.two_streams import PackedXLNetModel, run_packed
 
 GOLDENS = Path(__file__).parents[2] / "goldens" / "xlnet"
 CONFIG = json.loads((GOLDENS / "two_stream.config.json").read_text())
