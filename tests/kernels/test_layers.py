@@ -4,12 +4,22 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import gelu, layer_norm
-from transformers import AlbertConfig, AlbertModel, BertConfig, BertModel, RobertaConfig, RobertaForMaskedLM
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BertConfig,
+    BertModel,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    XLNetConfig,
+    XLNetModel,
+)
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.kernels.layers import AlbertAttention, AlbertLayer, Intermediate, Output, SelfAttention
+from bertcli.kernels.layers import AlbertAttention, AlbertLayer, FeedForward, Intermediate, Output, SelfAttention
 from bertcli.kernels.products import _AddAndNorm, _Gelu
 from bertcli.models.dropout import Dropout, next_mask, seed_dropout
+from bertcli.models.own.two_streams import run_packed
 from bertcli.models.packed import PACKED, prepare_layers
 from tests.kernels.exact import COLUMNS, PRECISIONS, ROWS, assert_same, exactly, factors, random
 
@@ -110,5 +120,27 @@ def test_a_layer_gives_what_its_plain_twin_gives_with_the_same_dropout(
         states = model(ids, position_ids=positions, sequences=sequences).last_hidden_state[:, : sum(lengths)]
         states.sin().sum().backward()
         found[kernels] = [states.detach(), *(parameter.grad for parameter in model.parameters())]
+    for one, other in zip(*found.values(), strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
+def test_the_layers_of_an_xlnet_give_what_their_plain_twins_give_with_the_same_dropout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shape = {"vocab_size": 30, "d_model": 32, "n_layer": 2, "n_head": 2, "d_inner": 64}
+    lengths, found = (40, 33, 9, 9, 1), {}
+    ids = torch.arange(sum(lengths))[None] % 30
+    for kernels in ("off", "on"):
+        monkeypatch.setenv("BERT_KERNELS", kernels)
+        torch.manual_seed(0)
+        config = XLNetConfig(**shape, dropout=0.2, attn_implementation=PACKED)
+        model = run_packed(XLNetModel(config)).train()
+        prepare_layers(model)
+        assert any(isinstance(module, FeedForward) for module in model.modules()) == (kernels == "on")
+        seed_dropout(3)
+        states = model(ids, sequences=Sequences(lengths, 0, torch.device("cpu"))).last_hidden_state
+        states.sin().sum().backward()
+        grads = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        found[kernels] = [states.detach(), *grads]
     for one, other in zip(*found.values(), strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
