@@ -47,7 +47,7 @@ def flag_of(option: str) -> str:
 
 def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> UserError:
     """Build the error for an unknown name, with the nearest known one."""
-    names = sorted(known)
+    names = sorted(filter(None, known))  # an option that may be empty has "" among its values
     nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
     hint = f"Did you mean `{nearest[0]}`?" if nearest else f"Known: {', '.join(names)}."
     return UserError(f"Unknown {kind} `{name}`.", f"{hint} {see}".rstrip())

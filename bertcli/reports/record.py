@@ -18,6 +18,7 @@ COUNTED = {  # of a split, in words
     "in_train": "also in train",
     "cut": "cut",
 }
+WIDE = 5.0  # points between the ends of an interval, from which on it is told
 NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated"}
 
 
@@ -89,7 +90,15 @@ class RunRecord:
         words = self.answers.in_words
         if result.collapsed:
             words = f"It has learnt nothing and always gives the same answer: {words[0].lower()}{words[1:]}"
-        return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}', *beside])}."
+        return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}{self._how_surely(metric)}', *beside])}."
+
+    def _how_surely(self, metric: str) -> str:
+        """The interval of a score where it is wide, as that of few examples is."""
+        found = self.evaluation
+        low, high = (found and found.confidence_intervals.get(metric)) or (0.0, 0.0)
+        return (
+            f" ({low:.1f} to {high:.1f}, as {found.examples:,} examples tell)" if found and high - low >= WIDE else ""
+        )
 
 
 def _plain(metric: str) -> str:

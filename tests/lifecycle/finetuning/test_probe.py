@@ -63,6 +63,9 @@ def test_few_examples_are_all_trained_on_and_cross_validated(
     assert remark in said.text
     assert "All 40 examples were trained on" in Path(run.run, "README.md").read_text()
     assert "They are of the head on the frozen model; once" in Path(run.run, "report.html").read_text()
+    assert re.search(
+        r"its accuracy is \d+.\d \(\d+.\d to \d+.\d, as 40 examples tell\)", Path(run.run, "README.md").read_text()
+    )
     assert predict("How do I activate my card?").records[0]["label"] == "activate_my_card"
 
 
