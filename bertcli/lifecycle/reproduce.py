@@ -159,6 +159,10 @@ def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row])
             notes.append(
                 "No held-out text was given: the pre-trained models are scored on a part of their training text."
             )
+    if config.seeds * config.pretrain_seeds == 1:
+        notes.append(
+            "One seed each: intervals are of the examples alone, and another seed may change more than they say."
+        )
     if config.limit:
         dev = DEV_PER_LIMIT * config.limit
         notes.append(f"Fine-tuned on at most {config.limit:,} examples, scored on at most {dev:,}, the same for all.")

@@ -152,6 +152,7 @@ def test_options_without_effect_are_said(
 ) -> None:
     found = reproduce(experiment, data_dir=str(data), tasks=["glue/rte"], dry_run=True, **options)
     assert flags in found.notes
+    assert any(note.startswith("One seed each: intervals are of the examples alone") for note in found.notes)
     assert flags in said.text
 
 
