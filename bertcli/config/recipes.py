@@ -15,12 +15,12 @@ def with_recipe(name: str | None, options: dict[str, Any]) -> dict[str, Any]:
     Its steps, and the warm-up that belongs to them, give way to `flops`.
     """
     values = read_recipe(name) if name else {}
-    recipe_steps, warmup = values.get("steps"), values.get("warmup_steps")
+    steps, of_recipe, warmup = options.get("steps"), values.get("steps"), values.get("warmup_steps")
     if options.get("flops"):
         values.pop("steps", None)
         values.pop("warmup_steps", None)
-    elif (steps := options.get("steps")) and recipe_steps and warmup and steps < recipe_steps:
-        values["warmup_steps"] = round(warmup * steps / recipe_steps)
+    elif isinstance(steps, int) and isinstance(of_recipe, int) and isinstance(warmup, int) and steps < of_recipe:
+        values["warmup_steps"] = warmup * steps // of_recipe
     return {**values, **options}
 
 

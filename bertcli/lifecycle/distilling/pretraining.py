@@ -170,7 +170,7 @@ def _resolved(config: DistillConfig, rows: int) -> DistillConfig:
 
 
 def _targets(config: DistillConfig, teacher: PreTrainedModel) -> list[str]:
-    """What is learnt from the teacher. Raises UserError if logits are asked for and it has none, which is said otherwise."""
+    """What is learnt: logits only of a teacher that has them. Raises UserError if they are asked for and it has none."""
     targets = targets_of(config, True)
     if LOGITS in targets and teacher.get_output_embeddings() is None:
         what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens"
