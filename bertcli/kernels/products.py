@@ -35,7 +35,8 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 def multiply(states: Tensor, weight: Tensor) -> Any:
     """States, [..., H], times a weight, [H, L], to [..., L]."""
-    return product(states, weight.t()) if suits(states, weight) else NotImplemented
+    is_faster = torch.is_grad_enabled() and suits(states, weight)
+    return product(states, weight.t()) if is_faster else NotImplemented
 
 
 def gelu_product(states: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
@@ -54,7 +55,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(states, weight)
-        return _linear(states, weight, bias)
+        return _linear(states, weight, bias) if any(ctx.needs_input_grad) else linear(states, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -76,7 +77,7 @@ def _linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def suits(*tensors: Tensor) -> bool:
-    """Whether another library than torch's choice is faster for them."""
+    """Whether training is faster with another library than torch's choice; what only predicts is prepacked, or stays as it is."""
     is_plain = are_on() and all(each.dtype == torch.float32 and each.device.type == "cpu" for each in tensors)
     return is_plain and not torch.is_autocast_enabled("cpu") and onednn_is_faster()
 
