@@ -13,11 +13,8 @@ from typing import Any
 
 logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
-SHORT, NARROWEST, LONGEST_NAME = (
-    10,
-    4,
-    32,
-)  # characters: of cells kept whole while possible, of any column, of a first column
+# Characters of cells that are kept whole while possible, of any column, and of a first column.
+SHORT, NARROWEST, LONGEST_NAME = 10, 4, 32
 NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 

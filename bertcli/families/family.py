@@ -133,9 +133,7 @@ class Family:
 
     name: str
     model_types: tuple[str, ...] = ()  # as `model_type` in config.json
-    required: Mapping[str, object] = field(
-        default_factory=dict
-    )  # settings that config.json must have, if it names them
+    required: Mapping[str, object] = field(default_factory=dict)  # what config.json must say, if it names it
     is_packed: bool = False  # its layers attend through transformers' attention interface, over the whole sequence
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models

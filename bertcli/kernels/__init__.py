@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MODULES = ("cpu", "products", "layers", "gpu")  # with functions that are named like their plain twins
+MODULES = ("cpu", "products", "gpu")  # with functions that are named like their plain twins
 
 
 def are_on() -> bool:

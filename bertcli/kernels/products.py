@@ -17,7 +17,6 @@ from bertcli.kernels.cpu import fits_many, loops, rows
 GELUS = {type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, type(ACT2FN["gelu_new"]): True}
 
 # T tokens, K what goes into a Linear, L what comes out
-_pointwise: Any = torch.ops.mkldnn._linear_pointwise
 LARGE = 1 << 20  # weights from which on transposing pays
 ROWS = 32  # what a kernel transposes comes in multiples of
 
@@ -25,29 +24,34 @@ ROWS = 32  # what a kernel transposes comes in multiples of
 def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """nn.functional.linear, [..., K] to [..., L], of tensors that fit the kernels, of a prepacked weight, or on a GPU."""
     if weight.is_mkldnn:
-        found: Tensor = _pointwise(states, weight, bias, "none", [], "none")
-        return found
+        return _by_onednn(states, weight, bias)
     if gpu.is_on_gpu(states):
         return linear(states, weight, bias)
-    found = _Product.apply(states, weight, bias)  # type: ignore[no-untyped-call]
+    found: Tensor = _Product.apply(states, weight, bias)  # type: ignore[no-untyped-call]
     return found
 
 
 def multiply(states: Tensor, weight: Tensor) -> Any:
     """States, [..., H], times a weight, [H, L], to [..., L]."""
-    is_faster = torch.is_grad_enabled() and suits(states, weight)
-    return product(states, weight.t()) if is_faster else NotImplemented
+    return product(states, weight.t()) if trains_faster(states, weight) else NotImplemented
 
 
 def gelu_product(states: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) -> Tensor:
     """The GELU of a product with a prepacked weight, taken before the product is written."""
-    found: Tensor = _pointwise(states, weight, bias, "gelu", [], "tanh" if is_tanh else "none")
-    return found
+    return _by_onednn(states, weight, bias, "gelu", "tanh" if is_tanh else "none")
 
 
 def added_product(states: Tensor, weight: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
     """A product with a prepacked weight, added to a residual before it is written."""
-    found: Tensor = _pointwise.binary(states, residual, weight, bias, "add")
+    found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(states, residual, weight, bias, "add")
+    return found
+
+
+def _by_onednn(
+    states: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none", algorithm: str = "none"
+) -> Tensor:
+    """A product and an activation by oneDNN; a prepacked or a transposed weight is read as it is."""
+    found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, activation, [], algorithm)
     return found
 
 
@@ -69,15 +73,16 @@ class _Product(torch.autograd.Function):
 
 
 def _linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """nn.functional.linear by the library that is faster here in float32; a transposed weight is read as it is."""
-    if suits(states, weight):
-        found: Tensor = _pointwise(states, weight, bias, "none", [], "none")
-        return found
-    return linear(states, weight, bias)
+    """nn.functional.linear by the library that is faster here."""
+    return (_by_onednn if _suits_onednn(states, weight) else linear)(states, weight, bias)
 
 
-def suits(*tensors: Tensor) -> bool:
-    """Whether training is faster with another library than torch's choice; what only predicts is prepacked, or stays as it is."""
+def trains_faster(states: Tensor, weight: Tensor) -> bool:
+    """Whether training is faster by `product`; what only predicts is prepacked, or keeps torch's choice and its bits."""
+    return torch.is_grad_enabled() and _suits_onednn(states, weight)
+
+
+def _suits_onednn(*tensors: Tensor) -> bool:
     is_plain = are_on() and all(each.dtype == torch.float32 and each.device.type == "cpu" for each in tensors)
     return is_plain and not torch.is_autocast_enabled("cpu") and onednn_is_faster()
 

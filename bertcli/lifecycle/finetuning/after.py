@@ -68,9 +68,8 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     used, width = setup.settings, setup.model.config.hidden_size
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual else None}
-    start = (
-        setup.start if setup.config.from_ != getattr(setup.config, "teacher", None) else None
-    )  # or layers of the teacher
+    is_named = setup.config.from_ != getattr(setup.config, "teacher", None)  # a student is of the teacher's layers
+    start = setup.start if is_named else None
     return command_of({**setup.config.values(), "command": setup.command, "from": start, **longer})
 
 

@@ -19,7 +19,13 @@ FOLDS = 5
 
 def cross_validate(task: Task, examples: TextExamples, states: Floats, strength: float) -> Predictions:
     """The predictions of heads fitted to all folds but one, each on that one."""
-    return choose_and_cross_validate(task, examples, states, [strength])[1]
+    targets = targets_of(task, examples)
+    predictions: Predictions = [{}] * len(examples)
+    for fitted, left in folds(targets, examples):
+        found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
+        for row, prediction in zip(left, found, strict=True):
+            predictions[row] = prediction
+    return predictions
 
 
 def choose_and_cross_validate(
@@ -29,24 +35,15 @@ def choose_and_cross_validate(
 
     The strength with which a fold is predicted is the best on the others: no example chooses what it is predicted by.
     """
-    targets = targets_of(task, examples)
-    parts = list(folds(targets, examples))
-    found: dict[float, Predictions] = {strength: [{}] * len(examples) for strength in strengths}
-    for strength, predictions in found.items():
-        for fitted, left in parts:
-            drawn = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
-            for row, prediction in zip(left, drawn, strict=True):
-                predictions[row] = prediction
+    found = {strength: cross_validate(task, examples, states, strength) for strength in strengths}
 
     def best_on(rows: Sequence[int]) -> float:
-        if not strengths[1:]:
-            return strengths[0]
         taken, kind = examples.take(rows), KINDS[task.kind]
         compared = {each: kind.compare(task, taken, [found[each][row] for row in rows]) for each in strengths}
         return max(strengths, key=lambda each: measure(task, compared[each])[task.metrics[0]])
 
     chosen: Predictions = [{}] * len(examples)
-    for fitted, left in parts:
+    for fitted, left in folds(targets_of(task, examples), examples):
         best = best_on(fitted.tolist())
         for row in left:
             chosen[row] = found[best][row]
