@@ -16,6 +16,8 @@ if "BERT_CACHE" not in os.environ:  # workers have that of their parent
     os.environ["BERT_CACHE"] = tempfile.mkdtemp(prefix="bert-cache-")
     atexit.register(shutil.rmtree, os.environ["BERT_CACHE"], ignore_errors=True)
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+if shutil.which("nvidia-smi") is None:  # kernels of a GPU run in Triton's interpreter
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the same cores wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -16,7 +16,7 @@ from typing import Any
 MODELS, HEADS = "transformers.modeling_utils", "transformers.generation.utils"  # which every BERT imports
 COMPILER = "torch._dynamo"
 # What transformers is told is not installed, which it supports. Our training loop imports Accelerate itself.
-NOT_USED = ("is_torch_distributed_available", "is_accelerate_available", "is_scipy_available")
+NOT_USED = tuple(f"is_{name}_available" for name in ("torch_distributed", "accelerate", "scipy", "torchvision"))
 
 
 class _QuickStart(MetaPathFinder):
@@ -60,6 +60,9 @@ def _import_quickly(run: Callable[[ModuleType], None], module: ModuleType) -> No
             importlib.import_module(HEADS)
     except Exception:  # a version of transformers that does use them
         run(module)
+    finally:  # what was imported into the place of the compiler is not there when that is imported
+        for name in [name for name in sys.modules if name.startswith(f"{COMPILER}.")]:
+            del sys.modules[name]
 
 
 @contextmanager

@@ -24,7 +24,7 @@ MANY_ROWS = 4096  # of an embedding, of which a batch reads few
 MOST_DEFERRED = 256  # updates of a row
 LONG = 64  # tokens of a sequence: beyond, torch's own attention in bfloat16 is the slower one
 
-COMPILED = "bertcli.kernels.compiled"  # which imports numba
+COMPILED = "bertcli.kernels.loops.compiled"  # which imports numba
 
 _passed = 0  # elements, while the kernels are not loaded
 
@@ -81,7 +81,7 @@ def has_tiles() -> bool:
 @cache
 def loops(of: str) -> Any:
     """The module of compiled loops for `elementwise` functions, `attention`, or `inference`."""
-    return import_module(f"bertcli.kernels.{of}_loops")
+    return import_module(f"bertcli.kernels.loops.{of}")
 
 
 def rows(states: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
-"""What a GPU does by kernels that torch compiles or brings, each function named like its plain twin."""
+"""What a GPU does by kernels that Triton compiles or torch brings, each function named like its plain twin."""
 
+import math
 import os
 import shutil
 import sysconfig
-from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -12,16 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu, layer_norm, linear
 
 from bertcli import say
-from bertcli.data.packing.drawn_bits import chances, hashes
+from bertcli.data.packing.drawn_bits import signed
 from bertcli.data.packing.sequences import Sequences
 
 # T tokens, H what a layer is wide, A heads, D size per head, M masked tokens, V vocabulary
 
-BACKEND: Any = "inductor"  # of torch.compile
 HALVES = (torch.bfloat16, torch.float16)
+SIZES = (16, 32, 64, 128)  # of heads
+# Of attention and its gradients: rows of a block, pairs of keys, warps, and stages of the pipeline that loads ahead.
+SHAPES = {"attention": (128, 32, 8, 2), "attention_to_queries": (64, 32, 4, 2), "attention_to_keys": (32, 32, 4, 2)}
+COLUMNS = 4096  # of a vocabulary at a time
+PROGRAMS = 1024  # that share the rows of a LayerNorm's gradient
 
 
 def is_on_gpu(states: Tensor) -> bool:
@@ -29,110 +33,134 @@ def is_on_gpu(states: Tensor) -> bool:
     return states.device.type != "cpu"
 
 
-def compiles(states: Tensor) -> bool:
-    """Whether functions of states are compiled: on a GPU, and not to be cast by autocast."""
+def fits(states: Tensor) -> bool:
+    """Whether our kernels take states: on a GPU that Triton compiles for, and not to be cast by autocast."""
     return states.is_cuda and not torch.is_autocast_enabled("cuda") and _has_compiler()
 
 
 @cache
 def _has_compiler() -> bool:
-    """Whether torch can compile: it needs Triton, which takes no old GPUs, a C compiler and Python's headers."""
+    """Whether kernels can be compiled: it needs Triton, which takes no old GPUs, a C compiler and Python's headers."""
     has_c = any(shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang"))
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-    has = bool(find_spec("triton")) and torch.cuda.get_device_capability() >= (7, 0) and has_c and has_headers
+    has = bool(find_spec("triton")) and torch.cuda.get_device_capability() >= (8, 0) and has_c and has_headers
     if not has:
-        say("this GPU runs slower than it could: torch.compile needs Triton, a C compiler and Python's headers")
+        say("this GPU runs slower than it could: its kernels need Triton, a C compiler and Python's headers")
     return has
 
 
-def compiled(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Have a function compiled where states are on a GPU that can: once for any number of rows of all its tensors.
-
-    Weights, which always have as many, come in tuples. Elsewhere it returns NotImplemented.
-    """
-    by = cache(lambda backend: torch.compile(function, dynamic=False, backend=backend))
-
-    @wraps(function)
-    def call(states: Tensor, *others: Any) -> Any:
-        if not compiles(states):
-            return NotImplemented
-        for each in (states, *others):
-            if isinstance(each, Tensor) and each.dim():
-                torch._dynamo.maybe_mark_dynamic(each, 0)
-        return by(BACKEND)(states, *others)
-
-    return call
+@cache
+def _loops(of: str = "gpu") -> Any:
+    return import_module(f"bertcli.kernels.loops.{of}")
 
 
-@compiled
-def linear_gelu(states: Tensor, weights: tuple[Tensor, Tensor], is_tanh: bool) -> Tensor:
-    """[T, H] of a layer to [T, H] of its middle."""
-    return gelu(linear(states, *weights), approximate="tanh" if is_tanh else "none")
+def _key(mask: Any, device: torch.device) -> tuple[Any, ...]:
+    """The names of rows on a device, both halves of the key, how many chances drop, and the scale."""
+    key, dropped, scale, names = mask
+    return names.to(device), signed(int(key) & 0xFFFFFFFF), signed(int(key) >> 32), dropped, float(scale)
 
 
 def drop(values: Tensor, mask: Any) -> Any:
-    """Dropout by a mask, [..., C]."""
-    if not compiles(values):
-        return NotImplemented
-    rows = values.reshape(-1, values.shape[-1])
-    torch._dynamo.maybe_mark_dynamic(rows, 1)  # those of attention weights are as many as a sequence is long
-    key, dropped, scale, names = mask
-    return _drop(rows, *hashes(int(key), names.to(values.device)), dropped, float(scale)).view(values.shape)
+    """Dropout by a mask, which is drawn again in the backward pass."""
+    return _Drop.apply(values, mask) if fits(values) else NotImplemented  # type: ignore[no-untyped-call]
 
 
-@compiled
-def _drop(rows: Tensor, first: Tensor, second: Tensor, dropped: int, scale: float) -> Tensor:
-    factors = torch.where(chances(first, second, rows.shape[1]) < dropped, 0.0, scale)
-    return (rows * factors).to(rows.dtype)
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, mask: Any) -> Tensor:
+        ctx.mask = mask
+        return _masked(values, mask)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _masked(gradient, ctx.mask), None
 
 
-def linear_add_and_norm(
-    states: Tensor, residual: Tensor, weights: tuple[Tensor, ...], mask: Any, epsilon: float
-) -> Tensor:
-    """[T, H] of the middle, and of the residual, to [T, H], with dropout by a mask between."""
-    key, dropped, scale, names = mask
-    hashed = hashes(int(key), names.to(states.device))
-    found: Tensor = _linear_add_and_norm(states, residual, weights, *hashed, (dropped, float(scale), epsilon))
+def _masked(values: Tensor, mask: Any) -> Tensor:
+    values = values.contiguous()
+    found, width = torch.empty_like(values), values.shape[-1]
+    count, (names, *key) = values.numel() // max(width, 1), _key(mask, values.device)
+    grid = (-(-count // 8), -(-width // 256))
+    _loops().drop[grid](values, found, names, count, *key, width, ROWS=8, COLUMNS=256)
     return found
 
 
-@compiled
-def _linear_add_and_norm(
-    states: Tensor,
-    residual: Tensor,
-    weights: tuple[Tensor, ...],
-    first: Tensor,
-    second: Tensor,
-    numbers: tuple[int, float, float],
-) -> Tensor:
-    (weight, bias, gain, shift), (dropped, scale, epsilon) = weights, numbers
-    product = linear(states, weight, bias)
-    if dropped:
-        factors = torch.where(chances(first, second, product.shape[1]) < dropped, 0.0, scale)
-        product = (product * factors).to(product.dtype)
-    return layer_norm(product + residual, gain.shape, gain, shift, epsilon)
+def add_and_norm(attended: Tensor, states: Tensor, norm: Any, mask: Any) -> Any:
+    """LayerNorm of the sum of states, [T, H], and, after dropout, of what is added to them."""
+    if not (torch.is_grad_enabled() and fits(attended)):
+        return NotImplemented
+    return _AddAndNorm.apply(mask, norm.eps, attended, states, norm.weight, norm.bias)  # type: ignore[no-untyped-call]
 
 
-@compiled
-def log_sums(logits: Tensor) -> Tensor:
+class _AddAndNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, mask: Any, epsilon: float, *states: Tensor) -> Tensor:
+        added, residual, gain, shift = (each.contiguous() for each in states)
+        count, width = added.shape
+        total, normed = torch.empty_like(added), torch.empty_like(added)
+        moments = torch.empty(count, 2, dtype=torch.float32, device=added.device)
+        given = (added, residual, gain, shift, total, normed, moments, *_key(mask, added.device), epsilon, width)
+        _loops().add_and_norm[(count,)](*given, COLUMNS=_power_of_2(width))
+        ctx.save_for_backward(total, moments, gain)
+        ctx.mask = mask
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        total, moments, gain = ctx.saved_tensors
+        count, width = total.shape
+        of_residual = torch.empty_like(total)
+        of_added = torch.empty_like(total) if ctx.mask[1] else of_residual
+        programs = min(count, PROGRAMS)
+        sums = torch.empty(programs, 2, width, dtype=torch.float32, device=total.device)
+        given = (
+            gradient.contiguous(),
+            total,
+            moments,
+            gain,
+            of_added,
+            of_residual,
+            sums,
+            *_key(ctx.mask, total.device),
+        )
+        _loops().add_and_norm_backward[(programs,)](*given, count, width, COLUMNS=_power_of_2(width))
+        of_gain, of_shift = sums.sum(0).to(gain.dtype)
+        return None, None, of_added, of_residual, of_gain, of_shift
+
+
+def _power_of_2(width: int) -> int:
+    """The next one, of which Triton makes its blocks."""
+    return 1 << (width - 1).bit_length()
+
+
+def log_sums(logits: Tensor) -> Any:
     """Logarithms of the sums of exponentials: [M, V] to [M]."""
-    return logits.float().logsumexp(1)
+    if not fits(logits):
+        return NotImplemented
+    sums = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
+    _loops().log_sums[(len(logits),)](logits.contiguous(), sums, logits.shape[1], COLUMNS=COLUMNS, num_warps=8)
+    return sums
 
 
-@compiled
-def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Tensor:
+def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Any:
     """The gradient of the logits, [M, V]."""
-    shares = (logits.float() - sums[:, None]).exp()
-    is_label = labels[:, None] == torch.arange(logits.shape[1], device=logits.device)
-    return ((shares - is_label.float()) * factor).to(logits.dtype)
+    if not fits(logits):
+        return NotImplemented
+    found, (count, width) = torch.empty_like(logits.contiguous()), logits.shape
+    given = (logits.contiguous(), labels, sums, factor.float().contiguous(), found, width)
+    _loops().cross_entropy_gradient[(count, -(-width // COLUMNS))](*given, COLUMNS=COLUMNS, num_warps=8)
+    return found
 
 
 def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
-    """Flash attention, given the sequence boundaries; what it drops would depend on how rows are batched."""
-    if mask[1] or not is_half_on_gpu(states[0]):
+    """Flash attention, given the sequence boundaries: torch's, or ours where weights are dropped."""
+    if not is_half_on_gpu(states[0]):
         return NotImplemented
+    if mask[1]:
+        takes = fits(states[0]) and states[0].shape[-1] in SIZES
+        return _Attention.apply(sequences, mask, scaling, *states) if takes else NotImplemented  # type: ignore[no-untyped-call]
     ends, longest = sequences.boundaries, sequences.longest
-    query, key, value = chain.from_iterable(each.unbind(1) for each in states)  # [T, A, D]
+    query, key, value = _of(states)
     return torch.ops.aten._flash_attention_forward(
         query, key, value, ends, ends, longest, longest, 0.0, sequences.is_causal, False, scale=scaling
     )[0]
@@ -141,3 +169,55 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
 def is_half_on_gpu(states: Tensor) -> bool:
     """Whether states are what flash attention takes."""
     return states.is_cuda and states.dtype in HALVES
+
+
+def _of(states: Any) -> list[Tensor]:
+    """Query, key and value, [T, A, D] each."""
+    return list(chain.from_iterable(each.unbind(1) for each in states))
+
+
+class _Attention(torch.autograd.Function):
+    """Flash attention (Dao et al. 2022) whose dropout is by rows and columns; the backward pass draws it again."""
+
+    @staticmethod
+    def forward(ctx: Any, sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Tensor:
+        states = tuple(each.contiguous() for each in states)
+        parts = _of(states)
+        tokens, heads, size = parts[0].shape
+        context = parts[0].new_empty(tokens, heads, size)
+        context[tokens - sequences.idle :] = 0
+        sums = torch.empty(heads, tokens, dtype=torch.float32, device=context.device)
+        ctx.sequences, ctx.mask, ctx.scaling = sequences, mask, scaling
+        ctx.save_for_backward(context, sums, *states)
+        _launch("attention", sequences, mask, scaling, (*parts, context, sums), ())
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        context, sums, *states = ctx.saved_tensors
+        sequences, parts, gradient = ctx.sequences, _of(states), gradient.contiguous()
+        found = [torch.empty_like(each) for each in states]
+        for each in found:
+            each[len(each) - sequences.idle :] = 0
+        to_query, to_key, to_value = _of(found)
+        deltas, given = torch.empty_like(sums), (sequences, ctx.mask, ctx.scaling, (*parts, context, sums))
+        _launch("attention_to_queries", *given, (gradient, deltas, to_query, ctx.scaling))
+        _launch("attention_to_keys", *given, (gradient, deltas, to_key, to_value, ctx.scaling))
+        return None, None, None, *found
+
+
+def _launch(
+    name: str, sequences: Sequences, mask: Any, scaling: float, tensors: tuple[Tensor, ...], more: tuple[Any, ...]
+) -> None:
+    """Run a kernel of attention: a program for each block of each sequence, and head."""
+    rows, pairs, warps, stages = SHAPES[name]
+    query, context = tensors[0], tensors[3]
+    tokens, heads, size = context.shape
+    blocks = -(-sequences.lengths[0] // (2 * pairs if name == "attention_to_keys" else rows))
+    names, *drawn = _key(mask, query.device)
+    getattr(_loops("gpu_attention"), name)[(blocks * len(sequences.lengths), heads)](
+        *(*tensors, names, sequences.boundaries, *drawn, scaling / math.log(2), blocks, tokens, query.stride(0)),
+        *more,
+        **{"SIZE": size, "ROWS": rows, "PAIRS": pairs, "IS_CAUSAL": sequences.is_causal},
+        **{"num_warps": warps, "num_stages": stages},
+    )

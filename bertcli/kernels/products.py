@@ -137,9 +137,6 @@ def reordered(weight: Tensor) -> Tensor:
 def activated_product(hidden_states: Tensor, dense: nn.Linear, activation: nn.Module) -> Tensor | None:
     """The GELU of a product, [..., H] to [..., L], or None where no kernel does it."""
     is_tanh = GELUS.get(type(activation))
-    if is_tanh is not None and torch.is_grad_enabled() and gpu.compiles(hidden_states):
-        middle: Tensor = gpu.linear_gelu(rows(hidden_states), (dense.weight, dense.bias), is_tanh)
-        return middle.view(*hidden_states.shape[:-1], -1)
     if is_tanh is not None and dense.weight.is_mkldnn:
         return gelu_product(hidden_states, dense.weight, dense.bias, is_tanh)
     if is_tanh is None or not (torch.is_grad_enabled() and fits_many(hidden_states, dense.weight)):
@@ -152,10 +149,9 @@ def normed_product(
     hidden_states: Tensor, residual: Tensor, dense: nn.Linear, norm: nn.LayerNorm, next_mask: Callable[[int], Any]
 ) -> Tensor | None:
     """LayerNorm of the sum of a product with dropout, [..., L] to [..., H], and the residual, or None where no kernel does it."""
-    if torch.is_grad_enabled() and gpu.compiles(hidden_states):
-        weights = (dense.weight, dense.bias, norm.weight, norm.bias)
-        mask = next_mask(len(rows(hidden_states)))
-        normed = gpu.linear_add_and_norm(rows(hidden_states), rows(residual), weights, mask, norm.eps)
+    if torch.is_grad_enabled() and gpu.fits(hidden_states):
+        added = rows(linear(hidden_states, dense.weight, dense.bias))
+        normed: Tensor = gpu.add_and_norm(added, rows(residual), norm, next_mask(len(added)))
         return normed.view(residual.shape)
     if dense.weight.is_mkldnn and (residual.dtype == torch.float32 or not fits_many(residual)):
         added = added_product(hidden_states, dense.weight, dense.bias, residual)

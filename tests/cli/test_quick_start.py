@@ -48,3 +48,15 @@ def test_a_transformers_that_needs_what_is_left_out_is_imported_whole(at_home: P
     shown = "print('torch._dynamo' in sys.modules)"
     fills, imported = answered(at_home, "quick_start.HEADS = 'transformers.no_such_module'", shown)
     assert (len(fills), imported) == (5, "True")
+
+
+def test_what_the_import_brings_of_the_compiler_does_not_break_it(tmp_path: Path) -> None:
+    """As torchvision does, which many have."""
+    (tmp_path / "brings.py").write_text("import torch._dynamo.utils")
+    program = """
+from bertcli.cli import quick_start
+quick_start.HEADS = "brings"
+quick_start._import_quickly(lambda module: None, None)
+import torch._inductor.standalone_compile
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)

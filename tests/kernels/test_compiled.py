@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertcli.kernels import compiled
-from bertcli.kernels.compiled import array, digest
 from bertcli.kernels.cpu import loops
+from bertcli.kernels.loops import compiled
+from bertcli.kernels.loops.compiled import array, digest
 from tests.kernels.exact import PRECISIONS, random
 
 ROOT = Path(__file__).parents[2]
@@ -139,7 +139,7 @@ def test_of_two_processes_that_want_a_kernel_one_compiles_it(tmp_path: Path) -> 
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
     kept = [line for each in both for line in each.communicate()[0].splitlines() if "data saved" in line]
     assert [each.returncode for each in both] == [0, 0]
-    assert len([line for line in kept if "elementwise_loops.drop-" in line]) == 1
+    assert len([line for line in kept if "elementwise.drop-" in line]) == 1
 
 
 def run_drop(**environment: str) -> subprocess.CompletedProcess[str]:

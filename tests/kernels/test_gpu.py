@@ -1,32 +1,35 @@
-"""What is done on a GPU alone gives what stock layers give; shown on a CPU, with all of it but the compiler's kernels."""
+"""What our kernels do on a GPU is what stock layers give; where there is no GPU, Triton's interpreter runs them."""
 
 import numpy as np
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounterWithBackend
 from transformers import BertConfig, BertForPreTraining
 
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.data.packing.sequences import Sequences
-from bertcli.kernels import cpu, gpu
-from bertcli.models.dropout import next_mask, seed_dropout
+from bertcli.kernels import cpu, gpu, switched_off
+from bertcli.models import cross_entropy, dropout
+from bertcli.models.dropout import Mask, next_mask, seed_dropout
+from bertcli.models.own import two_streams
 from bertcli.models.packed import PACKED, attention
 from tests.support import with_loss
 
 LogCapture = pytest.LogCaptureFixture
 VOCABULARY = 70  # which no power of two divides
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+HALF = torch.bfloat16 if DEVICE.type == "cuda" else torch.float32  # which alone the interpreter computes right
+needs_gpu = pytest.mark.skipif(DEVICE.type != "cuda", reason="needs a GPU")
 
 
 @pytest.fixture
-def compiler(monkeypatch: pytest.MonkeyPatch) -> CompileCounterWithBackend:
-    """Everything as on a GPU: one that compiles, counting for how many graphs it is asked."""
-    torch._dynamo.reset()
-    counter = CompileCounterWithBackend("aot_eager")
-    monkeypatch.setattr(gpu, "is_on_gpu", lambda _: True)
-    monkeypatch.setattr(gpu, "compiles", lambda _: True)
-    monkeypatch.setattr(cpu, "fits", lambda *_: False)
-    monkeypatch.setattr(gpu, "BACKEND", counter)
-    return counter
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything as on a GPU."""
+    pytest.importorskip("triton", reason="needs Triton")
+    if DEVICE.type == "cpu":
+        for name in ("is_on_gpu", "fits", "is_half_on_gpu"):
+            monkeypatch.setattr(gpu, name, lambda _: True)
+        for name in ("fits", "fits_many"):
+            monkeypatch.setattr(cpu, name, lambda *_: False)
 
 
 def make_model(dropout: float = 0.0, attention_dropout: float = 0.0) -> BertForPreTraining:
@@ -34,9 +37,9 @@ def make_model(dropout: float = 0.0, attention_dropout: float = 0.0) -> BertForP
     config = BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=48,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=attention_dropout,
         attn_implementation=PACKED,
@@ -58,60 +61,119 @@ def make_batch(lengths: tuple[int, ...]) -> PackedBatch:
 
 
 def losses_and_gradients(
-    model: BertForPreTraining, lengths: tuple[int, ...]
+    model: BertForPreTraining, lengths: tuple[int, ...], device: torch.device = DEVICE
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    losses = torch.stack([*with_loss(model, "pretrain").train()(make_batch(lengths)).values()])
-    return losses, list(torch.autograd.grad(losses.sum(), list(model.parameters())))
+    model.to(device)
+    losses = torch.stack([*with_loss(model, "pretrain").train()(make_batch(lengths).to(device)).values()])
+    gradients = torch.autograd.grad(losses.sum(), list(model.parameters()))
+    return losses.cpu(), [gradient.cpu() for gradient in gradients]
 
 
-@pytest.mark.parametrize(
-    ("dropout", "dtype"),
-    [
-        (0.0, torch.bfloat16),
-        (0.2, torch.float32),
-        pytest.param(0.0, torch.float32, marks=pytest.mark.torture),
-        pytest.param(0.2, torch.bfloat16, marks=pytest.mark.torture),
-    ],
-)
-def test_a_step_as_a_gpu_makes_it_gives_the_losses_and_gradients_of_a_cpu(
-    dropout: float, dtype: torch.dtype, request: pytest.FixtureRequest
-) -> None:
-    many = [(31, 20, 7), (64, 3), (12, 12, 12, 12)]
+def test_a_step_as_a_gpu_makes_it_gives_the_losses_and_gradients_of_a_cpu(request: pytest.FixtureRequest) -> None:
+    lengths = (20, 7)
     seed_dropout(3)
-    wanted = [losses_and_gradients(make_model(dropout, dropout), lengths) for lengths in many]
-    counter = request.getfixturevalue("compiler")
-    model = make_model(dropout, dropout).to(dtype)
+    losses, gradients = losses_and_gradients(make_model(0.2, 0.2), lengths, torch.device("cpu"))
+    request.getfixturevalue("kernels")
     seed_dropout(3)
-    tolerance = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 0.05, "atol": 0.3}
-    for lengths, (losses, gradients) in zip(many, wanted, strict=True):
-        found, given = losses_and_gradients(model, lengths)
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found, losses, rtol=tolerance["rtol"], atol=0)
-        for mine, theirs in zip(given, gradients, strict=True):
-            torch.testing.assert_close(mine.float(), theirs, **tolerance)
-    # GELU; the sums of the attention's output and of the layer's, from 32 and 64; cross entropy, there and back; and dropout,
-    # whose columns are or are not as many as one hash serves.
-    assert counter.frame_count == (9 if dropout else 5)
+    found, given = losses_and_gradients(make_model(0.2, 0.2).to(HALF), lengths)
+    assert found.dtype == torch.float32
+    tolerance = {"rtol": 1e-4, "atol": 1e-5} if torch.float32 == HALF else {"rtol": 0.05, "atol": 0.3}
+    torch.testing.assert_close(found, losses, rtol=tolerance["rtol"], atol=0)
+    for mine, theirs in zip(given, gradients, strict=True):
+        torch.testing.assert_close(mine.float(), theirs, **tolerance)
 
 
-def test_what_is_compiled_drops_by_the_key_of_a_step_and_predicts_whole(compiler: CompileCounterWithBackend) -> None:
-    model = make_model(dropout=0.5)
+@pytest.mark.usefixtures("kernels")
+def test_a_mask_is_drawn_by_the_key_of_a_step() -> None:
+    model = make_model(0.5, 0.5).to(HALF)
     found = []
     for key in (1, 1, 2):
         seed_dropout(key)
-        found.append(losses_and_gradients(model, (31, 20, 7))[0])
+        found.append(losses_and_gradients(model, (6, 2))[0])
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
-    graphs = compiler.frame_count
-    objective = with_loss(model.eval(), "pretrain")
-    outputs = objective.outputs(make_batch((31, 20, 7)))
-    assert outputs["masked_lm"].shape == (12, VOCABULARY)
-    assert compiler.frame_count == graphs  # no kernels are made for a pass without a gradient
 
 
-def test_for_want_of_a_compiler_layers_run_as_they_are_which_is_said(
-    monkeypatch: pytest.MonkeyPatch, said: LogCapture
+def mask_of(rate: float, rows: int) -> Mask:
+    seed_dropout(7)
+    return next_mask(rate, rows)
+
+
+def same(found: torch.Tensor, wanted: torch.Tensor, inputs: list[torch.Tensor], tolerance: float = 1e-5) -> None:
+    """Assert that results, and the gradients of the inputs by random ones, agree in norm."""
+    given = torch.randn(wanted.shape, device=wanted.device)
+    mine = torch.autograd.grad(found, inputs, given.to(found.dtype))
+    theirs = torch.autograd.grad(wanted, inputs, given.to(wanted.dtype))
+    for one, other in ((found, wanted), *zip(mine, theirs, strict=True)):
+        assert one.dtype == other.dtype
+        assert float((one.float() - other.float()).norm()) <= tolerance * float(other.float().norm())
+
+
+def random(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, device=DEVICE, requires_grad=True)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("shape", [(5, 32), (3, 7, 45), (2, 300)])
+def test_dropout_drops_what_its_plain_twin_drops(shape: tuple[int, ...]) -> None:
+    values = random(*shape)
+    mask = mask_of(0.3, values[..., 0].numel())
+    same(dropout.drop(values, mask), dropout.drop.__wrapped__(values, mask), [values])
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("shape", [(3, 64), (20, 96), (35, 5), (0, 8)])
+def test_a_sum_is_dropped_and_normed_as_by_its_plain_twin(
+    shape: tuple[int, int], rate: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(gpu, "PROGRAMS", 32)  # fewer than rows
+    norm = torch.nn.LayerNorm(shape[1], 1e-3, device=DEVICE)
+    torch.nn.init.normal_(norm.weight)
+    inputs, mask = [random(*shape), random(*shape)], mask_of(rate, shape[0])
+    wanted = two_streams.add_and_norm.__wrapped__(*inputs, norm, mask)
+    same(two_streams.add_and_norm(*inputs, norm, mask), wanted, [*inputs, norm.weight, norm.bias])
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("shape", [(6, 70), (3, 9000), (0, 70)])
+def test_cross_entropy_is_that_of_its_plain_twin(shape: tuple[int, int]) -> None:
+    logits = random(*shape)
+    labels = torch.arange(shape[0], device=DEVICE) * 11 % shape[1]
+    found = cross_entropy.vocabulary_cross_entropy(logits * 3, labels)
+    (mine,) = torch.autograd.grad(found * 2, logits)
+    with switched_off():
+        wanted = cross_entropy.vocabulary_cross_entropy(logits * 3, labels)
+        (theirs,) = torch.autograd.grad(wanted * 2, logits)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize(("lengths", "idle", "size"), [((70, 33, 1), 9, 16), ((40, 40), 0, 64)])
+def test_attention_drops_the_weights_that_its_plain_twin_drops(
+    lengths: tuple[int, ...], idle: int, size: int, is_causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu, "SHAPES", dict.fromkeys(gpu.SHAPES, (64, 16, 4, 2)))
+    sequences = Sequences(lengths, idle, DEVICE, is_causal=is_causal)
+    tokens = sum(lengths) + idle
+    states, mask = random(tokens, 3, 2, size).to(HALF).detach().requires_grad_(), mask_of(0.25, tokens)
+    found = gpu.attention(sequences, mask, size**-0.5, states)
+    wanted = attention.__wrapped__(sequences, mask, size**-0.5, states.float())
+    assert not found[tokens - idle :].any()
+    if idle:
+        wanted = torch.cat([wanted[:-idle], wanted[-idle:] * 0])
+    given = torch.randn(found.shape, device=DEVICE).to(HALF)
+    (mine,), (theirs,) = (torch.autograd.grad(each, states, given.to(each.dtype)) for each in (found, wanted))
+    tolerance = 1e-5 if torch.float32 == HALF else 2e-2
+    for one, other in ((found, wanted), (mine, theirs)):
+        assert float((one.float() - other.float()).norm()) <= tolerance * float(other.float().norm())
+    apart = [each.detach().clone().requires_grad_() for each in states.split(1, 1)]  # as layers that join no products
+    torch.testing.assert_close(gpu.attention(sequences, mask, size**-0.5, *apart), found)
+
+
+def test_without_triton_layers_run_as_they_are_which_is_said(monkeypatch: pytest.MonkeyPatch, said: LogCapture) -> None:
     monkeypatch.setattr(gpu, "find_spec", lambda _: None)
     gpu._has_compiler.cache_clear()
     try:
@@ -139,7 +201,7 @@ def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequenc
     assert states.grad is not None
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@needs_gpu
 def test_flash_attention_gives_what_its_plain_twin_gives() -> None:
     sequences = Sequences((40, 17, 9), 62, torch.device("cuda"))
     states = torch.randn(128, 3, 4, 64, device="cuda", dtype=torch.bfloat16)

@@ -4,9 +4,9 @@ import math
 
 from numba import prange
 
-from bertcli.kernels.compiled import kernel, row_loop
-from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, load, rounded
-from bertcli.kernels.rows import copy, draw, exp, in_order, new_factors, new_row, of_head, times
+from bertcli.kernels.loops.compiled import kernel, row_loop
+from bertcli.kernels.loops.elements import F, S, U, bits_of, fetch, float_of, load, rounded
+from bertcli.kernels.loops.rows import copy, draw, exp, in_order, new_factors, new_row, of_head, times
 
 # n sequences, A heads, S the longest, D size per head; M matrices of scores, [S, S] each, or masked tokens; V vocabulary
 

@@ -3,11 +3,11 @@
 import numpy as np
 from numba import prange
 
-from bertcli.kernels import tiles
-from bertcli.kernels.compiled import kernel, row_loop
-from bertcli.kernels.elements import F, S, U, bits_of, fetch, float_of, rounded
-from bertcli.kernels.elementwise_loops import ROWS, norm_row, sum_row
-from bertcli.kernels.rows import copy, in_order, new_factors, new_row
+from bertcli.kernels.loops import tiles
+from bertcli.kernels.loops.compiled import kernel, row_loop
+from bertcli.kernels.loops.elements import F, S, U, bits_of, fetch, float_of, rounded
+from bertcli.kernels.loops.elementwise import ROWS, norm_row, sum_row
+from bertcli.kernels.loops.rows import copy, in_order, new_factors, new_row
 
 # T rows (tokens), H columns (hidden), A heads, D size per head, N sequences
 

@@ -6,10 +6,10 @@ import numpy as np
 from numba import prange
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
-from bertcli.kernels.compiled import exact_loop, kernel, row_loop, scalar
-from bertcli.kernels.elements import F, fetch, load, rounded
-from bertcli.kernels.rows import copy as copy_row
-from bertcli.kernels.rows import draw, exp, new_factors, new_row, times
+from bertcli.kernels.loops.compiled import exact_loop, kernel, row_loop, scalar
+from bertcli.kernels.loops.elements import F, fetch, load, rounded
+from bertcli.kernels.loops.rows import copy as copy_row
+from bertcli.kernels.loops.rows import draw, exp, new_factors, new_row, times
 
 # T rows (tokens), H columns (hidden); a mask is as next_mask gives it. Threads share the blocks of a kernel; LLVM turns
 # the loop over a row into vectors. Sums are in float32, and what is written is rounded once.

@@ -6,7 +6,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from bertcli.kernels.compiled import row_loop
+from bertcli.kernels.loops.compiled import row_loop
 
 F, S, U = np.float32, np.int32, np.uint32
 

@@ -8,7 +8,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bertcli.kernels.compiled import row_loop
+from bertcli.kernels.loops.compiled import row_loop
 
 ROWS = 16  # of a tile
 BYTE, LONG = ir.IntType(8), ir.IntType(64)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bertcli.kernels.compiled import row_loop, scalar
-from bertcli.kernels.elements import F, S, U, float_of, load, rounded
+from bertcli.kernels.loops.compiled import row_loop, scalar
+from bertcli.kernels.loops.elements import F, S, U, float_of, load, rounded
 
 BLOCK = 32  # columns that share 16 hashes, as in models/dropout.py
 
