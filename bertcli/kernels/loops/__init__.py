@@ -1,1 +1,1 @@
-"""The loops of the kernels: compiled by numba for a CPU, and by Triton for a GPU (gpu.py)."""
+"""The loops of the kernels, compiled by numba for a CPU and by Triton for a GPU."""
