@@ -13,10 +13,13 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
-MODELS, HEADS = "transformers.modeling_utils", "transformers.generation.utils"  # which every BERT imports
+MODELS = "transformers.modeling_utils"
+HEADS = ("transformers.generation.utils", "transformers.modeling_layers")  # which every BERT imports
 COMPILER = "torch._dynamo"
 # What transformers is told is not installed, which it supports. Our training loop imports Accelerate itself.
-NOT_USED = tuple(f"is_{name}_available" for name in ("torch_distributed", "accelerate", "scipy", "torchvision"))
+NOT_USED = tuple(
+    f"is_{name}_available" for name in ("torch_distributed", "accelerate", "scipy", "torchaudio", "torchvision")
+)
 
 
 class _QuickStart(MetaPathFinder):
@@ -57,7 +60,8 @@ def _import_quickly(run: Callable[[ModuleType], None], module: ModuleType) -> No
                 stack.enter_context(_replaced(sys.modules, COMPILER, compiler))
                 stack.enter_context(_replaced(vars(torch), "_dynamo", compiler))
             run(module)
-            importlib.import_module(HEADS)
+            for name in HEADS:
+                importlib.import_module(name)
     except Exception:  # a version of transformers that does use them
         run(module)
     finally:  # what was imported into the place of the compiler is not there when that is imported

@@ -46,7 +46,7 @@ def test_a_prediction_imports_no_compiler_and_nothing_for_sharded_models_and_ans
 
 def test_a_transformers_that_needs_what_is_left_out_is_imported_whole(at_home: Path) -> None:
     shown = "print('torch._dynamo' in sys.modules)"
-    fills, imported = answered(at_home, "quick_start.HEADS = 'transformers.no_such_module'", shown)
+    fills, imported = answered(at_home, "quick_start.HEADS = ['transformers.no_such_module']", shown)
     assert (len(fills), imported) == (5, "True")
 
 
@@ -55,7 +55,7 @@ def test_what_the_import_brings_of_the_compiler_does_not_break_it(tmp_path: Path
     (tmp_path / "brings.py").write_text("import torch._dynamo.utils")
     program = """
 from bertcli.cli import quick_start
-quick_start.HEADS = "brings"
+quick_start.HEADS = ["brings"]
 quick_start._import_quickly(lambda module: None, None)
 import torch._inductor.standalone_compile
 """
