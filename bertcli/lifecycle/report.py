@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,20 +84,14 @@ class _Read(NamedTuple):
 
 
 def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -> Report:
-    """Write the report of one run, or of a reproduction, into its folder, or that of several runs, compared, into a file.
+    """Write the report of one run or reproduction into its folder, or that of several runs, compared, or reproductions into a file.
 
     What a run lacks, because an older version wrote it or its data have moved, is named on the page. Raises UserError if
     a folder is not of a run.
     """
     config = ReportConfig.build(runs, options)
-    if len(config.runs) == 1 and (kept := reproductions_in(Path(config.runs[0]))):
-        page, own = page_of(kept), Path(config.runs[0])
-        found = Report("", "\n\n".join(map(markdown_of, kept)), [asdict(each) for each in kept])
-    else:
-        folders = [_run_at(Path(name)) for name in config.runs] or [latest_finished_run(with_baselines=True)]
-        page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
-        own = folders[0].path if len(folders) == 1 else Path()
-    out = Path(config.out) if config.out else own / "report.html"
+    page, found, folder = _page(config.runs)
+    out = Path(config.out) if config.out else (folder if len(config.runs) < 2 else Path()) / "report.html"
     check_file(out, "--out")
     if config.dry_run:
         say(f"would write {out}")
@@ -104,6 +99,18 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     write_text(out, render_page(page))
     say(f"report: {out}")
     return replace(found, report=str(out))
+
+
+def _page(names: Sequence[str]) -> tuple[Page, Report, Path]:
+    """The page of some folders, the result without its file, and the first folder."""
+    kept = [reproductions_in(Path(name)) for name in names]
+    if kept and all(kept):
+        shown = list(chain.from_iterable(kept))
+        text = "\n\n".join(map(markdown_of, shown))
+        return page_of(shown), Report("", text, [asdict(each) for each in shown]), Path(names[0])
+    folders = [_run_at(Path(name)) for name in names] or [latest_finished_run(with_baselines=True)]
+    page, found = (_alone if len(folders) == 1 else _beside_each_other)([_read(folder) for folder in folders])
+    return page, found, folders[0].path
 
 
 def _alone(read: Sequence[_Read]) -> tuple[Page, Report]:
@@ -137,6 +144,8 @@ def write_reports(
 def _run_at(path: Path) -> RunFolder:
     """The run of a folder, or of the model in it."""
     path = path.parent if path.name == "model" else path
+    if reproductions_in(path):
+        raise UserError(f"`{path}` is a reproduction, others are not.", "Name runs alone, or reproductions alone.")
     if not (path / "config.yaml").exists():
         raise UserError(
             f"`{path}` is not the folder of a run.",

@@ -86,7 +86,8 @@ def _training(result: TrainingResult) -> str:
     """How long it was trained, where it was trained in steps, and how fast, where that is known."""
     share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
     speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
-    return f"{result.steps:,} steps{speed}{share}, " if result.steps else ""
+    steps = f"{result.steps:,} step{'s' * (result.steps > 1)}"
+    return f"{steps}{speed}{share}, " if result.steps else ""
 
 
 def _list(lines: Any) -> str:

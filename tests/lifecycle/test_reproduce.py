@@ -127,6 +127,20 @@ def test_a_page_shows_the_folder(table_5: Reproduction, capsys: pytest.CaptureFi
         report(str(Path(table_5.folder).parent))
 
 
+def test_reproductions_in_several_folders_stand_on_one_page(table_5: Reproduction, tmp_path: Path) -> None:
+    kept = json.loads(Path(table_5.folder, "table-5.json").read_text())
+    (tmp_path / "table-5.json").write_text(json.dumps({**kept, "folder": "runs/mini"}))
+    found = report([table_5.folder, str(tmp_path)], out=str(tmp_path / "both.html"))
+    page = Path(found.report).read_text()
+    assert f"Table 5 in {table_5.folder}" in page
+    assert "Table 5 in runs/mini" in page
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.yaml").write_text("task: glue/sst2")
+    with pytest.raises(UserError, match="is a reproduction"):
+        report([table_5.folder, str(run)])
+
+
 def test_a_dry_run_shows_the_plan_and_writes_nothing(
     workspace: Path, data: Path, said: pytest.LogCaptureFixture
 ) -> None:

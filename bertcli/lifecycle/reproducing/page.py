@@ -118,27 +118,26 @@ def _share(column: str) -> float:
 
 
 def page_of(reproductions: Sequence[Reproduction]) -> Page:
-    """The reproductions of a folder on one page."""
-    sections = []
-    for found in reproductions:
+    """Reproductions on one page."""
+    sections, titles = [], _titles(reproductions)
+    for found, title in zip(reproductions, titles, strict=True):
         chart = figure(found)
         tables = [score_table(found), *([direction_table(found)] if found.comparisons else [])]
         text = [*([found.sentence] if len(reproductions) > 1 else []), HOW_SURELY, *found.notes]
-        sections.append(Section(f"{_title(found)}: {found.title}", text, [chart] if chart else [], tables))
+        sections.append(Section(f"{title}: {found.title}", text, [chart] if chart else [], tables))
         sections.append(
             Section(
-                f"{_title(found)} in the paper, and what ours took" if found.paper["rows"] else "What it took",
+                f"{title}: the paper, and what ours took" if found.paper["rows"] else "What it took",
                 ["This repeats it:"],
                 tables=[*([paper_table(found)] if found.paper["rows"] else []), cost_table(found)],
                 commands=[found.command],
             )
         )
     first, missing = reproductions[0], [line for each in reproductions for line in each.skipped]
-    title = ", ".join(map(_title, reproductions))
     sentence = (
         first.sentence if len(reproductions) == 1 else f"{len(reproductions)} experiments of the paper, run again."
     )
-    return Page(title, sentence, sections, missing, "reproduction")
+    return Page(", ".join(titles), sentence, sections, missing, "reproduction")
 
 
 def markdown_of(found: Reproduction) -> str:
@@ -146,6 +145,14 @@ def markdown_of(found: Reproduction) -> str:
     tables = [score_table(found), *([direction_table(found)] if found.comparisons else []), cost_table(found)]
     lines = [found.sentence, HOW_SURELY, *found.notes, *found.skipped]
     return "\n\n".join([f"# {_title(found)}", *map(escaped, lines), markdown_tables(tables), f"`{found.command}`"])
+
+
+def _titles(reproductions: Sequence[Reproduction]) -> list[str]:
+    """Their names, with their folders where two have the same one."""
+    titles = [_title(found) for found in reproductions]
+    if len(set(titles)) == len(titles):
+        return titles
+    return [f"{title} in {found.folder}" for title, found in zip(titles, reproductions, strict=True)]
 
 
 def _title(found: Reproduction) -> str:
