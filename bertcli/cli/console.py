@@ -48,7 +48,7 @@ class Output:
         if not is_first():
             return
         values = result if isinstance(result, dict) else getattr(result, "to_json", lambda: asdict(result))()
-        print(json.dumps(values, ensure_ascii=False), flush=True)
+        print(json.dumps(values, ensure_ascii=False, default=str), flush=True)
 
     def table(
         self, columns: Iterable[str], rows: Iterable[Iterable[object]], title: str = "", below: Iterable[str] = ()

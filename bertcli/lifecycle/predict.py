@@ -21,7 +21,7 @@ from bertcli.kinds.kind import Kind
 from bertcli.kinds.mask import MASK_TOKEN
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.description import method_of
-from bertcli.lifecycle.predicting.files import check_output, flat, write_official, write_predictions
+from bertcli.lifecycle.predicting.files import beside_inputs, check_output, flat, write_official, write_predictions
 from bertcli.lifecycle.predicting.inputs import InputRow, Inputs, counted, inputs_of, read_inputs
 from bertcli.lifecycle.predicting.options import INPUTS, check_options
 from bertcli.lifecycle.predictor import Predictor, check_engine, is_causal_model, kind_of, load_for_rows, load_for_task
@@ -107,15 +107,18 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
         from bertcli.lifecycle.predicting.attribution import explained
 
         found = explained(cast(Any, loaded), found, config.explain_page, config.model or model)
+    beside = _with_columns(found, config)
     if output:
-        beside = ((_columns(row, config), prediction) for row, prediction in found)
         return Predictions(model, kind.name, write_predictions(beside, output), config.output)
-    return Predictions(model, kind.name, 0, None, (prediction for _, prediction in found))
+    return Predictions(model, kind.name, 0, None, beside_inputs(beside))
 
 
-def _columns(row: InputRow, config: PredictConfig) -> dict[str, Any]:
-    """The columns of the input that stand before its prediction."""
-    return {} if config.only_predictions else row.get("columns", {})
+def _with_columns(
+    found: Iterator[tuple[InputRow, Prediction]], config: PredictConfig
+) -> Iterator[tuple[dict[str, Any], Prediction]]:
+    """Predictions, each with the columns of its input where they stand before it in the output that is asked for."""
+    leaves_out = config.only_predictions or not config.output
+    return (({} if leaves_out else row.get("columns", {}), prediction) for row, prediction in found)
 
 
 def _kind(model: str, form: str, is_explained: bool) -> Kind:

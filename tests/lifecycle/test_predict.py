@@ -219,10 +219,12 @@ def test_the_columns_of_the_input_are_kept_in_their_order(
     Path("in.jsonl").write_text('{"text": "the cat", "tags": ["x", "y"], "label": 1}\n{"text": "a dog"}\n')
     predict(file="in.jsonl", model=model, output="out.jsonl")
     first, second = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
-    assert list(first) == ["text", "tags", "label", "label_2", "score", "scores"]
+    assert list(first) == ["text", "tags", "label", "prediction", "score", "scores"]
     assert first["tags"] == ["x", "y"]
     assert second["tags"] is None
-    assert second["label_2"] in LABELS
+    assert second["prediction"] in LABELS
+    assert predict(file="in.jsonl", model=model, output="-").records == [first, second]
+    assert "label" in predict(file="in.jsonl", model=model, output="-", only_predictions=True).records[0]
 
 
 def test_a_pipe_needs_no_file_option(workspace: Path, model: str) -> None:
@@ -332,7 +334,10 @@ def test_a_terminal_gets_a_table_and_everything_else_json_lines(
     code, piped, _ = run(arguments, capsys, monkeypatch)
     assert [json.loads(line)["label"] in LABELS for line in piped.splitlines()] == [True, True]
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert run([*arguments, "--output", "-"], capsys, monkeypatch)[:2] == (code, piped) == (0, piped)
+    asked = run([*arguments, "--output", "-", "--only-predictions"], capsys, monkeypatch)
+    assert asked[:2] == (code, piped) == (0, piped)
+    _, whole, _ = run([*arguments, "--output", "-"], capsys, monkeypatch)
+    assert [json.loads(line)["text"] for line in whole.splitlines()] == ["the cat", "a dog"]
     _, table, _ = run(arguments, capsys, monkeypatch)
     assert "label" in table.splitlines()[1]
     assert "{" not in table

@@ -79,19 +79,12 @@ def _writer(
     file: IO[str], path: Path, columns: Columns, prediction: Prediction
 ) -> Callable[[Columns, Prediction], object]:
     """What writes a prediction to a file; the first one names the columns."""
-    is_json = path.suffix.startswith(".json")
-    added = prediction if is_json else flat(prediction)
-    names = {name: next(each for each in _spellings(name) if each not in columns) for name in added}
-    for name in names:
-        if names[name] != name:
-            say(f"{path}: the input has a column `{name}` already; that of the predictions is `{names[name]}`")
-
-    def write_line(columns: Columns, prediction: Prediction) -> None:
-        record = columns | {names.get(name, name): value for name, value in prediction.items()}
-        file.write(json.dumps(record, ensure_ascii=False, default=str) + "\n")
-
-    if is_json:
-        return write_line
+    if path.suffix.startswith(".json"):
+        names = _names(columns, prediction, str(path))
+        return lambda columns, prediction: file.write(
+            json.dumps(_beside(columns, prediction, names), ensure_ascii=False, default=str) + "\n"
+        )
+    names = _names(columns, flat(prediction), str(path))
     writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
     writer.writerow([*columns, *names.values()])
     return lambda columns, prediction: writer.writerow(
@@ -99,8 +92,31 @@ def _writer(
     )
 
 
+def beside_inputs(rows: Iterable[tuple[Columns, Prediction]]) -> Iterator[Columns]:
+    """Predictions after the columns of their inputs, as a file of JSON lines has them."""
+    names: dict[str, str] | None = None
+    for columns, prediction in rows:
+        names = _names(columns, prediction, "output") if names is None else names
+        yield _beside(columns, prediction, names)
+
+
+def _beside(columns: Columns, prediction: Prediction, names: dict[str, str]) -> Columns:
+    return columns | {names.get(name, name): value for name, value in prediction.items()}
+
+
+def _names(columns: Columns, added: Columns, place: str) -> dict[str, str]:
+    """The columns of predictions, beside those of the input, which keep their names: that is said."""
+    names = {name: next(each for each in _spellings(name) if each not in columns) for name in added}
+    for name in names:
+        if names[name] != name:
+            say(f"{place}: the input has a column `{name}` already; that of the predictions is `{names[name]}`")
+    return names
+
+
 def _spellings(name: str) -> Iterator[str]:
-    return chain([name], (f"{name}_{number}" for number in count_from(2)))
+    """A name and others in its place: `label` of the input may be the right answer, ours is a prediction."""
+    first = [name, "prediction"] if name in ANSWERS else [name]
+    return chain(first, (f"{first[-1]}_{number}" for number in count_from(2)))
 
 
 def flat(prediction: Prediction) -> Columns:
