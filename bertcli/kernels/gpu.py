@@ -40,13 +40,19 @@ def fits(states: Tensor) -> bool:
 
 @cache
 def _has_compiler() -> bool:
-    """Whether kernels can be compiled: it needs Triton, which takes no old GPUs, a C compiler and Python's headers."""
+    """Whether kernels can be compiled: it needs Triton, a C compiler, Python's headers, and a GPU that is not too old."""
     has_c = any(shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang"))
     has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-    has = bool(find_spec("triton")) and torch.cuda.get_device_capability() >= (8, 0) and has_c and has_headers
-    if not has:
+    has = bool(find_spec("triton")) and has_c and has_headers
+    if not has and _is_new():
         say("this GPU runs slower than it could: its kernels need Triton, a C compiler and Python's headers")
-    return has
+    return has and _is_new()
+
+
+@cache
+def _is_new() -> bool:
+    """Whether this is a GPU of Ampere's generation or newer, which alone multiplies in bfloat16 and has flash attention."""
+    return torch.cuda.get_device_capability() >= (8, 0)
 
 
 @cache
@@ -100,7 +106,7 @@ class _AddAndNorm(torch.autograd.Function):
         total, normed = torch.empty_like(added), torch.empty_like(added)
         moments = torch.empty(count, 2, dtype=torch.float32, device=added.device)
         given = (added, residual, gain, shift, total, normed, moments, *_key(mask, added.device), epsilon, width)
-        _loops().add_and_norm[(count,)](*given, COLUMNS=_power_of_2(width))
+        _loops().add_and_norm[(count,)](*given, COLUMNS=_loops().triton.next_power_of_2(width))
         ctx.save_for_backward(total, moments, gain)
         ctx.mask = mask
         return normed
@@ -123,14 +129,11 @@ class _AddAndNorm(torch.autograd.Function):
             sums,
             *_key(ctx.mask, total.device),
         )
-        _loops().add_and_norm_backward[(programs,)](*given, count, width, COLUMNS=_power_of_2(width))
+        _loops().add_and_norm_backward[(programs,)](
+            *given, count, width, COLUMNS=_loops().triton.next_power_of_2(width)
+        )
         of_gain, of_shift = sums.sum(0).to(gain.dtype)
         return None, None, of_added, of_residual, of_gain, of_shift
-
-
-def _power_of_2(width: int) -> int:
-    """The next one, of which Triton makes its blocks."""
-    return 1 << (width - 1).bit_length()
 
 
 def log_sums(logits: Tensor) -> Any:
@@ -168,7 +171,7 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
 
 def is_half_on_gpu(states: Tensor) -> bool:
     """Whether states are what flash attention takes."""
-    return states.is_cuda and states.dtype in HALVES
+    return states.is_cuda and states.dtype in HALVES and _is_new()
 
 
 def _of(states: Any) -> list[Tensor]:

@@ -43,7 +43,7 @@ def resolve_precision(precision: str) -> str:
         _say_emulated()
     if precision != "auto":
         return precision
-    return "bfloat16" if cuda.is_available() and cuda.is_bf16_supported() else "float32"
+    return "bfloat16" if cuda.is_available() and cuda.is_bf16_supported(including_emulation=False) else "float32"
 
 
 @cache

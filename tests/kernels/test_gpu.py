@@ -12,6 +12,7 @@ from bertcli.models import cross_entropy, dropout
 from bertcli.models.dropout import Mask, next_mask, seed_dropout
 from bertcli.models.own import two_streams
 from bertcli.models.packed import PACKED, attention
+from bertcli.training.device import resolve_precision
 from tests.support import with_loss
 
 LogCapture = pytest.LogCaptureFixture
@@ -175,6 +176,7 @@ def test_attention_drops_the_weights_that_its_plain_twin_drops(
 
 def test_without_triton_layers_run_as_they_are_which_is_said(monkeypatch: pytest.MonkeyPatch, said: LogCapture) -> None:
     monkeypatch.setattr(gpu, "find_spec", lambda _: None)
+    monkeypatch.setattr(gpu, "_is_new", lambda: True)
     gpu._has_compiler.cache_clear()
     try:
         assert not gpu._has_compiler()
@@ -182,6 +184,21 @@ def test_without_triton_layers_run_as_they_are_which_is_said(monkeypatch: pytest
     finally:
         gpu._has_compiler.cache_clear()
     assert said.text.count("Triton") == 1
+
+
+def test_an_old_gpu_gets_no_kernels_and_no_bfloat16_that_it_would_emulate(
+    monkeypatch: pytest.MonkeyPatch, said: LogCapture
+) -> None:
+    monkeypatch.setattr(gpu, "_is_new", lambda: False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    gpu._has_compiler.cache_clear()
+    try:
+        assert not gpu._has_compiler()
+    finally:
+        gpu._has_compiler.cache_clear()
+    assert not said.text
+    assert resolve_precision("auto") == "float32"
 
 
 def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequences(
