@@ -86,8 +86,7 @@ def _masked(values: Tensor, mask: Any) -> Tensor:
     values = values.contiguous()
     found, width = torch.empty_like(values), values.shape[-1]
     count, (names, *key) = values.numel() // max(width, 1), _key(mask, values.device)
-    grid = (-(-count // 8), -(-width // 256))
-    _loops().drop[grid](values, found, names, count, *key, width, ROWS=8, COLUMNS=256)
+    _loops().drop[-(-count // 8), -(-width // 256)](values, found, names, count, *key, width, ROWS=8, COLUMNS=256)
     return found
 
 

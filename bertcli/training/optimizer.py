@@ -66,8 +66,9 @@ class Adam(torch.optim.AdamW):
     def _place_epsilon(self) -> None:
         """Give the step, which adds epsilon to the corrected root, the one that does the same to the uncorrected root."""
         for group in self.param_groups:
-            taken = [float(self.state[each]["step"]) for each in group["params"] if self.state[each]]
-            correction = 1 - group["betas"][1] ** (max(taken, default=0.0) + 1)
+            taken = [self.state[each]["step"] for each in group["params"] if self.state[each]]
+            steps = float(torch.stack(taken).max()) if taken else 0.0  # read once, for which a GPU is waited for
+            correction = 1 - group["betas"][1] ** (steps + 1)
             group["eps"] = self.rules.adam_epsilon / math.sqrt(correction)
 
     def _take_step(self) -> None:
