@@ -233,11 +233,10 @@ def _packed(model: PreTrainedModel, batch: PackedBatch) -> dict[str, Any]:
 
 
 def _tokens_step(model: PreTrainedModel, count: int) -> int:
-    """What the number of tokens is rounded up to a multiple of; for predictions it grows by an eighth at most, but by 8 or 16."""
-    least = 16 if model.dtype == torch.bfloat16 else 8
+    """What the number of tokens is rounded up to a multiple of; for predictions it grows by an eighth at most."""
     if model.training:
         return TOKENS_STEP if model.dtype == torch.bfloat16 else 1
-    return min(TOKENS_STEP, max(least, (1 << count.bit_length()) // 16))
+    return min(TOKENS_STEP, max(1, (1 << count.bit_length()) // 16))
 
 
 def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tensor], Tensor]:
