@@ -57,6 +57,7 @@ def _import_quickly(run: Callable[[ModuleType], None], module: ModuleType) -> No
             if COMPILER not in sys.modules and (spec := find_spec(COMPILER)):
                 compiler = _Compiler(COMPILER)
                 compiler.__path__ = spec.submodule_search_locations or []
+                stack.callback(_forget_parts)
                 stack.enter_context(_replaced(sys.modules, COMPILER, compiler))
                 stack.enter_context(_replaced(vars(torch), "_dynamo", compiler))
             run(module)
@@ -64,9 +65,12 @@ def _import_quickly(run: Callable[[ModuleType], None], module: ModuleType) -> No
                 importlib.import_module(name)
     except Exception:  # a version of transformers that does use them
         run(module)
-    finally:  # what was imported into the place of the compiler is not there when that is imported
-        for name in [name for name in sys.modules if name.startswith(f"{COMPILER}.")]:
-            del sys.modules[name]
+
+
+def _forget_parts() -> None:
+    """Have the compiler, when it is imported, import what was imported into its place."""
+    for name in [name for name in sys.modules if name.startswith(f"{COMPILER}.")]:
+        del sys.modules[name]
 
 
 @contextmanager
