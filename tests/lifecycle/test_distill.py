@@ -289,4 +289,4 @@ def test_a_student_that_is_its_teacher_has_no_soft_loss(teacher: str, tmp_path: 
     options |= {"epochs": 1, "precision": "float32", "learning_rate": 0, "baseline": False, "max_seq_length": 24}
     run = distill(str(Path(teacher).parent / "reviews.csv"), **options, out=str(tmp_path / "run"))
     first = next(line for line in RunFolder(Path(run.run)).metrics() if "loss" in line)
-    assert first["loss"] < 0.06  # dropout alone, whose masks differ by version of torch
+    assert first["loss"] < 0.05  # dropout alone
