@@ -1,6 +1,7 @@
 """What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them."""
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -80,7 +81,7 @@ def has_tiles() -> bool:
 
 @cache
 def loops(of: str) -> Any:
-    """The module of compiled loops for `elementwise` functions, `attention`, or `inference`."""
+    """The module of compiled loops for `elementwise` functions, `attention` or `inference`; or of a `gpu`, and its attention."""
     return import_module(f"bertcli.kernels.loops.{of}")
 
 
@@ -91,18 +92,23 @@ def rows(states: Tensor) -> Tensor:
 
 def drop(values: Tensor, mask: Any) -> Any:
     """Dropout by a mask, which is drawn again in the backward pass."""
-    return _Drop.apply(values, mask) if fits(values) else NotImplemented  # type: ignore[no-untyped-call]
+    return drop_by(_masked, values, mask) if fits(values) else NotImplemented
+
+
+def drop_by(masked: Callable[[Tensor, Any], Tensor], values: Tensor, mask: Any) -> Any:
+    """Dropout by a device's function of values and a mask, there and back."""
+    return _Drop.apply(values, mask, masked)  # type: ignore[no-untyped-call]
 
 
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: Tensor, mask: Any) -> Tensor:
-        ctx.mask = mask
-        return _masked(values, mask)
+    def forward(ctx: Any, values: Tensor, mask: Any, masked: Callable[[Tensor, Any], Tensor]) -> Tensor:
+        ctx.mask, ctx.masked = mask, masked
+        return masked(values, mask)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _masked(gradient, ctx.mask), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.masked(gradient, ctx.mask), None, None
 
 
 def _masked(values: Tensor, mask: Any) -> Tensor:

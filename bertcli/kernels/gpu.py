@@ -5,7 +5,6 @@ import os
 import shutil
 import sysconfig
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor
 from bertcli import say
 from bertcli.data.packing.drawn_bits import signed
 from bertcli.data.packing.sequences import Sequences
+from bertcli.kernels.cpu import drop_by, loops
 
 # T tokens, H what a layer is wide, A heads, D size per head, M masked tokens, V vocabulary
 
@@ -55,11 +55,6 @@ def _is_new() -> bool:
     return torch.cuda.get_device_capability() >= (8, 0)
 
 
-@cache
-def _loops(of: str = "gpu") -> Any:
-    return import_module(f"bertcli.kernels.loops.{of}")
-
-
 def _key(mask: Any, device: torch.device) -> tuple[Any, ...]:
     """The names of rows on a device, both halves of the key, how many chances drop, and the scale."""
     key, dropped, scale, names = mask
@@ -68,25 +63,14 @@ def _key(mask: Any, device: torch.device) -> tuple[Any, ...]:
 
 def drop(values: Tensor, mask: Any) -> Any:
     """Dropout by a mask, which is drawn again in the backward pass."""
-    return _Drop.apply(values, mask) if fits(values) else NotImplemented  # type: ignore[no-untyped-call]
-
-
-class _Drop(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor, mask: Any) -> Tensor:
-        ctx.mask = mask
-        return _masked(values, mask)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _masked(gradient, ctx.mask), None
+    return drop_by(_masked, values, mask) if fits(values) else NotImplemented
 
 
 def _masked(values: Tensor, mask: Any) -> Tensor:
     values = values.contiguous()
     found, width = torch.empty_like(values), values.shape[-1]
     count, (names, *key) = values.numel() // max(width, 1), _key(mask, values.device)
-    _loops().drop[-(-count // 8), -(-width // 256)](values, found, names, count, *key, width, ROWS=8, COLUMNS=256)
+    loops("gpu").drop[-(-count // 8), -(-width // 256)](values, found, names, count, *key, width, ROWS=8, COLUMNS=256)
     return found
 
 
@@ -105,7 +89,7 @@ class _AddAndNorm(torch.autograd.Function):
         total, normed = torch.empty_like(added), torch.empty_like(added)
         moments = torch.empty(count, 2, dtype=torch.float32, device=added.device)
         given = (added, residual, gain, shift, total, normed, moments, *_key(mask, added.device), epsilon, width)
-        _loops().add_and_norm[(count,)](*given, COLUMNS=_loops().triton.next_power_of_2(width))
+        loops("gpu").add_and_norm[(count,)](*given, COLUMNS=loops("gpu").triton.next_power_of_2(width))
         ctx.save_for_backward(total, moments, gain)
         ctx.mask = mask
         return normed
@@ -118,19 +102,10 @@ class _AddAndNorm(torch.autograd.Function):
         of_added = torch.empty_like(total) if ctx.mask[1] else of_residual
         programs = min(count, PROGRAMS)
         sums = torch.empty(programs, 2, width, dtype=torch.float32, device=total.device)
-        given = (
-            gradient.contiguous(),
-            total,
-            moments,
-            gain,
-            of_added,
-            of_residual,
-            sums,
-            *_key(ctx.mask, total.device),
-        )
-        _loops().add_and_norm_backward[(programs,)](
-            *given, count, width, COLUMNS=_loops().triton.next_power_of_2(width)
-        )
+        given = (gradient.contiguous(), total, moments, gain, of_added, of_residual, sums)
+        numbers = (*_key(ctx.mask, total.device), count, width)
+        columns = loops("gpu").triton.next_power_of_2(width)
+        loops("gpu").add_and_norm_backward[(programs,)](*given, *numbers, COLUMNS=columns)
         of_gain, of_shift = sums.sum(0).to(gain.dtype)
         return None, None, of_added, of_residual, of_gain, of_shift
 
@@ -140,7 +115,7 @@ def log_sums(logits: Tensor) -> Any:
     if not fits(logits):
         return NotImplemented
     sums = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
-    _loops().log_sums[(len(logits),)](logits.contiguous(), sums, logits.shape[1], COLUMNS=COLUMNS, num_warps=8)
+    loops("gpu").log_sums[(len(logits),)](logits.contiguous(), sums, logits.shape[1], COLUMNS=COLUMNS, num_warps=8)
     return sums
 
 
@@ -150,7 +125,7 @@ def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor:
         return NotImplemented
     found, (count, width) = torch.empty_like(logits.contiguous()), logits.shape
     given = (logits.contiguous(), labels, sums, factor.float().contiguous(), found, width)
-    _loops().cross_entropy_gradient[(count, -(-width // COLUMNS))](*given, COLUMNS=COLUMNS, num_warps=8)
+    loops("gpu").cross_entropy_gradient[(count, -(-width // COLUMNS))](*given, COLUMNS=COLUMNS, num_warps=8)
     return found
 
 
@@ -217,9 +192,7 @@ def _launch(
     tokens, heads, size = context.shape
     blocks = -(-sequences.lengths[0] // (2 * pairs if name == "attention_to_keys" else rows))
     names, *drawn = _key(mask, query.device)
-    getattr(_loops("gpu_attention"), name)[(blocks * len(sequences.lengths), heads)](
-        *(*tensors, names, sequences.boundaries, *drawn, scaling / math.log(2), blocks, tokens, query.stride(0)),
-        *more,
-        **{"SIZE": size, "ROWS": rows, "PAIRS": pairs, "IS_CAUSAL": sequences.is_causal},
-        **{"num_warps": warps, "num_stages": stages},
-    )
+    numbers = (*drawn, scaling / math.log(2), blocks, tokens, query.stride(0))
+    shape = {"SIZE": size, "ROWS": rows, "PAIRS": pairs, "IS_CAUSAL": sequences.is_causal}
+    kernel = getattr(loops("gpu_attention"), name)[(blocks * len(sequences.lengths), heads)]
+    kernel(*tensors, names, sequences.boundaries, *numbers, *more, **shape, num_warps=warps, num_stages=stages)

@@ -84,7 +84,7 @@ class _Read(NamedTuple):
 
 
 def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -> Report:
-    """Write the report of one run or reproduction into its folder, or that of several runs, compared, or reproductions into a file.
+    """Write the report of a run or a reproduction into its folder, or one page of several runs or several reproductions.
 
     What a run lacks, because an older version wrote it or its data have moved, is named on the page. Raises UserError if
     a folder is not of a run.
@@ -104,7 +104,10 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
 def _page(names: Sequence[str]) -> tuple[Page, Report, Path]:
     """The page of some folders, the result without its file, and the first folder."""
     kept = [reproductions_in(Path(name)) for name in names]
-    if kept and all(kept):
+    if reproduced := [name for name, own in zip(names, kept, strict=True) if own]:
+        if len(reproduced) < len(names):
+            what = f"`{reproduced[0]}` is a reproduction, others are not."
+            raise UserError(what, "Name runs alone, or reproductions alone.")
         shown = list(chain.from_iterable(kept))
         text = "\n\n".join(map(markdown_of, shown))
         return page_of(shown), Report("", text, [asdict(each) for each in shown]), Path(names[0])
@@ -144,8 +147,6 @@ def write_reports(
 def _run_at(path: Path) -> RunFolder:
     """The run of a folder, or of the model in it."""
     path = path.parent if path.name == "model" else path
-    if reproductions_in(path):
-        raise UserError(f"`{path}` is a reproduction, others are not.", "Name runs alone, or reproductions alone.")
     if not (path / "config.yaml").exists():
         raise UserError(
             f"`{path}` is not the folder of a run.",

@@ -1,5 +1,7 @@
 """What our kernels do on a GPU is what stock layers give; where there is no GPU, Triton's interpreter runs them."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -174,29 +176,31 @@ def test_attention_drops_the_weights_that_its_plain_twin_drops(
     torch.testing.assert_close(gpu.attention(sequences, mask, size**-0.5, *apart), found)
 
 
+@pytest.fixture
+def asked_anew() -> Iterator[None]:
+    """Whether there is a compiler is asked in the test, and again after it."""
+    gpu._has_compiler.cache_clear()
+    yield
+    gpu._has_compiler.cache_clear()
+
+
+@pytest.mark.usefixtures("asked_anew")
 def test_without_triton_layers_run_as_they_are_which_is_said(monkeypatch: pytest.MonkeyPatch, said: LogCapture) -> None:
     monkeypatch.setattr(gpu, "find_spec", lambda _: None)
     monkeypatch.setattr(gpu, "_is_new", lambda: True)
-    gpu._has_compiler.cache_clear()
-    try:
-        assert not gpu._has_compiler()
-        assert not gpu._has_compiler()
-    finally:
-        gpu._has_compiler.cache_clear()
+    assert not gpu._has_compiler()
+    assert not gpu._has_compiler()
     assert said.text.count("Triton") == 1
 
 
+@pytest.mark.usefixtures("asked_anew")
 def test_an_old_gpu_gets_no_kernels_and_no_bfloat16_that_it_would_emulate(
     monkeypatch: pytest.MonkeyPatch, said: LogCapture
 ) -> None:
     monkeypatch.setattr(gpu, "_is_new", lambda: False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
-    gpu._has_compiler.cache_clear()
-    try:
-        assert not gpu._has_compiler()
-    finally:
-        gpu._has_compiler.cache_clear()
+    assert not gpu._has_compiler()
     assert not said.text
     assert resolve_precision("auto") == "float32"
 

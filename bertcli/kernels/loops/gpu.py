@@ -25,9 +25,14 @@ def hashes(row, low, high):
 
 
 @triton.jit
+def drawn(place, first, second):
+    """The hash of a place in rows of two hashes: it has the 16 bits of one column in its low half, of another in its high half."""
+    return mixed(mixed(place.to(tl.uint32) ^ first) + second)
+
+
+@triton.jit
 def _is_dropped(first, second, columns, dropped):
-    place = (columns // BLOCK * HALF + columns % HALF).to(tl.uint32)
-    bits = mixed(mixed(place ^ first) + second)
+    bits = drawn(columns // BLOCK * HALF + columns % HALF, first, second)
     return tl.where(columns % BLOCK < HALF, bits & 0xFFFF, bits >> 16).to(tl.int32) < dropped
 
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from bertcli.kernels.loops.gpu import BLOCK, CHANGING, HALF, hashes, mixed, names_of
+from bertcli.kernels.loops.gpu import BLOCK, CHANGING, HALF, drawn, hashes, mixed, names_of
 
 HEAD = tl.constexpr(0x9E3779B9)  # sets the rows of attention heads apart (models/dropout.py)
 
@@ -40,6 +40,19 @@ def _sequence(ends, blocks):
 @triton.jit
 def _of_head(names, tokens, is_token, low, high):
     return hashes(mixed(names_of(names, tokens, is_token) + tl.program_id(1).to(tl.uint32) * HEAD), low, high)
+
+
+@triton.jit
+def _keys_of(place):
+    """The keys whose bits are the low halves of the hashes of places; those of the high halves are HALF further."""
+    return place // HALF * BLOCK + place % HALF
+
+
+@triton.jit
+def _are_dropped(place, first, second, dropped):
+    """Which weights are dropped, of the keys of the low halves of the hashes and of those of the high halves."""
+    bits = drawn(place, first, second)
+    return (bits & 0xFFFF).to(tl.int32) < dropped, (bits >> 16).to(tl.int32) < dropped
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -79,11 +92,10 @@ def attention(
     most = tl.full([ROWS], -float("inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     found = tl.zeros([ROWS, SIZE], tl.float32)
-    pairs = tl.arange(0, PAIRS)
     for begin in range(0, tl.minimum(length, (block + 1) * ROWS) if IS_CAUSAL else length, 2 * PAIRS):
-        one = begin + pairs // HALF * BLOCK + pairs % HALF
-        other = one + HALF
-        bits = mixed(mixed((begin // 2 + pairs).to(tl.uint32)[None, :] ^ first[:, None]) + second[:, None])
+        place = begin // 2 + tl.arange(0, PAIRS)
+        one, other = _keys_of(place), _keys_of(place) + HALF
+        is_one, is_other = _are_dropped(place[None, :], first[:, None], second[:, None], dropped)
         k1 = _tile(key + head * SIZE, start + one, one < length, stride, SIZE)
         k2 = _tile(key + head * SIZE, start + other, other < length, stride, SIZE)
         s1 = _hidden(tl.dot(q, tl.trans(k1)) * scaling, rows[:, None], one[None, :], length, IS_CAUSAL)
@@ -91,14 +103,21 @@ def attention(
         new = tl.maximum(most, tl.maximum(tl.max(s1, 1), tl.max(s2, 1)))
         p1, p2, shrink = tl.exp2(s1 - new[:, None]), tl.exp2(s2 - new[:, None]), tl.exp2(most - new)
         total = total * shrink + tl.sum(p1, 1) + tl.sum(p2, 1)
-        p1 = tl.where((bits & 0xFFFF).to(tl.int32) < dropped, 0.0, p1).to(q.dtype)
-        p2 = tl.where((bits >> 16).to(tl.int32) < dropped, 0.0, p2).to(q.dtype)
+        p1, p2 = tl.where(is_one, 0.0, p1).to(q.dtype), tl.where(is_other, 0.0, p2).to(q.dtype)
         v1 = _tile(value + head * SIZE, start + one, one < length, stride, SIZE)
         v2 = _tile(value + head * SIZE, start + other, other < length, stride, SIZE)
         found = tl.dot(p2, v2, tl.dot(p1, v1, found * shrink[:, None]))
         most = new
     _put(context + head * SIZE, start + rows, is_row, width, found * (scale / total)[:, None], SIZE)
     tl.store(sums + head * tokens + start + rows, most + tl.log2(total), mask=is_row)
+
+
+@triton.jit
+def _gradients(logarithms, left, right, deltas, is_dropped, scale):
+    """The weights that are left of those with these logarithms, and the gradient of their scores; theirs is left times right."""
+    weights = tl.exp2(logarithms)
+    of_weights = tl.where(is_dropped, 0.0, tl.dot(left, tl.trans(right)) * scale)
+    return tl.where(is_dropped, 0.0, weights), weights * (of_weights - deltas)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -142,27 +161,18 @@ def attention_to_queries(
     tl.store(deltas + head * tokens + start + rows, delta, mask=is_row)
     total = tl.load(sums + head * tokens + start + rows, mask=is_row, other=0.0)[:, None]
     found = tl.zeros([ROWS, SIZE], tl.float32)
-    pairs = tl.arange(0, PAIRS)
     for begin in range(0, tl.minimum(length, (block + 1) * ROWS) if IS_CAUSAL else length, 2 * PAIRS):
-        bits = mixed(mixed((begin // 2 + pairs).to(tl.uint32)[None, :] ^ first[:, None]) + second[:, None])
+        place = begin // 2 + tl.arange(0, PAIRS)
+        is_one, is_other = _are_dropped(place[None, :], first[:, None], second[:, None], dropped)
         for side in tl.static_range(2):
-            keys = begin + pairs // HALF * BLOCK + pairs % HALF + side * HALF
-            is_dropped = ((bits >> 16 * side) & 0xFFFF).to(tl.int32) < dropped
+            keys = _keys_of(place) + side * HALF
+            is_dropped = is_other if side else is_one
             k = _tile(key + head * SIZE, start + keys, keys < length, stride, SIZE)
             v = _tile(value + head * SIZE, start + keys, keys < length, stride, SIZE)
             s = _hidden(tl.dot(q, tl.trans(k)) * scaling, rows[:, None], keys[None, :], length, IS_CAUSAL)
-            of_weights = tl.where(is_dropped, 0.0, tl.dot(g, tl.trans(v)) * scale)
-            of_scores = tl.exp2(s - total) * (of_weights - delta[:, None])
+            _, of_scores = _gradients(s - total, g, v, delta[:, None], is_dropped, scale)
             found = tl.dot(of_scores.to(q.dtype), k, found)
     _put(gradient + head * SIZE, start + rows, is_row, stride, found * factor, SIZE)
-
-
-@triton.jit
-def _gradients(logarithms, values, given, deltas, is_dropped, scale):
-    """The weights that are left of those with these logarithms, and the gradient of their scores."""
-    weights = tl.exp2(logarithms)
-    of_weights = tl.where(is_dropped, 0.0, tl.dot(values, tl.trans(given)) * scale)
-    return tl.where(is_dropped, 0.0, weights), weights * (of_weights - deltas)
 
 
 @triton.jit(do_not_specialize=CHANGING)
@@ -197,9 +207,8 @@ def attention_to_keys(
     if block * 2 * PAIRS >= length:
         return
     head, width = tl.program_id(1), tl.num_programs(1) * SIZE
-    pairs = block * PAIRS + tl.arange(0, PAIRS)
-    one = pairs // HALF * BLOCK + pairs % HALF
-    other = one + HALF
+    place = block * PAIRS + tl.arange(0, PAIRS)
+    one, other = _keys_of(place), _keys_of(place) + HALF
     k1 = _tile(key + head * SIZE, start + one, one < length, stride, SIZE)
     k2 = _tile(key + head * SIZE, start + other, other < length, stride, SIZE)
     v1 = _tile(value + head * SIZE, start + one, one < length, stride, SIZE)
@@ -214,8 +223,7 @@ def attention_to_keys(
         g = _tile(given + head * SIZE, start + rows, is_row, width, SIZE)
         total = tl.load(sums + head * tokens + start + rows, mask=is_row, other=0.0)[None, :]
         delta = tl.load(deltas + head * tokens + start + rows, mask=is_row, other=0.0)[None, :]
-        bits = mixed(mixed(pairs.to(tl.uint32)[:, None] ^ first[None, :]) + second[None, :])
-        is_one, is_other = (bits & 0xFFFF).to(tl.int32) < dropped, (bits >> 16).to(tl.int32) < dropped
+        is_one, is_other = _are_dropped(place[:, None], first[None, :], second[None, :], dropped)
         s1 = _hidden(tl.dot(k1, tl.trans(q)) * scaling, rows[None, :], one[:, None], length, IS_CAUSAL)
         s2 = _hidden(tl.dot(k2, tl.trans(q)) * scaling, rows[None, :], other[:, None], length, IS_CAUSAL)
         p1, s1 = _gradients(s1 - total, v1, g, delta, is_one, scale)
