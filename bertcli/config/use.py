@@ -145,7 +145,7 @@ class DemoConfig(Config):
     out: str = option("demo-output", "Output folder; replaced if an earlier demonstration wrote it.")
     size: str = option("tiny", "Model size: {choices}.", choices=BERT.sizes)
     vocab_size: int = option(4000, "Vocabulary size.", minimum=10)
-    steps: int = option(1300, "Number of pre-training steps.", minimum=1)
+    steps: int = option(800, "Number of pre-training steps.", minimum=1)
     batch_size: int = option(32, "Pre-training instances per step.", minimum=1)
     learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
     seed: int = option(0, "Random seed.", minimum=0)
