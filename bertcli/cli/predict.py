@@ -11,7 +11,6 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.tables import chunks_of
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.predicting.options import INPUTS
-from bertcli.reports.text_pages import PARTS, marked
 
 MOST_WORDS = 10  # of an explanation
 ROWS_PER_TABLE = 1000  # of a long file, shown as it is predicted
@@ -83,6 +82,8 @@ def _show_comparison(records: list[dict[str, Any]], output: Output) -> None:
 
 def _show_explanations(records: list[dict[str, Any]], config: PredictConfig, output: Output) -> None:
     """Show a text with its words shaded by what they add, and those that add most."""
+    from bertcli.reports.text_pages import PARTS, marked
+
     for found in (record["explanation"] for record in records if "explanation" in record):
         words = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
         for part in PARTS:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from threading import Thread
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from bertcli import say
 from bertcli.errors import RunError, UserError, first_line
@@ -37,6 +35,9 @@ def hub_answers() -> bool:
 
 
 def _asked() -> bool:
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
     request = Request(os.environ.get("HF_ENDPOINT", "https://huggingface.co"), method="HEAD")
     try:
         with urlopen(request, timeout=SECONDS):
