@@ -47,14 +47,8 @@ def models(json: AsJson = False) -> None:
         places = {name: str(model.folder) if model.folder else None for name, model in PRETRAINED.items()}
         return Output().emit({name: values | {"folder": places[name]} for name, values in listed.items()})
     rows = [
-        [
-            name,
-            f"{model.parameters / 1e6:.1f} M",
-            f"{model.megabytes} MB",
-            model.licence,
-            "yes" if model.folder else "no",
-        ]
-        for name, model in PRETRAINED.items()
+        [name, f"{each.parameters / 1e6:.1f} M", f"{each.megabytes} MB", each.licence, "yes" if each.folder else "no"]
+        for name, each in PRETRAINED.items()
     ]
     Output().table(["model", "parameters", "size", "licence", "here"], rows)
     for name, model in PRETRAINED.items():
