@@ -11,7 +11,7 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-demo: .venv/installed  ## install, then run the whole life of a model on text that ships (3 to 11 minutes)
+demo: .venv/installed  ## install, then run the whole life of a model on text that ships (3 to 8 minutes)
 	@$(BIN)/bert demo
 
 test: .venv/installed-dev  ## run the tests
