@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
-# pip compiles with one core, and tests and rare models too, in twice the time
+# Bytecode on all cores, without tests and the models of transformers: pip compiles everything on one core.
+# Templates among the files do not compile, so the exit code says nothing.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models)/' .venv/lib || true
 
 .PHONY: help demo test torture lint format types house check bench audit bert-books build clean

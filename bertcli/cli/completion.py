@@ -41,8 +41,12 @@ def _runs(ctx: Any) -> list[str]:
     return sorted(str(run.path) for run in run_folders())
 
 
+def _columns(ctx: Any) -> list[str]:
+    """The columns of the table that stands before."""
+    return _columns_of([*(ctx.params.get("task") or ()), *ctx.args])
+
+
 def _columns_of(files: list[str]) -> list[str]:
-    """The columns of the first table among files."""
     from bertcli.data.labelled.tables import TABLE_ENDINGS, ending_of, stream_table
 
     for path in map(Path, files):
@@ -57,8 +61,6 @@ _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "task": lambda ctx: TASKS,
     **dict.fromkeys(("from", "model", "teacher"), _models),
     **dict.fromkeys(("run", "runs", "source"), _runs),
-    **dict.fromkeys(
-        ("text", "text_pair", "label"), lambda ctx: _columns_of([*(ctx.params.get("task") or ()), *ctx.args])
-    ),
+    **dict.fromkeys(("text", "text_pair", "label"), _columns),
     "text_column": lambda ctx: _columns_of([ctx.params.get("file") or ""]),
 }

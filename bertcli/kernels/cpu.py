@@ -81,7 +81,7 @@ def has_tiles() -> bool:
 
 @cache
 def loops(of: str) -> Any:
-    """The module of compiled loops for `elementwise` functions, `attention` or `inference`; or of a `gpu`, and its attention."""
+    """A module of `loops/`, imported when it is first needed."""
     return import_module(f"bertcli.kernels.loops.{of}")
 
 

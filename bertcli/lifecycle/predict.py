@@ -116,7 +116,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
 def _with_columns(
     found: Iterator[tuple[InputRow, Prediction]], config: PredictConfig
 ) -> Iterator[tuple[dict[str, Any], Prediction]]:
-    """Predictions, each with the columns of its input where they stand before it in the output that is asked for."""
+    """Each prediction with the columns of its input, or with none where the output leaves them out."""
     leaves_out = config.only_predictions or not config.output
     return (({} if leaves_out else row.get("columns", {}), prediction) for row, prediction in found)
 

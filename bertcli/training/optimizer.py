@@ -67,7 +67,7 @@ class Adam(torch.optim.AdamW):
         """Give the step, which adds epsilon to the corrected root, the one that does the same to the uncorrected root."""
         for group in self.param_groups:
             taken = [self.state[each]["step"] for each in group["params"] if self.state[each]]
-            steps = float(torch.stack(taken).max()) if taken else 0.0  # read once, for which a GPU is waited for
+            steps = float(torch.stack(taken).max()) if taken else 0.0  # one read, as each waits for the GPU
             correction = 1 - group["betas"][1] ** (steps + 1)
             group["eps"] = self.rules.adam_epsilon / math.sqrt(correction)
 

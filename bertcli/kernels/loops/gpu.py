@@ -26,7 +26,7 @@ def hashes(row, low, high):
 
 @triton.jit
 def drawn(place, first, second):
-    """The hash of a place in rows of two hashes: it has the 16 bits of one column in its low half, of another in its high half."""
+    """The hash of a place in a row with two hashes: 16 bits for one column in its low half, 16 for another in its high half."""
     return mixed(mixed(place.to(tl.uint32) ^ first) + second)
 
 

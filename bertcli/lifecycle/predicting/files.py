@@ -105,7 +105,7 @@ def _beside(columns: Columns, prediction: Prediction, names: dict[str, str]) -> 
 
 
 def _names(columns: Columns, added: Columns, place: str) -> dict[str, str]:
-    """The columns of predictions, beside those of the input, which keep their names: that is said."""
+    """What the columns of predictions are called: a name that the input has already is replaced, with a message."""
     names = {name: next(each for each in _spellings(name) if each not in columns) for name in added}
     for name in names:
         if names[name] != name:
@@ -114,7 +114,7 @@ def _names(columns: Columns, added: Columns, place: str) -> dict[str, str]:
 
 
 def _spellings(name: str) -> Iterator[str]:
-    """A name and others in its place: `label` of the input may be the right answer, ours is a prediction."""
+    """A name, and what replaces it: a `label` of the input may be the right answer, so ours becomes `prediction`."""
     first = [name, "prediction"] if name in ANSWERS else [name]
     return chain(first, (f"{first[-1]}_{number}" for number in count_from(2)))
 
