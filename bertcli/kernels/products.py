@@ -1,5 +1,6 @@
 """Products of linear layers by the faster library, with weights in the order that it reads, and with what follows them."""
 
+import math
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,8 @@ GELUS = {type(ACT2FN["gelu"]): False, type(ACT2FN["gelu_pytorch_tanh"]): True, t
 # T tokens, K what goes into a Linear, L what comes out
 LARGE = 1 << 20  # weights from which on transposing pays
 ROWS = 32  # what a kernel transposes comes in multiples of
+TURNED = 1 << 19  # weights from which on oneDNN without AVX-512 is slow to read what is transposed
+MANY_ROWS = 2048
 
 
 def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -74,7 +77,10 @@ class _Product(torch.autograd.Function):
 
 def _linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """nn.functional.linear by the library that is faster here."""
-    return (_by_onednn if _suits_onednn(states, weight) else linear)(states, weight, bias)
+    if not _suits_onednn(states, weight):
+        return linear(states, weight, bias)
+    turns = weight.numel() >= TURNED and not multiplies_bfloat16()
+    return _by_onednn(states, weight.contiguous() if turns else weight, bias)
 
 
 def trains_faster(states: Tensor, weight: Tensor) -> bool:
@@ -82,16 +88,18 @@ def trains_faster(states: Tensor, weight: Tensor) -> bool:
     return torch.is_grad_enabled() and _suits_onednn(states, weight)
 
 
-def _suits_onednn(*tensors: Tensor) -> bool:
-    is_plain = are_on() and all(each.dtype == torch.float32 and each.device.type == "cpu" for each in tensors)
-    return is_plain and not torch.is_autocast_enabled("cpu") and onednn_is_faster()
+def _suits_onednn(states: Tensor, weight: Tensor) -> bool:
+    is_plain = are_on() and all(each.dtype == torch.float32 and each.device.type == "cpu" for each in (states, weight))
+    return is_plain and not torch.is_autocast_enabled("cpu") and states.shape[:-1].numel() >= onednn_rows()
 
 
 @cache
-def onednn_is_faster() -> bool:
-    """Whether oneDNN is faster in float32 than MKL, torch's choice: on AMD's CPUs with AVX-512, which MKL leaves unused."""
+def onednn_rows() -> float:
+    """Rows from which on oneDNN is faster in float32 than MKL, torch's choice, which leaves AMD's AVX-512 unused."""
     about = Path("/proc/cpuinfo")
-    return multiplies_bfloat16() and about.exists() and "AuthenticAMD" in about.read_text()
+    if not (about.exists() and "AuthenticAMD" in about.read_text() and torch.backends.mkldnn.is_available()):  # type: ignore[no-untyped-call]
+        return math.inf
+    return 0 if multiplies_bfloat16() else MANY_ROWS
 
 
 def _of_weight(gradient: Tensor, states: Tensor) -> Tensor:
