@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
@@ -86,9 +87,10 @@ def chooses_rows(attention: nn.Module | None) -> bool:
 def prepack(model: nn.Module) -> None:
     """Put the weights of a packed model that only predicts in the order that a CPU multiplies them in.
 
-    A CPU without AVX-512 keeps what it has: there oneDNN, which reads this order, is the slower library in float32.
+    Of the CPUs without AVX-512, only AMD's: on others oneDNN, which reads this order, is the slower library in float32.
     """
-    if are_on() and multiplies_bfloat16():
+    in_float32 = all(weight.dtype == torch.float32 for weight in model.parameters())
+    if are_on() and (multiplies_bfloat16() or (in_float32 and is_amd())):
         from bertcli.kernels.layers import prepack_layers
 
         prepack_layers(model)
@@ -99,3 +101,10 @@ def multiplies_bfloat16() -> bool:
     """Whether oneDNN is there and multiplies in bfloat16, for which an x86 CPU needs AVX-512 or the like."""
     has_library: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return has_library and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+@cache
+def is_amd() -> bool:
+    """Whether oneDNN is there and the CPU is AMD's, of whose units MKL, torch's choice in float32, leaves some unused."""
+    about = Path("/proc/cpuinfo")
+    return about.exists() and "AuthenticAMD" in about.read_text() and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]

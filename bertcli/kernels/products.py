@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, linear
 from transformers.activations import ACT2FN
 
-from bertcli.kernels import are_on, gpu, multiplies_bfloat16
+from bertcli.kernels import are_on, gpu, is_amd, multiplies_bfloat16
 from bertcli.kernels.cpu import fits_many, loops, rows
 
 # The activations that are a GELU, and whether by tanh.
@@ -93,13 +91,9 @@ def _suits_onednn(states: Tensor, weight: Tensor) -> bool:
     return is_plain and not torch.is_autocast_enabled("cpu") and states.shape[:-1].numel() >= onednn_rows()
 
 
-@cache
 def onednn_rows() -> float:
-    """Rows from which on oneDNN is faster in float32 than MKL, torch's choice, which leaves AMD's AVX-512 unused."""
-    about = Path("/proc/cpuinfo")
-    if not (about.exists() and "AuthenticAMD" in about.read_text() and torch.backends.mkldnn.is_available()):  # type: ignore[no-untyped-call]
-        return math.inf
-    return 0 if multiplies_bfloat16() else MANY_ROWS
+    """Rows from which on oneDNN is faster in float32 than MKL, torch's choice: few where MKL leaves AVX-512 unused."""
+    return math.inf if not is_amd() else 0 if multiplies_bfloat16() else MANY_ROWS
 
 
 def _of_weight(gradient: Tensor, states: Tensor) -> Tensor:
