@@ -174,6 +174,37 @@ class _Attention(torch.autograd.Function):
         return None, None, None, *given
 
 
+def shares_of_keys(
+    by_content: Tensor, by_distance: Tensor, by_type: Tensor, asking: Any, is_backwards: Tensor | None, mask: Any
+) -> Any:
+    """The shares of keys, after dropout, of scores with parts by distance and by type: softmax and dropout pass once."""
+    if not fits_many(by_content[..., 0], by_distance, by_type):
+        return NotImplemented
+    turned = is_backwards if is_backwards is not None else by_content.new_zeros(by_content.shape[1], dtype=torch.long)
+    names = mask[3].flatten() if mask[1] else torch.zeros(asking.places.numel(), dtype=torch.int32)
+    of_keys = (asking.places, turned, asking.hidden, asking.differs)
+    return _Shares.apply(of_keys, (*mask[:3], names), by_content, by_distance, by_type)  # type: ignore[no-untyped-call]
+
+
+class _Shares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, of_keys: Any, mask: Any, by_content: Tensor, by_distance: Tensor, by_type: Tensor) -> Tensor:
+        ctx.of_keys, ctx.mask, ctx.distances = of_keys, mask, by_distance.shape[3]
+        shares = torch.empty_like(by_content)
+        read = torch.empty_like(shares) if mask[1] else shares
+        loops("distances").softmax(by_content, by_distance, by_type, *of_keys, shares, read, mask)
+        ctx.save_for_backward(shares)
+        return read
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (shares,) = ctx.saved_tensors
+        sizes = (shares.shape[3:], (ctx.distances,), ())
+        given = [shares.new_empty(*shares.shape[:3], *size) for size in sizes]
+        loops("distances").softmax_backward(gradient.contiguous(), shares, *ctx.of_keys, ctx.mask, *given)
+        return None, None, *given
+
+
 def _by_heads(rows: Tensor, group: Group, dtype: torch.dtype) -> Tensor:
     """[t, P, A, D] to [P, n, A, S, D], as products read them, padded with zeros."""
     (count, longest), (parts, heads, size) = group.shape, rows.shape[1:]

@@ -23,12 +23,20 @@ ROOT = Path(__file__).parents[2]
 def compiled_loop(name: str):
     """A compiled loop by its name."""
     return next(
-        getattr(loops(of), name) for of in ("elementwise", "attention", "inference") if hasattr(loops(of), name)
+        getattr(loops(of), name)
+        for of in ("elementwise", "attention", "distances", "inference")
+        if hasattr(loops(of), name)
     )
 
 
 ROW, IN_PRECISION = object(), object()  # of float32, and of the precision that a model is in
 NUMBER = np.float32(0.5)
+FLAGS = np.arange(64) % 3 == 0
+
+
+def is_row(argument: object) -> bool:
+    """Whether an argument stands for a row that lies somewhere."""
+    return argument is ROW or argument is IN_PRECISION
 
 
 @pytest.mark.parametrize("columns", [9, 16, 17, 27, 33, 64])
@@ -45,7 +53,11 @@ NUMBER = np.float32(0.5)
         ("_times_and_sum", (*[IN_PRECISION] * 3, ROW)),
         ("sum_row", (*[IN_PRECISION] * 2, ROW, *[IN_PRECISION] * 2)),
         ("_sum_backward", (*[ROW] * 2, *[IN_PRECISION] * 2, ROW)),
-        ("_softmax", (ROW, NUMBER, NUMBER, IN_PRECISION)),
+        ("softmax_row", (ROW, NUMBER, NUMBER, IN_PRECISION)),
+        ("_hide", (ROW, *[FLAGS] * 2, NUMBER)),
+        ("_along", (*[IN_PRECISION] * 2, ROW)),
+        ("_slopes", (*[IN_PRECISION] * 2, ROW, FLAGS, NUMBER, ROW)),
+        ("_of_others", (ROW, FLAGS)),
         ("_softmax_backward", (*[IN_PRECISION] * 2, ROW, NUMBER)),
         ("_adam", (ROW, IN_PRECISION, *[ROW] * 2, IN_PRECISION, (NUMBER,) * 9)),
     ],
@@ -54,7 +66,7 @@ def test_to_the_bit_it_does_not_matter_where_the_rows_lie(
     name: str, arguments: tuple, dtype: torch.dtype, columns: int
 ) -> None:
     # Where rows lie next to each other, what LLVM made goes on without vectors, which must not add up in another order.
-    kinds = [argument for argument in arguments if argument in (ROW, IN_PRECISION)]
+    kinds = [argument for argument in arguments if is_row(argument)]
     values = random(len(kinds), columns).abs().detach()
     found, chance = set(), np.random.default_rng(0)
     for gap in (0, 4, 16, 1000) * 20:
@@ -65,9 +77,9 @@ def test_to_the_bit_it_does_not_matter_where_the_rows_lie(
             row[:columns] = value
             placed.append(row[:columns])
         given = iter(placed)
-        takes = (array(next(given)) if argument in (ROW, IN_PRECISION) else argument for argument in arguments)
-        compiled_loop(name)(*takes)
-        found.add(b"".join(array(row).tobytes() for row in placed))
+        takes = (array(next(given)) if is_row(argument) else argument for argument in arguments)
+        returned = compiled_loop(name)(*takes)
+        found.add((returned, *(array(row).tobytes() for row in placed)))
     assert len(found) == 1
 
 

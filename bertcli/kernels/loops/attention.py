@@ -45,7 +45,8 @@ def _highest(scores, row):
 
 
 @row_loop
-def _softmax(row, highest, scaling, weights):
+def softmax_row(row, highest, scaling, weights):
+    """Write the shares of a row of scores, which it changes."""
     for j in range(row.size):
         row[j] = exp((row[j] - highest) * scaling)
     total = F(0)
@@ -68,7 +69,7 @@ def softmax(scores, lengths, read, scaling, mask, is_causal):
         kept, row = new_factors(size), new_row(length)
         for i in range(length):
             seen = i + 1 if is_causal else length
-            _softmax(row[:seen], _highest(scores[m, i], row[:seen]), F(scaling), scores[m, i])
+            softmax_row(row[:seen], _highest(scores[m, i], row[:seen]), F(scaling), scores[m, i])
             scores[m, i, seen:] = 0
             if mask[1] > 0:
                 draw(kept, of_head(mask[3][first + i], m % heads), mask)

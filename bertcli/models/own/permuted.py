@@ -32,9 +32,9 @@ class Queries:
 
     group: Group  # [n, Q]
     rows: slice  # of the tokens, or of the predictions
-    places: Tensor | None  # [n, Q] within their sequences; None: every token in turn
-    hidden: Tensor | None  # [n, Q, K] which keys they do not see
-    differs: Tensor | None  # [n, Q, K] 1 where a key is of another token type, else 0
+    places: Tensor  # [n, Q] among the keys
+    hidden: Tensor  # [n, Q, K] which keys they do not see
+    differs: Tensor  # [n, Q, K] whether a key is of another token type
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,18 @@ def groups_of(
     first = start = 0  # of a group's sequences, and of its predictions
     for group, rows in sequences.groups_with_rows():
         of_group = slice(first, first := first + group.shape[0])
-        differs = None if types is None else _differs(column(types, group, rows), memory)
-        hidden = None if group.mask is None else ~group.mask[:, 0].expand(-1, group.shape[1], -1)  # [n, S, S]
+        square = (*group.shape, group.shape[1])  # [n, S, S]
+        nothing = torch.zeros(square, dtype=torch.bool, device=group.device)
+        differs = pad(nothing, (memory, 0)) if types is None else _differs(column(types, group, rows), memory)
+        hidden = nothing if group.mask is None else ~group.mask[:, 0].expand(square)
+        turns = (memory + torch.arange(group.shape[1], device=group.device)).expand(group.shape)
         if predictions is None:
-            yield Keys(group, rows, of_group, Queries(group, rows, None, _behind(hidden, memory), differs), None)
+            yield Keys(group, rows, of_group, Queries(group, rows, turns, _behind(hidden, memory), differs), None)
             continue
         own, ranks = (column(each, group, rows) for each in (predictions.own_ranks, predictions.ranks))
-        later = own[:, :, None] <= ranks[:, None]  # [n, S, S]
-        later = later if hidden is None else later | hidden
+        later = (own[:, :, None] <= ranks[:, None]) | hidden
         is_self = torch.eye(group.shape[1], dtype=torch.bool, device=later.device)
-        tokens = Queries(group, rows, None, _behind(later & ~is_self, memory), differs)
+        tokens = Queries(group, rows, turns, _behind(later & ~is_self, memory), differs)
         if not len(predictions.positions):
             yield Keys(group, rows, of_group, tokens, None)
             continue
@@ -75,10 +77,8 @@ def groups_of(
         )
         places = column(predictions.places, predicted, asking)  # [n, Q]
         seen = (_behind(later, memory), differs)
-        chosen = [
-            None if each is None else each.gather(1, places[..., None].expand(-1, -1, each.shape[2])) for each in seen
-        ]
-        yield Keys(group, rows, of_group, tokens, Queries(predicted, asking, places, *chosen))
+        chosen = (each.gather(1, places[..., None].expand(-1, -1, each.shape[2])) for each in seen)
+        yield Keys(group, rows, of_group, tokens, Queries(predicted, asking, memory + places, *chosen))
 
 
 def column(values: Tensor, group: Group, rows: slice) -> Tensor:
@@ -86,11 +86,11 @@ def column(values: Tensor, group: Group, rows: slice) -> Tensor:
     return group.padded(values[rows][:, None, None])[:, 0, :, 0]
 
 
-def _behind(hidden: Tensor | None, memory: int) -> Tensor | None:
+def _behind(hidden: Tensor, memory: int) -> Tensor:
     """What is hidden, [n, S, S], behind a memory that all see, [n, S, K]."""
-    return None if hidden is None else pad(hidden, (memory, 0))
+    return pad(hidden, (memory, 0))
 
 
 def _differs(types: Tensor, memory: int) -> Tensor:
-    """Where two tokens are of different types, [n, S, K], as numbers."""
-    return (types[:, :, None] != pad(types, (memory, 0))[:, None]).float()
+    """Where two tokens are of different types, [n, S, K]."""
+    return types[:, :, None] != pad(types, (memory, 0))[:, None]

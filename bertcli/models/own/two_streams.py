@@ -18,7 +18,7 @@ from bertcli.models.dropout import Mask, choose_rows, drop, drop_alike, name_aga
 from bertcli.models.own.permuted import Keys, Predictions, Queries, column, groups_of
 
 # T tokens of the batch, N sequences, P predictions, H hidden, A heads, D size per head, M tokens of memory a sequence;
-# of a group: n sequences, S the longest, Q its queries a sequence, K keys: M + S, R distances: K + S
+# of a group: n sequences, S the longest, Q its queries a sequence, K keys: M + S, R distances: 2K
 
 # The score of what a token does not attend to, as in the original: with nothing to attend to, it attends uniformly.
 NOT_SEEN = -1e30
@@ -69,7 +69,7 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         length = memory[0].shape[1] if memory else 0
         groups = list(groups_of(types, sequences, predictions, length))
         longest = max(each.group.shape[1] for each in groups)  # with padding
-        encodings = self._encodings(longest, length, found[0].dtype, directions is not None)
+        encodings = self._encodings(length + longest - 1, found[0].dtype)
         for number, layer in enumerate(self.layer):
             states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
             is_last = predictions is not None and number == len(self.layer) - 1
@@ -78,23 +78,21 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
             if is_last:
                 states = states[count:]
                 choose_rows(self, slice(count, None))
-            relative = _heads(encodings, attention.r)  # [1 or 2, R, A, D]
-            attend = _Attention(attention, relative, directions)
+            attend = _Attention(attention, _heads(encodings, attention.r), directions)
             context = attend(states, contents, memory[number] if memory else None, groups, not is_last)
             attended = multiply(context.flatten(1), attention.o.flatten(1).T)
             mask = next_mask(attention.dropout.p if self.training else 0.0, len(attended))
             found.append(layer.ff(add_and_norm(attended, states, attention.layer_norm, mask)))
         return found
 
-    def _encodings(self, longest: int, memory: int, dtype: torch.dtype, has_directions: bool) -> Tensor:
-        """Encodings of the distances from longest - 1 + memory to -longest, and of their negatives: [1 or 2, R, H]."""
+    def _encodings(self, furthest: int, dtype: torch.dtype) -> Tensor:
+        """Encodings of the distances from the furthest to its negative, and one more, for whole cache lines: [R, H]."""
         device = self.mask_emb.device
-        distances = torch.arange(longest - 1 + memory, -longest - 1, -1.0, device=device)
+        distances = torch.arange(furthest, -furthest - 2, -1.0, device=device)
         if self.clamp_len > 0:
             distances = distances.clamp(-self.clamp_len, self.clamp_len)
-        both = torch.stack([distances, -distances]) if has_directions else distances[None]
         waves = WAVES ** (torch.arange(0, self.d_model, 2.0, device=device) / self.d_model)
-        angles = both[..., None] / waves
+        angles = distances[:, None] / waves
         return drop_alike(torch.cat([angles.sin(), angles.cos()], -1).to(dtype), self.dropout.p, self.training)
 
 
@@ -103,7 +101,7 @@ class _Attention:
 
     def __init__(self, weights: Any, relative: Tensor, directions: Tensor | None) -> None:
         self.weights, self.directions = weights, directions
-        self.relative = relative.permute(2, 0, 3, 1).contiguous()  # [A, 1 or 2, D, R]
+        self.relative = relative.permute(1, 2, 0).contiguous()  # [A, D, R]
 
     def __call__(
         self, states: Tensor, contents: Tensor, before: Tensor | None, groups: list[Keys], with_tokens: bool
@@ -120,7 +118,7 @@ class _Attention:
             if before is not None:
                 memory = [_heads(before[keys.sequences], part).transpose(1, 2) for part in (weights.k, weights.v)]
                 both = [torch.cat(parts, 2) for parts in zip(memory, both, strict=True)]
-            key, value = (each.transpose(0, 1) for each in both)  # [A, n, K, D]
+            key, value = (each.transpose(0, 1).contiguous() for each in both)  # [A, n, K, D]
             if with_tokens:
                 of_tokens.append(self._context(query[:count], 0, keys, keys.tokens, (key, value)))
             if keys.predictions is not None:
@@ -132,35 +130,49 @@ class _Attention:
         self, query: Tensor, first: int, keys: Keys, asking: Queries, of_keys: tuple[Tensor, Tensor]
     ) -> Tensor:
         """What some of the queries, which are the states from row `first` on, read of a group's keys: [queries, A, D]."""
-        shares = self._scores(query[asking.rows], keys, asking, of_keys[0]).softmax(-1)
-        if self.mask[1]:
-            rows = torch.arange(asking.rows.start, asking.rows.stop, device=query.device) + first
-            names = column(rows, asking.group, slice(None))  # [n, Q]
-            key, dropped, scale, heads = of_heads(self.mask, names, len(shares))
-            heads = heads.view(len(names), len(shares), -1).transpose(0, 1).flatten()
-            shares = drop(shares, (key, dropped, scale, heads))
+        weights = self.weights
+        asked = asking.group.padded(query[asking.rows] * weights.scale).transpose(0, 1).contiguous()  # [A, n, Q, D]
+        of_place, of_content, of_type = (
+            bias[:, None] * weights.scale for bias in (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
+        )
+        flat, (longest, size) = asked.flatten(1, 2), (of_keys[0].shape[2], self.relative.shape[2])
+        needed = slice(size // 2 - longest, size // 2 + longest)  # the others are of longer sequences
+        by_distance = ((flat + of_place) @ self.relative[..., needed]).view(*asked.shape[:3], -1)
+        by_content = (asked + of_content[:, None]) @ of_keys[0].transpose(2, 3)
+        other = (weights.seg_embed[1] - weights.seg_embed[0])[..., None]  # softmax cancels what all keys have in common
+        by_type = (flat @ other + of_type @ other).view(asked.shape[:3])
+        mask = (*self.mask[:3], self._names(first, asking, query.device)) if self.mask[1] else self.mask
+        is_backwards = None if self.directions is None else self.directions[keys.sequences]
+        shares = shares_of_keys(by_content, by_distance, by_type, asking, is_backwards, mask)
         return asking.group.unpadded((shares @ of_keys[1]).transpose(0, 1))
 
-    def _scores(self, query: Tensor, keys: Keys, asking: Queries, key: Tensor) -> Tensor:
-        """The scores of queries, [q, A, D], for keys, [A, n, K, D]: [A, n, Q, K]."""
-        weights, longest = self.weights, keys.group.shape[1]
-        asked = asking.group.padded(query * weights.scale).transpose(0, 1)  # [A, n, Q, D]
-        by_place, by_content, by_type = (
-            asked + (bias * weights.scale)[:, None, None]
-            for bias in (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
-        )
-        relative = self.relative
-        if self.directions is not None:
-            relative = relative.index_select(1, self.directions[keys.sequences])
-        size = key.shape[2] + longest
-        first = (relative.shape[3] - size) // 2  # distances of the longest sequence are left out on both sides
-        of_places = _shifted(by_place @ relative[..., first : first + size], key.shape[2], longest, asking.places)
-        parts = (of_places, by_content, key.transpose(2, 3))
-        scores = torch.baddbmm(*(each.flatten(0, 1) for each in parts)).view(of_places.shape)
-        if asking.differs is not None:  # softmax cancels what all keys have in common
-            other = weights.seg_embed[1] - weights.seg_embed[0]
-            scores = torch.addcmul(scores, by_type @ other[:, None, :, None], asking.differs.to(scores.dtype))
-        return scores if asking.hidden is None else scores.masked_fill(asking.hidden, NOT_SEEN)
+    def _names(self, first: int, asking: Queries, device: torch.device) -> Tensor:
+        """The names of queries for dropout, [n, Q], which are the states from row `first` on."""
+        rows = torch.arange(asking.rows.start, asking.rows.stop, device=device) + first
+        return self.mask[3].to(device)[column(rows, asking.group, slice(None))]
+
+
+@faster
+def shares_of_keys(
+    by_content: Tensor, by_distance: Tensor, by_type: Tensor, asking: Queries, is_backwards: Tensor | None, mask: Mask
+) -> Tensor:
+    """The shares of keys, [A, n, Q, K], after dropout by a mask of queries, [n, Q].
+
+    They are of scores by content, [A, n, Q, K]; by distance, [A, n, Q, R]; and of keys of another type, [A, n, Q].
+    """
+    heads, count, _, keys = by_content.shape
+    ahead = torch.arange(keys, device=by_content.device) - asking.places[..., None]  # [n, Q, K]
+    if is_backwards is not None:
+        ahead = torch.where(is_backwards[:, None, None] > 0, -ahead, ahead)
+    scores = by_content + by_distance.gather(3, (keys - 1 + ahead).expand(heads, -1, -1, -1))
+    scores = torch.addcmul(scores, by_type[..., None], asking.differs.to(scores.dtype))
+    shares = scores.masked_fill(asking.hidden, NOT_SEEN).softmax(-1)
+    if not mask[1]:
+        return shares
+    key, dropped, scale, names = of_heads(
+        (*mask[:3], mask[3].flatten()), torch.arange(mask[3].numel()).view(count, -1), heads
+    )
+    return drop(shares, (key, dropped, scale, names.view(count, heads, -1).transpose(0, 1).flatten()))
 
 
 def _heads(states: Tensor, weight: Tensor) -> Tensor:
@@ -179,16 +191,6 @@ def add_and_norm(attended: Tensor, states: Tensor, norm: nn.LayerNorm, mask: Mas
 def multiply(states: Tensor, weight: Tensor) -> Tensor:
     """States, [..., H], times a weight, [H, L], to [..., L]."""
     return states @ weight
-
-
-def _shifted(positions: Tensor, keys: int, longest: int, places: Tensor | None) -> Tensor:
-    """Scores by distance, [A, n, Q, R], as scores by key, [A, n, Q, K]: key 0 of a query at place p has distance S - 1 - p."""
-    if places is None:  # each row begins one distance before the row above
-        size = positions.shape[3] - 1
-        flat = positions.flatten(2)[..., longest - 1 : longest - 1 + longest * size]
-        return flat.view(*positions.shape[:2], longest, size)[..., :keys]
-    at = longest - 1 - places[:, :, None] + torch.arange(keys, device=places.device)
-    return positions.gather(3, at.expand(len(positions), -1, -1, -1))
 
 
 def predict(
