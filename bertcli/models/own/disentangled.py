@@ -14,7 +14,8 @@ from bertcli.data.packing.sequences import SHORT, Group, Sequences
 from bertcli.models.dropout import Mask, drop, next_mask, of_heads
 
 # T tokens of the batch, H hidden, A heads, D size per head, P relative positions
-# Of a group: n sequences, S the longest; W = 2S - 1 distances between its tokens; of a block: B tokens
+# Of a group: n sequences, S the longest; W = 2S, one more than the distances between its tokens, as products of an even
+# size are faster; of a block: B tokens
 
 BLOCK = 64  # tokens whose products with all distances that they need are one
 
@@ -42,10 +43,10 @@ class Relative:
         found = []
         rows = _rows(length, *self.kind) - self.first
         for vectors, order, factor in ((self.keys, rows.flip(0), 1.0), (self.queries, rows, scaling)):
-            chosen = (
-                None if vectors is None else vectors.index_select(1, send(order, vectors.device)).to(dtype) * factor
+            chosen = torch.cat([order, order[-1:]])
+            found.append(
+                None if vectors is None else vectors.index_select(1, send(chosen, vectors.device)).to(dtype) * factor
             )
-            found.append(chosen)
         return found[0], found[1]
 
 
@@ -142,7 +143,7 @@ def _dropped(weights: Tensor, mask: Mask | None) -> Tensor:
 def _products(states: Tensor, vectors: Tensor | None, empty: bool = False) -> Iterator[tuple[slice, Tensor]]:
     """Products of a block of states, [n, A, S, D], after another, and the vectors of their distances; or zeros in their place.
 
-    Each is [A, n * B, S + B - 1].
+    Each is [A, n * B, S + B].
     """
     count, heads, length, _ = states.shape
     for start in range(0, length, BLOCK) if vectors is not None else ():
@@ -160,13 +161,13 @@ def _block(states: Tensor, block: slice) -> Tensor:
 
 
 def _columns(length: int, block: slice) -> slice:
-    """The distances of a block of tokens from all."""
-    return slice(length - block.stop, 2 * length - 1 - block.start)
+    """The distances of a block of tokens from all, and one more."""
+    return slice(length - block.stop, 2 * length - block.start)
 
 
 def _by_distance(products: Tensor, count: int) -> Tensor:
-    """The view of products, [A, n * B, S + B - 1], whose element i, j is that of token i and the distance j - i, [n, A, B, S]."""
+    """The view of products, [A, n * B, S + B], whose element i, j is that of token i and the distance j - i, [n, A, B, S]."""
     heads, rows, width = products.shape
     size = rows // count
     strides = (size * width, rows * width, width - 1, 1)
-    return products.as_strided((count, heads, size, width - size + 1), strides, size - 1)
+    return products.as_strided((count, heads, size, width - size), strides, size - 1)
