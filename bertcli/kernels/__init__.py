@@ -84,6 +84,11 @@ def chooses_rows(attention: nn.Module | None) -> bool:
     return getattr(attention, "chooses_rows", False) is True
 
 
+def attends_by_blocks(model: nn.Module) -> bool:
+    """Whether the attention of a model that is trained keeps no scores of pairs of tokens: a GPU computes them block by block."""
+    return are_on() and import_module("bertcli.kernels.layers").attends_by_blocks(model) is True
+
+
 def prepack(model: nn.Module) -> None:
     """Put the weights of a packed model that only predicts in the order that a CPU multiplies them in.
 

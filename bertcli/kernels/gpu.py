@@ -112,19 +112,21 @@ class _AddAndNorm(torch.autograd.Function):
 
 def log_sums(logits: Tensor) -> Any:
     """Logarithms of the sums of exponentials: [M, V] to [M]."""
-    if not fits(logits):
+    if not (fits(logits) and logits.stride(1) == 1):
         return NotImplemented
     sums = torch.empty(len(logits), dtype=torch.float32, device=logits.device)
-    loops("gpu").log_sums[(len(logits),)](logits.contiguous(), sums, logits.shape[1], COLUMNS=COLUMNS, num_warps=8)
+    given = (logits, sums, logits.shape[1], logits.stride(0))
+    loops("gpu").log_sums[(len(logits),)](*given, COLUMNS=COLUMNS, num_warps=8)
     return sums
 
 
 def cross_entropy_gradient(logits: Tensor, labels: Tensor, sums: Tensor, factor: Tensor) -> Any:
     """The gradient of the logits, [M, V]."""
-    if not fits(logits):
+    if not (fits(logits) and logits.stride(1) == 1):
         return NotImplemented
-    found, (count, width) = torch.empty_like(logits.contiguous()), logits.shape
-    given = (logits.contiguous(), labels, sums, factor.float().contiguous(), found, width)
+    count, width = logits.shape
+    found = logits.new_empty(count, width)
+    given = (logits, labels, sums, factor.float().contiguous(), found, width, logits.stride(0))
     loops("gpu").cross_entropy_gradient[(count, -(-width // COLUMNS))](*given, COLUMNS=COLUMNS, num_warps=8)
     return found
 

@@ -52,6 +52,13 @@ def prepack_layers(model: nn.Module) -> None:
                 setattr(parent, name, PrepackedLinear(cast(nn.Linear, child)))
 
 
+def attends_by_blocks(model: nn.Module) -> bool:
+    """Whether a GPU attends in all layers of a model by kernels that keep no scores."""
+    weight = next(model.parameters())
+    sizes = {each.attention_head_size for each in model.modules() if isinstance(each, SelfAttention)}
+    return bool(sizes) and gpu.is_half_on_gpu(weight) and gpu.fits(weight) and sizes.issubset(gpu.SIZES)
+
+
 class Linear(nn.Linear):
     """nn.Linear by the product with which training is faster."""
 

@@ -1,8 +1,7 @@
 """The training loop of pre-training and fine-tuning."""
 
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from statistics import fmean
@@ -14,7 +13,7 @@ from accelerate.utils import broadcast
 from torch import Tensor
 
 from bertcli import say
-from bertcli.data.packing.batches import Packable, PackedBatch, TrainingBatches
+from bertcli.data.packing.batches import Ahead, Packable, PackedBatch, TrainingBatches
 from bertcli.data.packing.keyed import derive
 from bertcli.errors import Interrupted
 from bertcli.models.dropout import seed_dropout
@@ -58,13 +57,14 @@ class Training:
         precision: str,
     ) -> None:
         self.plan, self.folder, self.accelerator = plan, folder, accelerator
-        tokens, shares = micro_batch_tokens(plan.micro_batch_tokens), accelerator.num_processes
-        share = accelerator.process_index
-        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, share, shares)
         self.model = model.to(accelerator.device)  # what is updated, evaluated and saved
         dtype = torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
+        models = cast(ModelWithLoss, module).models.values()
+        tokens, share = micro_batch_tokens(plan.micro_batch_tokens, models), accelerator.process_index
+        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, share, accelerator.num_processes)
+        self.ahead = Ahead(lambda step: self.batches.of_step(step), plan.steps)
         self.module = module if is_sharded() else accelerator.prepare(module)
         optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy, plan.rules)
         self.optimizer = accelerator.prepare(optimizer)
@@ -115,9 +115,12 @@ class Training:
         keep_freed_memory()
         history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
         progress = Progress("training", self.plan.cost_until(steps))
-        with Interruption() as interruption, ThreadPoolExecutor(1) as ahead, progress, self.watch:
+        with Interruption() as interruption, progress, self.watch:
             progress.start_at(self.plan.cost_until(first))
-            for step, started, micro_batches in self._batches_from(first, ahead):
+            for step in range(first, first if self.is_out_of_patience else steps):
+                started, micro_batches = time.perf_counter(), self.ahead.take(step)
+                if self.accelerator.device.type == "cpu":
+                    self.ahead.begin(step + 1)
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
                 history.steps, stop = step + 1, totals["stop"] > 0
                 saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
@@ -142,18 +145,6 @@ class Training:
         speed, share, skipped = self.history.tokens_per_second, 100 * self.share_of_peak, self.history.skipped
         of_skipped = f"; {skipped:,} updates were not finite and skipped" if skipped else ""
         say(f"{speed:,.0f} real tokens per second, {share:.1f} % of {self.peak_words}{of_skipped}")
-
-    def _batches_from(self, first: int, ahead: Executor) -> Iterator[tuple[int, float, list[PackedBatch]]]:
-        """The steps left: number, when its batches were needed, and these, made while the step before runs."""
-        if self.is_out_of_patience or first >= self.plan.steps:
-            return
-        coming = ahead.submit(self.batches.of_step, first)
-        for step in range(first, self.plan.steps):
-            started = time.perf_counter()
-            micro_batches = coming.result()
-            if step + 1 < self.plan.steps:
-                coming = ahead.submit(self.batches.of_step, step + 1)
-            yield step, started, micro_batches
 
     def make_steps(self, steps: int, advance: Callable[[float], object] = lambda done: None) -> None:
         """Make the first steps, without a log or a checkpoint; `advance` is called after each."""
@@ -241,6 +232,8 @@ class Training:
             self.accelerator.unscale_gradients(self.optimizer)
         norm = self._own_optimizer.clip_by_global_norm(count=examples)
         values = self._summed(torch.stack([*losses.values(), norm.to(self.accelerator.device)]))
+        if norm.is_cuda:  # while it is waited for: sooner, the other thread would hold up what launches kernels
+            self.ahead.begin(step + 1)
         history, self.gradient_norm = self.history, float(norm)
         if values.isfinite().all():
             history.skipped_in_a_row = 0
@@ -267,6 +260,8 @@ class Training:
         saves = self.plan.is_save_due(time.perf_counter() - self.saved_at, not self.has_saved)
         saves = saves and self.accelerator.is_main_process
         counts = {**work_of(self.model.models.values(), micro_batches), "stop": int(asked > 0), "saves": int(saves)}
+        if self.accelerator.num_processes == 1:  # to read them from a GPU is to wait for the step before
+            return counts
         values = torch.tensor(list(counts.values()), dtype=torch.float64, device=self.accelerator.device)
         return dict(zip(counts, self._summed(values).tolist(), strict=True))
 

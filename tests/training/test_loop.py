@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForPreTraining
+from transformers import AutoModelForPreTraining, BertConfig, BertModel
 
 from bertcli.data.checksums import write_checksums
 from bertcli.data.pretraining.shards import load_pretraining_examples
@@ -25,6 +25,7 @@ from bertcli.models.dropout import seed_dropout
 from bertcli.models.loading import build_model
 from bertcli.objectives import get_objective
 from bertcli.objectives.objective import ObjectiveExamples
+from bertcli.training import device
 from bertcli.training.checkpoint import latest_checkpoint
 from bertcli.training.device import micro_batch_tokens
 from bertcli.training.loop import Training
@@ -327,15 +328,26 @@ def test_micro_batches_are_halved_until_memory_holds_them(
     assert halved.losses == pytest.approx(whole.losses, abs=1e-4)
 
 
-@pytest.mark.parametrize(("gibibytes", "tokens"), [(8, 4096), (24, 12288), (139.7, 65536), (180, 65536)])
+@pytest.mark.parametrize(
+    ("gibibytes", "tokens", "of_base", "of_large"),
+    [(8, 4096, 18164, 7098), (24, 12288, 54494, 21294), (80, 40960, 131072, 70981), (180, 65536, 131072, 131072)],
+)
 def test_a_gpu_is_given_as_many_tokens_at_once_as_its_memory_holds(
-    gibibytes: float, tokens: int, monkeypatch: pytest.MonkeyPatch
+    gibibytes: float, tokens: int, of_base: int, of_large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = SimpleNamespace(total_memory=int(gibibytes * 2**30))
     for name, value in {"is_available": True, "current_device": 0, "get_device_properties": gpu}.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    with torch.device("meta"):
+        base, large = (
+            BertModel(BertConfig(hidden_size=64 * n, num_hidden_layers=n, num_attention_heads=n)) for n in (12, 16)
+        )
+    large.config.num_hidden_layers = 24
+    assert micro_batch_tokens(None, [base]) == tokens  # its attention keeps scores
+    monkeypatch.setattr(device, "attends_by_blocks", lambda _: True)
     assert micro_batch_tokens(None) == tokens
-    assert micro_batch_tokens(99) == 99
+    assert [micro_batch_tokens(None, [each]) for each in (base, large)] == [of_base, of_large]
+    assert micro_batch_tokens(99, [base]) == 99
 
 
 def test_two_runs_in_one_process_may_differ_in_precision(at_home: Path, tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -101,6 +102,24 @@ class TrainingBatches:
         rows = self.examples.rows_of_step(self.seed, step, self.batch_size)
         mine = longest_first(rows, self.examples.lengths)[self.rank :: self.world_size]
         return [self.examples.pack(part, step) for part in split(mine, self.examples.lengths, self.micro_batch_tokens)]
+
+
+class Ahead:
+    """Makes the batches of steps in a thread, those of the next while a device computes."""
+
+    def __init__(self, of_step: Callable[[int], list[PackedBatch]], steps: int) -> None:
+        self.of_step, self.steps, self._thread = of_step, steps, ThreadPoolExecutor(1)
+        self._coming: dict[int, Future[list[PackedBatch]]] = {}
+
+    def begin(self, step: int) -> None:
+        """Begin to make the batches of a step, unless that is begun."""
+        if step < self.steps and step not in self._coming:
+            self._coming[step] = self._thread.submit(self.of_step, step)
+
+    def take(self, step: int) -> list[PackedBatch]:
+        """The batches of a step, when they are made."""
+        self.begin(step)
+        return self._coming.pop(step).result()
 
 
 def evaluation_batches(examples: Packable, micro_batch_tokens: int) -> Iterator[PackedBatch]:

@@ -138,13 +138,13 @@ def add_and_norm_backward(
 
 
 @triton.jit
-def log_sums(logits, sums, width, COLUMNS: tl.constexpr):
-    """The logarithm of the sum of the exponentials of a row."""
+def log_sums(logits, sums, width, stride, COLUMNS: tl.constexpr):
+    """The logarithm of the sum of the exponentials of a row; rows begin `stride` elements apart."""
     row, columns = tl.program_id(0), tl.arange(0, COLUMNS)
     most, total = -float("inf"), 0.0
     for begin in range(0, width, COLUMNS):
         at = begin + columns
-        value = tl.load(logits + row.to(tl.int64) * width + at, mask=at < width, other=-float("inf")).to(tl.float32)
+        value = tl.load(logits + row.to(tl.int64) * stride + at, mask=at < width, other=-float("inf")).to(tl.float32)
         new = tl.maximum(most, tl.max(value, 0))
         total = total * tl.exp(most - new) + tl.sum(tl.exp(value - new), 0)
         most = new
@@ -152,10 +152,11 @@ def log_sums(logits, sums, width, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def cross_entropy_gradient(logits, labels, sums, factor, found, width, COLUMNS: tl.constexpr):
-    """The gradient of a part of a row of logits."""
+def cross_entropy_gradient(logits, labels, sums, factor, found, width, stride, COLUMNS: tl.constexpr):
+    """The gradient of a part of a row of logits, of which rows begin `stride` elements apart."""
     row, columns = tl.program_id(0), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    at, is_in = row.to(tl.int64) * width + columns, columns < width
-    share = tl.exp(tl.load(logits + at, mask=is_in, other=0.0).to(tl.float32) - tl.load(sums + row))
+    row, is_in = row.to(tl.int64), columns < width
+    given = tl.load(logits + row * stride + columns, mask=is_in, other=0.0).to(tl.float32)
+    share = tl.exp(given - tl.load(sums + row))
     share = tl.where(columns == tl.load(labels + row), share - 1.0, share) * tl.load(factor)
-    tl.store(found + at, share.to(found.dtype.element_ty), mask=is_in)
+    tl.store(found + row * width + columns, share.to(found.dtype.element_ty), mask=is_in)
