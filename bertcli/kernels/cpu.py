@@ -174,6 +174,25 @@ class _Attention(torch.autograd.Function):
         return None, None, None, *given
 
 
+def weights_of(scores: Tensor, lengths: Tensor, mask: Any) -> Any:
+    """The weights of scores, and what a mask leaves of them: softmax and dropout pass once."""
+    if not fits_many(scores):
+        return NotImplemented
+    left = torch.empty_like(scores) if mask[1] else scores
+    loops("attention").softmax(scores.flatten(0, 1), lengths, left.flatten(0, 1), 1.0, mask, False)
+    return scores, left
+
+
+def gradient_of_scores(gradient: Tensor, weights: Tensor, lengths: Tensor, mask: Any) -> Any:
+    """The gradient of scores, of that of what is left of the weights, and this again."""
+    if not fits_many(gradient, weights):
+        return NotImplemented
+    left = torch.empty_like(weights) if mask[1] else weights
+    given = [each.flatten(0, 1) for each in (gradient, weights, left)]
+    loops("attention").softmax_backward(*given[:2], lengths, given[2], 1.0, mask, False)
+    return gradient, left
+
+
 def shares_of_keys(
     by_content: Tensor, by_distance: Tensor, by_type: Tensor, asking: Any, is_backwards: Tensor | None, mask: Any
 ) -> Any:

@@ -5,6 +5,7 @@ import torch
 
 from bertcli.kernels.cpu import loops
 from bertcli.models.dropout import next_mask, of_heads
+from bertcli.models.own import disentangled
 from tests.kernels.exact import PRECISIONS, assert_same, exactly, factors, random
 
 
@@ -36,3 +37,20 @@ def test_softmax_up_to_each_sequences_length(dtype: torch.dtype, rate: float, is
     loops("attention").softmax_backward(towards, weights, lengths, again, 0.25, mask, is_causal)
     assert_same([towards], [exact.grad], dtype)
     assert rate == 0 or torch.equal(again, read)
+
+
+@PRECISIONS
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_weights_of_scores_are_those_of_the_plain_functions(dtype: torch.dtype, rate: float) -> None:
+    lengths = torch.tensor([37, 20, 1])
+    mask = next_mask(rate, int(lengths.sum()))
+    scores = random(3, 2, 37, 37, dtype=dtype).detach()
+    there = (torch.arange(37) < lengths[:, None]).double()[:, None, :, None]  # of padding, nothing is read
+    exact = scores.double()
+    wanted = disentangled.weights_of.__wrapped__(exact, lengths, mask)
+    found = disentangled.weights_of(scores.clone(), lengths, mask)
+    assert_same(list(found), [each * there for each in wanted], dtype)
+    towards = scores.double().sin().to(dtype).double() * there
+    wanted = disentangled.gradient_of_scores.__wrapped__(towards, wanted[0], lengths, mask)
+    found = disentangled.gradient_of_scores(towards.to(dtype), found[0], lengths, mask)
+    assert_same(list(found), [each * there for each in wanted], dtype)

@@ -10,7 +10,8 @@ from torch.nn.functional import pad
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from bertcli.data.packing.batches import send
-from bertcli.data.packing.sequences import SHORT, Group, Sequences
+from bertcli.data.packing.sequences import SHORT, Sequences
+from bertcli.kernels import faster
 from bertcli.models.dropout import Mask, drop, next_mask, of_heads
 
 # T tokens of the batch, H hidden, A heads, D size per head, P relative positions
@@ -73,15 +74,14 @@ def attend(
         dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
         by_distance = relative.of_distances(group.shape[1], scaling, dtype) if relative else (None, None)
         padded = [group.padded(each[rows]).to(dtype) for each in (states[0] * scaling, *states[1:])]
-        names = _names(group, (*mask[:3], mask[3][rows]), padded[0].shape[1])
-        contexts, start = [], 0
+        contexts, start, first = [], 0, rows.start
         for count in group.cuts if group.device.type == "cpu" else [group.shape[0]]:
             part = slice(start, start + count)
-            hidden = None if group.mask is None else ~group.mask[part]
-            of_part = None if names is None else (*names[:3], names[3].view(group.shape[0], -1)[part].flatten())
-            given = (hidden, of_part, *(each[part] for each in padded), *by_distance)
+            lengths = group.lengths[part]
+            of_part = (*mask[:3], mask[3][first : first + int(lengths.sum())])
+            given = (lengths, of_part, *(each[part] for each in padded), *by_distance)
             contexts.append(_Attention.apply(*given))  # type: ignore[no-untyped-call]
-            start += count
+            start, first = start + count, first + int(lengths.sum())
         found.append(group.unpadded(torch.cat(contexts)).to(states[0].dtype))
     return pad(torch.cat(found).flatten(1), (0, 0, 0, sequences.idle))
 
@@ -89,28 +89,27 @@ def attend(
 class _Attention(torch.autograd.Function):
     """The attention of a group, or a part of it, by scaled queries, keys, values, [n, A, S, D], and vectors of `of_distances`.
 
-    `hidden` has what is padding, [n, 1, 1, S], and `names` is the mask of the weights; None where there is none.
+    `lengths` has the tokens of each sequence, [n], and `mask` is that of these tokens, for the weights.
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor | None, names: Mask | None, *given: Any) -> Tensor:
+    def forward(ctx: Any, lengths: Tensor, mask: Mask, *given: Any) -> Tensor:
         query, key, value, keys, queries = given
         scores = query @ key.transpose(-1, -2)  # [n, A, S, S]
         for states, vectors, of_states in ((query, keys, scores), (key, queries, scores.transpose(-1, -2))):
             for block, products in _products(states, vectors):
                 of_states[:, :, block] += _by_distance(products, len(states))
-        weights = (scores if hidden is None else scores.masked_fill_(hidden, -torch.inf)).softmax(-1)
+        weights, left = weights_of(scores, lengths, mask)
         ctx.save_for_backward(*given, weights)
-        ctx.names = names
-        context: Tensor = _dropped(weights, names) @ value
+        ctx.lengths, ctx.mask = lengths, mask
+        context: Tensor = left @ value
         return context
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, keys, queries, weights = ctx.saved_tensors
-        of_value = _dropped(weights, ctx.names).transpose(-1, -2) @ gradient
-        of_weights = _dropped(gradient @ value.transpose(-1, -2), ctx.names)
-        of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+        of_scores, left = gradient_of_scores(gradient @ value.transpose(-1, -2), weights, ctx.lengths, ctx.mask)
+        of_value = left.transpose(-1, -2) @ gradient
         of_query, of_key = of_scores @ key, of_scores.transpose(-1, -2) @ query
         of_vectors: list[Tensor | None] = []
         for states, vectors, of_states, given in (
@@ -128,16 +127,35 @@ class _Attention(torch.autograd.Function):
         return None, None, of_query, of_key, of_value, *of_vectors
 
 
-def _names(group: Group, mask: Mask, heads: int) -> Mask | None:
-    """The mask of the weights of a group, of which each row is of a head and a token; None where nothing is dropped."""
+@faster
+def weights_of(scores: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    """The weights of scores, [n, A, S, S], which may take their memory, and what a mask of the tokens leaves of them."""
+    is_token = _are_tokens(scores, lengths)
+    weights = scores.masked_fill(~is_token[:, None, None], -torch.inf).softmax(-1)
+    return weights, _left(weights, is_token, mask)
+
+
+@faster
+def gradient_of_scores(gradient: Tensor, weights: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    """The gradient of scores, of that of what is left of the weights, which it may take the memory of, and this again."""
+    is_token = _are_tokens(weights, lengths)
+    of_weights = _left(gradient, is_token, mask)
+    of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+    return of_scores, _left(weights, is_token, mask)
+
+
+def _are_tokens(scores: Tensor, lengths: Tensor) -> Tensor:
+    """Which of [n, S] are tokens."""
+    return send(torch.arange(scores.shape[-1]) < lengths[:, None], scores.device)
+
+
+def _left(weights: Tensor, is_token: Tensor, mask: Mask) -> Tensor:
     if not mask[1]:
-        return None
-    tokens = group.padded(torch.arange(group.tokens, device=group.device)[:, None, None])[:, 0, :, 0]  # [n, S]
-    return of_heads(mask, tokens, heads)
-
-
-def _dropped(weights: Tensor, mask: Mask | None) -> Tensor:
-    return weights if mask is None else drop(weights.contiguous(), mask)
+        return weights
+    names = torch.zeros(is_token.shape, dtype=torch.int32, device=weights.device)
+    names = names.masked_scatter(is_token, mask[3].to(weights.device)).flatten()
+    places = torch.arange(len(names), device=weights.device).view(is_token.shape)
+    return drop(weights.contiguous(), of_heads((*mask[:3], names), places, weights.shape[1]))
 
 
 def _products(states: Tensor, vectors: Tensor | None, empty: bool = False) -> Iterator[tuple[slice, Tensor]]:
