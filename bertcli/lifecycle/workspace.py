@@ -97,7 +97,8 @@ def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
     runs = [run for run, reason in reasons.items() if not reason]
     if not runs:
         why = listed((f"{run.path} {reason}" for run, reason in reasons.items()), most=3)
-        hint = f"Make one: bert finetune {how_to_make}; or name a --model."
+        begun = [f"; or go on with what was begun: {run.command_to_resume}" for run in find_runs("finetune", False)]
+        hint = f"Make one: bert finetune {how_to_make}; or name a --model{''.join(begun[:1]) or '.'}"
         raise UserError(f"There is no finished run {what} in this folder{why}.", hint)
     alike = [run for run in runs if run.used_as == runs[0].used_as]
     others = f"the latest of {len(alike)} runs that fit" if alike[1:] else "the only run that fits"

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset, load_dataset
+from scipy.stats import spearmanr
 from seqeval.metrics import f1_score as seqeval_f1
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
@@ -34,11 +35,12 @@ from transformers import (
 from bertcli.data.labelled.examples import Sentences, TextExamples
 from bertcli.data.labelled.squad import Questions
 from bertcli.data.packing.keyed import rows_of_step
-from bertcli.kinds.classification import CLASSIFICATION
+from bertcli.kinds import KINDS
 from bertcli.lifecycle.sources import Source, find_source
 from bertcli.training.loop import UNTIMED_STEPS
 
 CUDA = torch.cuda.is_available()
+SCORES = {"accuracy": accuracy_score, "f1": f1_score, "matthews_correlation": matthews_corrcoef}
 
 
 class Clock(TrainerCallback):
@@ -60,7 +62,7 @@ def texts(source: Source, split: str, tokenizer: Any) -> Dataset:
     assert isinstance(read, TextExamples)
     columns = [column for column in (read.texts, read.pairs) if column is not None]
     encoded = tokenizer(*columns, truncation=True, max_length=source.task.max_seq_length)
-    return Dataset.from_dict({**encoded, "labels": CLASSIFICATION.targets(source.task, read)})
+    return Dataset.from_dict({**encoded, "labels": KINDS[source.task.kind].targets(source.task, read)})
 
 
 def words(source: Source, split: str, tokenizer: Any) -> Dataset:
@@ -153,8 +155,9 @@ def in_order(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 
 
 # The rows of each kind of task, the model class and the collator.
-KINDS = {
+ENCODED = {
     "classify": (texts, AutoModelForSequenceClassification, DataCollatorWithPadding),
+    "regress": (texts, AutoModelForSequenceClassification, DataCollatorWithPadding),
     "tag": (words, AutoModelForTokenClassification, DataCollatorForTokenClassification),
     "span": (questions, AutoModelForQuestionAnswering, DataCollatorWithPadding),
 }
@@ -208,7 +211,7 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
             collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.138, **shares)
     else:
         source = find_source(args.task, args.data, {})
-        encode, model_class, collator = KINDS[source.task.kind]
+        encode, model_class, collator = ENCODED[source.task.kind]
         rows, collate = encode(source, "train", tokenizer), collator(tokenizer)
     rows = rows.select(rows_of_step(0, 0, args.steps * args.batch_size * args.accumulation, len(rows)))
     tokens: list[int] = []
@@ -239,14 +242,17 @@ def quality(args: argparse.Namespace) -> dict[str, Any]:
     """Fine-tune for some epochs, score dev after each, and give the best, as ours does."""
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     source = find_source(args.task, args.data, {})
-    encode, model_class, collator = KINDS[source.task.kind]
+    encode, model_class, collator = ENCODED[source.task.kind]
     train, dev = (encode(source, split, tokenizer) for split in ("train", "dev"))
     set_seed(args.seed)
-    model = model_class.from_pretrained(args.model, dtype=torch.float32, num_labels=len(source.task.labels))
+    model = model_class.from_pretrained(args.model, dtype=torch.float32, num_labels=len(source.task.labels) or 1)
 
     def score(found: Any) -> dict[str, float]:
         """The first metric of the task, times 100."""
-        labels, given = found.label_ids, found.predictions.argmax(-1)
+        labels = found.label_ids
+        if source.task.kind == "regress":
+            return {"score": 100 * spearmanr(labels, found.predictions[:, 0]).statistic}
+        given = found.predictions.argmax(-1)
         if source.task.kind == "tag":
             names = np.array(source.task.labels)
             both = [
@@ -254,7 +260,7 @@ def quality(args: argparse.Namespace) -> dict[str, Any]:
                 for row, said in zip(labels, given, strict=True)
             ]
             return {"score": 100 * seqeval_f1(*zip(*both, strict=True))}
-        return {"score": 100 * {"accuracy": accuracy_score, "f1": f1_score}[source.task.metrics[0]](labels, given)}
+        return {"score": 100 * SCORES[source.task.metrics[0]](labels, given)}
 
     trainer = Trainer(
         model,
@@ -286,7 +292,7 @@ def quality(args: argparse.Namespace) -> dict[str, Any]:
 def parser() -> argparse.ArgumentParser:
     """The options of the command."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("task", help="pretraining, or a task of classification, tags or spans")
+    options.add_argument("task", help="pretraining, or a task of classification, values, tags or spans")
     for name in ("--model", "--data", "--out"):
         options.add_argument(name, required=True)
     for name, default in (("--steps", 0), ("--batch-size", 32), ("--accumulation", 1), ("--seed", 0)):

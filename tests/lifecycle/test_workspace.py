@@ -58,6 +58,14 @@ def test_of_two_projects_the_one_whose_columns_a_file_has_predicts_it(
     assert predict(file="new.csv").model == "runs/reviews/model"
 
 
+def test_where_no_run_is_finished_one_that_was_begun_is_named(take: Callable[..., None]) -> None:
+    take("reviews")
+    Path("runs/reviews/result.json").unlink()
+    with pytest.raises(UserError, match="no finished run for one text in this folder") as caught:
+        predict("the cat")
+    assert caught.value.hint.endswith("or go on with what was begun: bert finetune --resume --out runs/reviews")
+
+
 def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
     take: Callable[..., None], said: pytest.LogCaptureFixture
 ) -> None:
