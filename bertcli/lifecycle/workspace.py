@@ -97,8 +97,7 @@ def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
     runs = [run for run, reason in reasons.items() if not reason]
     if not runs:
         why = listed((f"{run.path} {reason}" for run, reason in reasons.items()), most=3)
-        begun = [f"; or go on with what was begun: {run.command_to_resume}" for run in find_runs("finetune", False)]
-        hint = f"Make one: bert finetune {how_to_make}; or name a --model{''.join(begun[:1]) or '.'}"
+        hint = f"Make one: bert finetune {how_to_make}; or name a --model{_or_go_on()}"
         raise UserError(f"There is no finished run {what} in this folder{why}.", hint)
     alike = [run for run in runs if run.used_as == runs[0].used_as]
     others = f"the latest of {len(alike)} runs that fit" if alike[1:] else "the only run that fits"
@@ -108,6 +107,12 @@ def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
         others = f"a baseline, {others}"
     say(f"model: {runs[0].path} ({others}{'; --model names another' if runs[1:] else ''})")
     return runs[0]
+
+
+def _or_go_on() -> str:
+    """How a hint ends: with the latest fine-tuning that was begun, if there is one."""
+    begun = find_runs("finetune", finished=False)
+    return f"; or go on with what was begun: {begun[0].command_to_resume}" if begun else "."
 
 
 def runs_of_tasks(names: Iterable[str]) -> list[str]:

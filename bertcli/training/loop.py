@@ -62,8 +62,9 @@ class Training:
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
         models = cast(ModelWithLoss, module).models.values()
-        tokens, share = micro_batch_tokens(plan.micro_batch_tokens, models), accelerator.process_index
-        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, share, accelerator.num_processes)
+        tokens = micro_batch_tokens(plan.micro_batch_tokens, models)
+        share = accelerator.process_index, accelerator.num_processes
+        self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, *share)
         self.ahead = Ahead(lambda step: self.batches.of_step(step), plan.steps)
         self.module = module if is_sharded() else accelerator.prepare(module)
         optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy, plan.rules)

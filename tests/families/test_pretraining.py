@@ -34,9 +34,10 @@ def test_a_family_is_pretrained_from_text_and_finetuned_without_being_named(name
     assert tokenizer.model_max_length == 512  # the positions of the model, not the length of the data
     assert not family.has_types(model.config) or 1 in tokenizer("a cat", "a dog")["token_type_ids"]
     write_reviews(Path("reviews.csv"), 24)
-    tuned = finetune("reviews.csv", limit=16, epochs=1, baseline=False)
+    tuned = finetune("reviews.csv", limit=16, epochs=1, learning_rate=0.0, baseline=False)
     assert Path(tuned.model).parent.name == "reviews"
     assert 0 <= tuned.metrics["accuracy"] <= 100
+    assert tuned.advice == "bert finetune reviews.csv --limit 16 --no-baseline"
 
 
 def test_robertas_rows_are_whole_lines_that_end_in_a_separator(workspace: Path) -> None:

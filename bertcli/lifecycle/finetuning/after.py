@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bertcli.data.labelled.examples import shortened
 from bertcli.errors import flag_of
+from bertcli.families import family_of
 from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.finetuning.before import frozen_words
@@ -70,7 +71,9 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
     longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual else None}
     is_named = setup.config.from_ != getattr(setup.config, "teacher", None)  # a student is of the teacher's layers
     start = setup.start if is_named else None
-    return command_of({**setup.config.values(), "command": setup.command, "from": start, **longer})
+    usual = family_of(setup.model.config.model_type).finetuning_defaults
+    given = {name: value for name, value in setup.config.values().items() if value != usual.get(name)}
+    return command_of({**given, "command": setup.command, "from": start, **longer})
 
 
 def next_commands(setup: Setup, result: TrainingResult) -> list[str]:
