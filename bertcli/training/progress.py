@@ -149,7 +149,7 @@ class Progress:
         (begun, before), (now, done) = self._marks[first], self._marks[-1]
         if self._calls < 2:
             return 0.0
-        return (self.total - done) * (now - begun) / (done - before) if self.total and done > before else 0.0
+        return max(0.0, self.total - done) * (now - begun) / (done - before) if self.total and done > before else 0.0
 
     def _speed(self) -> str:
         speed = self.done / max(time.perf_counter() - self.started, 1e-9)

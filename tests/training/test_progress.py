@@ -68,6 +68,15 @@ def test_nothing_is_said_of_the_time_left_before_the_second_step(clock: Clock) -
         assert shown.seconds_left() == pytest.approx(196)
 
 
+def test_no_less_than_nothing_is_left_where_the_costs_of_steps_add_up_to_more_than_all(clock: Clock) -> None:
+    with Progress("training", 3 * 0.1) as shown:
+        for _ in range(3):
+            clock.now += 2
+            shown.advance(0.1 + 1e-9)
+        assert shown.done > shown.total
+        assert shown.seconds_left() == 0
+
+
 def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
     with Progress("training", 1000) as shown:
         shown.start_at(900)
