@@ -146,6 +146,8 @@ def model(case: Case, folder: Path) -> Path:
         if case.task != "pretraining":
             task = get_task(case.task)
             kind, names = task.kind, dict(enumerate(task.labels))
+            if kind == "regress":
+                labels = {"num_labels": 1, "problem_type": KINDS[kind].problem_type}
             if names:
                 ids = {name: index for index, name in names.items()}
                 labels = {
