@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 if "BERT_CACHE" not in os.environ:  # workers have that of their parent
@@ -26,6 +27,9 @@ from bertcli.lifecycle import pretrained
 from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
+
+settings.register_profile("no times", deadline=None)
+settings.load_profile("no times")
 
 GOLDENS = Path(__file__).parent / "goldens"
 SHARED = Path(__file__).parent.parent.parent / "shared"

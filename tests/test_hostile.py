@@ -173,7 +173,7 @@ def test_a_damaged_file_of_a_user_is_a_result_or_an_error_that_names_it(cases: i
 
 
 @pytest.mark.parametrize(("name", "content", "readers"), READERS, ids=[name for name, *_ in READERS])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_content_of_a_file_is_a_result_or_an_error(
     name: str, content: bytes, readers: tuple[Reader, ...], workspace: Path, data: st.DataObject

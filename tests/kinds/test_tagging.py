@@ -76,7 +76,7 @@ def test_a_tag_that_the_task_has_not_is_an_error(google_tokenizer: WordPiece) ->
     max_seq_length=st.integers(5, 40),
     doc_stride=st.integers(1, 40),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_word_is_read_once_off_its_first_piece(
     google_tokenizer: WordPiece, sentences: list[list[str]], max_seq_length: int, doc_stride: int
 ) -> None:

@@ -117,7 +117,7 @@ def test_a_cased_model_keeps_the_case_of_a_word(workspace: Path) -> None:
 
 
 @given(st.lists(st.text(CHARACTERS, min_size=1, max_size=8), min_size=1, max_size=40))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_any_word_is_one_token_afterwards(
     tmp_path_factory: pytest.TempPathFactory, model: Path, lines: list[str]
 ) -> None:

@@ -36,7 +36,7 @@ def test_the_same_text_gives_the_same_file_in_any_order(
     st.lists(st.lists(st.text("abç", min_size=1, max_size=6), min_size=1, max_size=4), min_size=2, max_size=4),
     st.data(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_ties_are_broken_the_same_way_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, texts: list[list[str]], data: st.DataObject
 ) -> None:

@@ -44,7 +44,7 @@ EXAMPLES: dict[Any, st.SearchStrategy[Any]] = {  # a metric, and the pairs of pr
 
 @pytest.mark.parametrize("metric", EXAMPLES, ids=lambda metric: metric.__name__)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_an_example_that_counts_twice_is_as_two_examples(metric: Any, data: st.DataObject) -> None:
     pairs = data.draw(st.lists(EXAMPLES[metric], min_size=1, max_size=8))
     counts = data.draw(st.lists(NUMBER, min_size=len(pairs), max_size=len(pairs)).filter(any))

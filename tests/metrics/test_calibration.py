@@ -11,7 +11,7 @@ CONFIDENCES = st.lists(st.tuples(st.integers(0, 1000).map(lambda n: n / 1000), s
 
 
 @given(CONFIDENCES)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 def test_the_error_is_that_of_its_definition(confidences: list[tuple[float, bool]]) -> None:
     error, bins = calibration(confidences)
     expected = 0.0

@@ -17,7 +17,7 @@ MANY_LABELS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size
 
 
 @given(st.one_of(LABELS, MANY_LABELS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_classification_scores_are_scikit_learns(pairs: list[tuple[int, int]]) -> None:
     predicted, true = (list(side) for side in zip(*pairs, strict=True))
     scores = Classification(keep_in_memory=True).compute(predictions=predicted, references=true)

@@ -68,7 +68,7 @@ def test_every_word_needs_a_tag() -> None:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_scores_are_seqevals_on_valid_and_invalid_tags(scheme: str, data: st.DataObject) -> None:
     seqeval = pytest.importorskip("seqeval.metrics", reason="seqeval is not installed")
     schemes = pytest.importorskip("seqeval.scheme")

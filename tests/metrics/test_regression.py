@@ -16,7 +16,7 @@ VALUES = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=1,
 
 
 @given(VALUES, st.floats(0.1, 10))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_correlations_are_scipys_and_0_where_it_has_none(pairs: list[tuple[int, int]], scale: float) -> None:
     predicted, true = (list(side) for side in zip(*((scale * one, float(two)) for one, two in pairs), strict=True))
     scores = Regression(keep_in_memory=True).compute(predictions=predicted, references=true)

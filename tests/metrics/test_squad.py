@@ -91,7 +91,7 @@ ANSWERED = st.tuples(st.sampled_from(["", "blue", "red sky"]), st.sampled_from([
 
 
 @given(st.lists(ANSWERED, min_size=1, max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_best_threshold_beats_every_other(rows: list[tuple[str, str]], draw: random.Random) -> None:
     odds = [number + 0.5 for number in draw.sample(range(-20, 20), len(rows))]  # 0 means: none is answered
     predicted, true = [row[0] for row in rows], [[row[1]] for row in rows]

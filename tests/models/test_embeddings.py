@@ -23,7 +23,7 @@ def flat(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(st.lists(st.lists(st.integers(0, V - 1), min_size=1, max_size=15), min_size=1, max_size=6), st.integers(1, 3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_neighbours_are_counted_within_a_row_by_their_distance(rows: list[list[int]], size: int) -> None:
     plain = np.zeros((V, V))
     for row in rows:

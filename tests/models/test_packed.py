@@ -225,7 +225,7 @@ def test_micro_batches_hold_every_row_once_and_no_more_tokens_than_asked() -> No
     assert split(np.array([1]), lengths, 100)[0].tolist() == [1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 24), min_size=1, max_size=12),
     st.sampled_from([0, 300, sequences_module.ELEMENTS_OF_A_GROUP]),
@@ -264,7 +264,7 @@ def attend_alone(states: torch.Tensor, lengths: tuple[int, ...], is_causal: bool
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 200), min_size=1, max_size=7), st.sampled_from([(2, 16), (3, 32), (2, 64)]), st.booleans()
 )
@@ -285,7 +285,7 @@ def test_in_bfloat16_without_a_gradient_each_token_attends_within_its_sequence(
     assert not found[-6:].any()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.integers(1, 200), min_size=1, max_size=7), st.booleans())
 def test_in_bfloat16_long_sequences_share_the_shapes_of_their_products_and_attend_as_exactly(
     lengths: list[int], is_causal: bool

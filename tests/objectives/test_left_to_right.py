@@ -58,7 +58,7 @@ def test_losses_equal_those_of_transformers_on_padded_batches(home: Path, run: P
         torch.testing.assert_close(own.grad, other.grad, atol=1e-5, rtol=1e-4, msg=name)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.integers(1, 24), min_size=1, max_size=6),
     st.data(),

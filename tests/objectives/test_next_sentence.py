@@ -21,7 +21,7 @@ def original_truncation(left: list, right: list, longest: int, draw: random.Rand
 
 
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(0, 60), st.integers(1, 80))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_truncation_at_once_equals_truncation_token_by_token(seed: int, a: int, b: int, longest: int) -> None:
     left, right = list(range(a)), list(range(b))
     ours, pythons = Draws(seed), random.Random(seed)

@@ -38,7 +38,7 @@ def test_text_in_a_chart_is_text() -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True, width=32), min_size=2, max_size=6))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 def test_any_numbers_are_drawn(values: list[float]) -> None:
     chart = line_chart("Loss", {"loss": [(step, value, "x") for step, value in enumerate(values)]})
     assert chart

@@ -8,7 +8,7 @@ from bertcli.data.packing.keyed import WindowOrder, permutation, rows_of_step, u
 
 
 @given(st.integers(0, 1000), st.integers(1, 60), st.integers(1, 25))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_batches_go_through_every_row_once_an_epoch(seed: int, count: int, batch_size: int) -> None:
     steps = -(-2 * count // batch_size)
     rows = np.concatenate([rows_of_step(seed, step, batch_size, count) for step in range(steps)])
@@ -23,7 +23,7 @@ def test_an_epochs_order_depends_on_seed_and_epoch_only() -> None:
 
 
 @given(st.integers(0, 9), st.lists(st.integers(0, 30), min_size=1, max_size=9), st.integers(1, 4), st.integers(1, 25))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_windows_go_through_every_row_once_an_epoch(seed: int, sizes: list[int], window: int, batch_size: int) -> None:
     starts = (0, *np.cumsum([*sizes, 1]).tolist())
     order, count = WindowOrder(starts, window), starts[-1]

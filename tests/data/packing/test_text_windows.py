@@ -31,7 +31,7 @@ def pieces_of(features: WindowedFeatures, text: int, tokenizer: WordPiece) -> li
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=TEXTS, longest=st.integers(5, 20))
 def test_windows_without_overlap_have_each_token_once(google_tokenizer: WordPiece, texts, longest) -> None:
     features = encode(google_tokenizer, texts, longest=longest, stride=longest)
@@ -42,7 +42,7 @@ def test_windows_without_overlap_have_each_token_once(google_tokenizer: WordPiec
     assert (features.truncated, features.cut_share) == (0, 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(texts=TEXTS, pairs=st.booleans())
 def test_texts_that_fit_are_encoded_as_if_they_were_cut(google_tokenizer: WordPiece, texts, pairs) -> None:
     examples = TextExamples(texts, texts[::-1] if pairs else None, origin="")

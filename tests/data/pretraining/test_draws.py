@@ -9,7 +9,7 @@ from bertcli.data.pretraining.draws import Draws
 
 
 @given(st.integers(0, 2**40), st.lists(st.integers(1, 3000), min_size=1, max_size=30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_draws_are_those_of_pythons_random(seed: int, limits: list[int]) -> None:
     ours, pythons = Draws(seed), random.Random(seed)
     for limit in limits:

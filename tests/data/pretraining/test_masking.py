@@ -71,7 +71,7 @@ def test_dynamic_whole_word_masks_take_all_pieces_of_a_word(google_tokenizer: Wo
                 assert position - 1 in positions
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(1, 4), max_size=12), min_size=1, max_size=5), st.integers(0, 99))
 def test_a_word_that_does_not_fit_leaves_its_place_to_the_next(
     google_tokenizer: WordPiece, words: list[list[int]], key: int
@@ -159,7 +159,7 @@ def test_shares_that_do_not_sum_to_100_are_an_error() -> None:
             parse_shares(text)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=40), st.integers(0, 39), st.floats(0, 1), st.integers(0, 99))
 def test_spans_are_of_whole_words_within_a_text_and_fill_the_budget(
     google_tokenizer: WordPiece, words: list[int], first: int, prob: float, key: int

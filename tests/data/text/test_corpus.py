@@ -18,7 +18,7 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
     ),
     st.booleans(),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_corpus_is_tokenized_as_its_lines_are(lines: list[str], cased: bool) -> None:
     tokenizer = WordPiece(load_tokenizer(GOLDENS / "vocab.txt").vocab, cased, "")
     corpus = tokenize([lines, lines[:1]], tokenizer)

@@ -148,7 +148,7 @@ def costs() -> Iterator[tuple[range, float]]:
 
 
 @given(st.integers(0, 10))
-@settings(max_examples=11, deadline=None)
+@settings(max_examples=11)
 def test_the_time_left_counts_the_dearer_steps(step: int) -> None:
     numbers = {"batch_size": 1, "learning_rate": 1.0, "warmup_steps": 0, "eval_steps": 1, "save_steps": 1, "seed": 0}
     plan = Plan(steps=10, save_minutes=1.0, optimizer="bert", step_costs=tuple(costs()), **numbers)

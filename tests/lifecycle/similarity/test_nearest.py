@@ -21,7 +21,7 @@ def unit_vectors(count: int, width: int = 8, seed: int = 0) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 70), st.integers(1, 30))
 def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
     vectors, asked = unit_vectors(rows), unit_vectors(queries)[::-1]
