@@ -84,9 +84,10 @@ def chooses_rows(attention: nn.Module | None) -> bool:
     return getattr(attention, "chooses_rows", False) is True
 
 
-def attends_by_blocks(model: nn.Module) -> bool:
-    """Whether the attention of a model that is trained keeps no scores of pairs of tokens: a GPU computes them block by block."""
-    return are_on() and import_module("bertcli.kernels.layers").attends_by_blocks(model) is True
+def keeps_no_scores(model: nn.Module) -> bool:
+    """Whether the attention of a model keeps no scores of pairs of tokens for the backward pass."""
+    layers: list[Any] = [each for each in model.modules() if hasattr(each, "keeps_no_scores")]
+    return bool(layers) and all(each.keeps_no_scores() for each in layers)
 
 
 def prepack(model: nn.Module) -> None:

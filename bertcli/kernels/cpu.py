@@ -142,9 +142,7 @@ class _Attention(torch.autograd.Function):
             dtype = torch.float32 if group.shape[1] <= SHORT else context.dtype
             q, k, v = chain.from_iterable(_by_heads(each[rows], group, dtype) for each in states)  # [n, A, S, D]
             weights = _product(q, k.transpose(-1, -2), group)  # [n, A, S, S]
-            read = torch.empty_like(weights) if mask[1] else weights
-            given = (weights.flatten(0, 1), group.lengths, read.flatten(0, 1))
-            loops("attention").softmax(*given, scaling, (*mask[:3], mask[3][rows]), group.is_causal)
+            read = _softmax(weights, group.lengths, (*mask[:3], mask[3][rows]), scaling, group.is_causal)
             loops("attention").by_tokens(_product(read, v, group)[None], group.lengths, context[rows])
             saved += [q, k, v, weights]
         ctx.save_for_backward(*saved)
@@ -159,12 +157,8 @@ class _Attention(torch.autograd.Function):
             q, k, v, weights = (next(saved) for _ in range(4))
             (of_context,) = _by_heads(gradient[rows], group, v.dtype)
             of_scores = _product(of_context, v.transpose(-1, -2), group)
-            read = torch.empty_like(weights) if ctx.mask[1] else weights
-            gradients, shares, again = (each.flatten(0, 1) for each in (of_scores, weights, read))
             mask = (*ctx.mask[:3], ctx.mask[3][rows])
-            loops("attention").softmax_backward(
-                gradients, shares, group.lengths, again, ctx.scaling, mask, group.is_causal
-            )
+            read = _softmax_backward(of_scores, weights, group.lengths, mask, ctx.scaling, group.is_causal)
             of_states = q.new_empty(3, *q.shape)
             _product(of_scores, k, group, of_states[0])
             _product(of_scores.transpose(-1, -2), q, group, of_states[1])
@@ -175,22 +169,31 @@ class _Attention(torch.autograd.Function):
 
 
 def weights_of(scores: Tensor, lengths: Tensor, mask: Any) -> Any:
-    """The weights of scores, and what a mask leaves of them: softmax and dropout pass once."""
-    if not fits_many(scores):
-        return NotImplemented
-    left = torch.empty_like(scores) if mask[1] else scores
-    loops("attention").softmax(scores.flatten(0, 1), lengths, left.flatten(0, 1), 1.0, mask, False)
-    return scores, left
+    """The softmax of scores, in their memory, and the same after dropout."""
+    return (scores, _softmax(scores, lengths, mask)) if fits_many(scores) else NotImplemented
 
 
 def gradient_of_scores(gradient: Tensor, weights: Tensor, lengths: Tensor, mask: Any) -> Any:
-    """The gradient of scores, of that of what is left of the weights, and this again."""
-    if not fits_many(gradient, weights):
-        return NotImplemented
-    left = torch.empty_like(weights) if mask[1] else weights
-    given = [each.flatten(0, 1) for each in (gradient, weights, left)]
-    loops("attention").softmax_backward(*given[:2], lengths, given[2], 1.0, mask, False)
-    return gradient, left
+    """The gradient of the scores, in the memory of that of the weights after dropout, and these weights again."""
+    is_fit = fits_many(gradient, weights)
+    return (gradient, _softmax_backward(gradient, weights, lengths, mask)) if is_fit else NotImplemented
+
+
+def _softmax(scores: Tensor, lengths: Tensor, mask: Any, scaling: float = 1.0, is_causal: bool = False) -> Tensor:
+    """Turn scores, [n, A, S, S], into weights; return what dropout leaves of these."""
+    read = torch.empty_like(scores) if mask[1] else scores
+    loops("attention").softmax(scores.flatten(0, 1), lengths, read.flatten(0, 1), scaling, mask, is_causal)
+    return read
+
+
+def _softmax_backward(
+    gradient: Tensor, weights: Tensor, lengths: Tensor, mask: Any, scaling: float = 1.0, is_causal: bool = False
+) -> Tensor:
+    """Turn the gradient of what dropout left of the weights into that of the scores; return what it left, drawn again."""
+    read = torch.empty_like(weights) if mask[1] else weights
+    gradients, shares, again = (each.flatten(0, 1) for each in (gradient, weights, read))
+    loops("attention").softmax_backward(gradients, shares, lengths, again, scaling, mask, is_causal)
+    return read
 
 
 def shares_of_keys(

@@ -136,7 +136,7 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
     if not is_half_on_gpu(states[0]):
         return NotImplemented
     if mask[1]:
-        takes = fits(states[0]) and states[0].shape[-1] in SIZES
+        takes = drops_weights(states[0], states[0].shape[-1])
         return _Attention.apply(sequences, mask, scaling, *states) if takes else NotImplemented  # type: ignore[no-untyped-call]
     ends, longest = sequences.boundaries, sequences.longest
     query, key, value = _of(states)
@@ -148,6 +148,11 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
 def is_half_on_gpu(states: Tensor) -> bool:
     """Whether states are what flash attention takes."""
     return states.is_cuda and states.dtype in HALVES and _is_new()
+
+
+def drops_weights(states: Tensor, size: int) -> bool:
+    """Whether our flash attention, which drops weights, takes heads of this size in the precision of states."""
+    return is_half_on_gpu(states) and fits(states) and size in SIZES
 
 
 def _of(states: Any) -> list[Tensor]:

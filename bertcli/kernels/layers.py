@@ -52,13 +52,6 @@ def prepack_layers(model: nn.Module) -> None:
                 setattr(parent, name, PrepackedLinear(cast(nn.Linear, child)))
 
 
-def attends_by_blocks(model: nn.Module) -> bool:
-    """Whether a GPU attends in all layers of a model by kernels that keep no scores."""
-    weight = next(model.parameters())
-    sizes = {each.attention_head_size for each in model.modules() if isinstance(each, SelfAttention)}
-    return bool(sizes) and gpu.is_half_on_gpu(weight) and gpu.fits(weight) and sizes.issubset(gpu.SIZES)
-
-
 class Linear(nn.Linear):
     """nn.Linear by the product with which training is faster."""
 
@@ -98,6 +91,10 @@ class SelfAttention(nn.Module):
         """[1, T, H] to the context, [1, T, H]."""
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
         return self.attend(sequences, dropout.p if self.training else 0.0, self.scaling, states).flatten(1)[None]
+
+    def keeps_no_scores(self) -> bool:
+        """Whether it is trained by flash attention, on a GPU, which keeps no scores for the backward pass."""
+        return gpu.drops_weights(self.query.weight, self.attention_head_size)
 
     def may_attend_alone(self, tokens: Tensor) -> bool:
         """Whether one token of each sequence may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""

@@ -52,8 +52,8 @@ class TextKind(Kind):
 
     def described(self, task: Task, labels: list[str]) -> str:
         """The labels of a task of the user's own, in words; `labels` are those of all rows."""
-        count = f"{len(task.labels)} label{'s' * (len(task.labels) > 1)}"
-        return f", {count}{own_labels.listed(task.labels)}" if task.labels else ""
+        names = task.labels
+        return f", {len(names)} label{'s' * (len(names) > 1)}{own_labels.listed(names)}" if names else ""
 
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """The labels as numbers, [examples]. Raises UserError at the first label that the task does not have."""

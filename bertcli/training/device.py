@@ -13,15 +13,14 @@ from transformers import PreTrainedModel
 
 from bertcli import say
 from bertcli.errors import UserError
-from bertcli.kernels import attends_by_blocks, multiplies_bfloat16
+from bertcli.kernels import keeps_no_scores, multiplies_bfloat16
 
 BFLOAT16_HIDDEN_SIZE = 256  # of mini; products of tiny lose by it
 CPU_MICRO_BATCH_TOKENS = 8192
 CPU_INFERENCE_TOKENS = 4096  # fits a cache better; in training, the cost of all weights' gradients favours more
 GPU_MICRO_BATCH_TOKENS = 65536
-TOKENS_PER_GIBIBYTE = 512  # of a GPU's memory, where scores of all pairs of tokens are kept for the backward pass
-MOST_TOKENS = 131072  # in one pass
-BYTES_PER_STATE = 48  # of a token, a layer and a hidden unit, where scores are not kept: large has 34
+TOKENS_PER_GIBIBYTE = 512  # of a GPU's memory, where attention keeps scores of pairs of tokens for the backward pass
+BYTES_PER_STATE, MOST_TOKENS = 48, 131072  # where it keeps none: of each token, layer and hidden unit; large takes 34
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # malloc.h of glibc
 
 
@@ -77,11 +76,11 @@ def micro_batch_tokens(asked: int | None, models: Collection[PreTrainedModel] = 
         return asked or CPU_MICRO_BATCH_TOKENS
     memory = cuda.get_device_properties(cuda.current_device()).total_memory
     tokens = min(GPU_MICRO_BATCH_TOKENS, memory * TOKENS_PER_GIBIBYTE // 2**30)
-    if models and all(attends_by_blocks(model) for model in models):
+    if models and all(keeps_no_scores(model) for model in models):
         configs = [model.config for model in models]
-        states = sum(BYTES_PER_STATE * each.num_hidden_layers * each.hidden_size for each in configs)
-        logits = sum(each.vocab_size for each in configs)  # a byte each: a sixth of the tokens have three copies
-        tokens = max(tokens, min(MOST_TOKENS, memory // (states + logits)))
+        # Logits take a byte for each token and word of the vocabulary: a sixth of the tokens have three copies.
+        sizes = (BYTES_PER_STATE * each.num_hidden_layers * each.hidden_size + each.vocab_size for each in configs)
+        tokens = max(tokens, min(MOST_TOKENS, memory // sum(sizes)))
     return tokens
 
 

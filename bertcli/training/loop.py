@@ -61,11 +61,10 @@ class Training:
         dtype = torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
-        models = cast(ModelWithLoss, module).models.values()
-        tokens = micro_batch_tokens(plan.micro_batch_tokens, models)
+        tokens = micro_batch_tokens(plan.micro_batch_tokens, cast(ModelWithLoss, module).models.values())
         share = accelerator.process_index, accelerator.num_processes
         self.batches = TrainingBatches(examples, plan.batch_size, plan.seed, tokens, *share)
-        self.ahead = Ahead(lambda step: self.batches.of_step(step), plan.steps)
+        self.ahead = Ahead(plan.steps)
         self.module = module if is_sharded() else accelerator.prepare(module)
         optimizer = make_optimizer(self.working_copy.updated, plan.optimizer, self.working_copy, plan.rules)
         self.optimizer = accelerator.prepare(optimizer)
@@ -116,12 +115,12 @@ class Training:
         keep_freed_memory()
         history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
         progress = Progress("training", self.plan.cost_until(steps))
-        with Interruption() as interruption, progress, self.watch:
+        with Interruption() as interruption, self.ahead.thread, progress, self.watch:
             progress.start_at(self.plan.cost_until(first))
             for step in range(first, first if self.is_out_of_patience else steps):
-                started, micro_batches = time.perf_counter(), self.ahead.take(step)
+                started, micro_batches = time.perf_counter(), self.ahead.take(self.batches, step)
                 if self.accelerator.device.type == "cpu":
-                    self.ahead.begin(step + 1)
+                    self.ahead.begin(self.batches, step + 1)
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
                 history.steps, stop = step + 1, totals["stop"] > 0
                 saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
@@ -150,7 +149,7 @@ class Training:
     def make_steps(self, steps: int, advance: Callable[[float], object] = lambda done: None) -> None:
         """Make the first steps, without a log or a checkpoint; `advance` is called after each."""
         for step in range(steps):
-            self._step(step, self.batches.of_step(step), 0)
+            self._step(step, self.ahead.take(self.batches, step), 0)
             advance(1)
         self._read_losses()  # waits for the device
         self.working_copy.gather()
@@ -233,8 +232,7 @@ class Training:
             self.accelerator.unscale_gradients(self.optimizer)
         norm = self._own_optimizer.clip_by_global_norm(count=examples)
         values = self._summed(torch.stack([*losses.values(), norm.to(self.accelerator.device)]))
-        if norm.is_cuda:  # while it is waited for: sooner, the other thread would hold up what launches kernels
-            self.ahead.begin(step + 1)
+        self.ahead.begin(self.batches, step + 1)  # on a GPU not before: launching kernels would wait for the thread
         history, self.gradient_norm = self.history, float(norm)
         if values.isfinite().all():
             history.skipped_in_a_row = 0

@@ -330,7 +330,13 @@ def test_micro_batches_are_halved_until_memory_holds_them(
 
 @pytest.mark.parametrize(
     ("gibibytes", "tokens", "of_base", "of_large"),
-    [(8, 4096, 18164, 7098), (24, 12288, 54494, 21294), (80, 40960, 131072, 70981), (180, 65536, 131072, 131072)],
+    [
+        (8, 4096, 18164, 7098),
+        (24, 12288, 54494, 21294),
+        (80, 40960, 131072, 70981),
+        (139.7, 65536, 131072, 123950),
+        (180, 65536, 131072, 131072),
+    ],
 )
 def test_a_gpu_is_given_as_many_tokens_at_once_as_its_memory_holds(
     gibibytes: float, tokens: int, of_base: int, of_large: int, monkeypatch: pytest.MonkeyPatch
@@ -344,7 +350,7 @@ def test_a_gpu_is_given_as_many_tokens_at_once_as_its_memory_holds(
         )
     large.config.num_hidden_layers = 24
     assert micro_batch_tokens(None, [base]) == tokens  # its attention keeps scores
-    monkeypatch.setattr(device, "attends_by_blocks", lambda _: True)
+    monkeypatch.setattr(device, "keeps_no_scores", lambda _: True)
     assert micro_batch_tokens(None) == tokens
     assert [micro_batch_tokens(None, [each]) for each in (base, large)] == [of_base, of_large]
     assert micro_batch_tokens(99, [base]) == 99

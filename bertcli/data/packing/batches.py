@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -105,20 +105,20 @@ class TrainingBatches:
 
 
 class Ahead:
-    """Makes the batches of steps in a thread, those of the next while a device computes."""
+    """Makes the batches of a step in a thread, while a device computes the step before."""
 
-    def __init__(self, of_step: Callable[[int], list[PackedBatch]], steps: int) -> None:
-        self.of_step, self.steps, self._thread = of_step, steps, ThreadPoolExecutor(1)
+    def __init__(self, steps: int) -> None:
+        self.steps, self.thread = steps, ThreadPoolExecutor(1)
         self._coming: dict[int, Future[list[PackedBatch]]] = {}
 
-    def begin(self, step: int) -> None:
-        """Begin to make the batches of a step, unless that is begun."""
+    def begin(self, batches: TrainingBatches, step: int) -> None:
+        """Start making the batches of a step, unless it is the step after the last or they are being made."""
         if step < self.steps and step not in self._coming:
-            self._coming[step] = self._thread.submit(self.of_step, step)
+            self._coming[step] = self.thread.submit(batches.of_step, step)
 
-    def take(self, step: int) -> list[PackedBatch]:
-        """The batches of a step, when they are made."""
-        self.begin(step)
+    def take(self, batches: TrainingBatches, step: int) -> list[PackedBatch]:
+        """Wait for the batches of a step."""
+        self.begin(batches, step)
         return self._coming.pop(step).result()
 
 

@@ -74,14 +74,13 @@ def attend(
         dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype
         by_distance = relative.of_distances(group.shape[1], scaling, dtype) if relative else (None, None)
         padded = [group.padded(each[rows]).to(dtype) for each in (states[0] * scaling, *states[1:])]
-        contexts, start, first = [], 0, rows.start
-        for count in group.cuts if group.device.type == "cpu" else [group.shape[0]]:
-            part = slice(start, start + count)
-            lengths = group.lengths[part]
-            of_part = (*mask[:3], mask[3][first : first + int(lengths.sum())])
-            given = (lengths, of_part, *(each[part] for each in padded), *by_distance)
+        contexts, first = [], rows.start
+        cuts = group.cuts if group.device.type == "cpu" else [group.shape[0]]
+        for lengths, *part in zip(*(torch.split(each, cuts) for each in (group.lengths, *padded)), strict=True):
+            last = first + int(lengths.sum())
+            given = (lengths, (*mask[:3], mask[3][first:last]), *part, *by_distance)
             contexts.append(_Attention.apply(*given))  # type: ignore[no-untyped-call]
-            start, first = start + count, first + int(lengths.sum())
+            first = last
         found.append(group.unpadded(torch.cat(contexts)).to(states[0].dtype))
     return pad(torch.cat(found).flatten(1), (0, 0, 0, sequences.idle))
 
@@ -99,17 +98,17 @@ class _Attention(torch.autograd.Function):
         for states, vectors, of_states in ((query, keys, scores), (key, queries, scores.transpose(-1, -2))):
             for block, products in _products(states, vectors):
                 of_states[:, :, block] += _by_distance(products, len(states))
-        weights, left = weights_of(scores, lengths, mask)
+        weights, dropped = weights_of(scores, lengths, mask)
         ctx.save_for_backward(*given, weights)
         ctx.lengths, ctx.mask = lengths, mask
-        context: Tensor = left @ value
+        context: Tensor = dropped @ value
         return context
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, keys, queries, weights = ctx.saved_tensors
-        of_scores, left = gradient_of_scores(gradient @ value.transpose(-1, -2), weights, ctx.lengths, ctx.mask)
-        of_value = left.transpose(-1, -2) @ gradient
+        of_scores, dropped = gradient_of_scores(gradient @ value.transpose(-1, -2), weights, ctx.lengths, ctx.mask)
+        of_value = dropped.transpose(-1, -2) @ gradient
         of_query, of_key = of_scores @ key, of_scores.transpose(-1, -2) @ query
         of_vectors: list[Tensor | None] = []
         for states, vectors, of_states, given in (
@@ -129,19 +128,17 @@ class _Attention(torch.autograd.Function):
 
 @faster
 def weights_of(scores: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
-    """The weights of scores, [n, A, S, S], which may take their memory, and what a mask of the tokens leaves of them."""
-    is_token = _are_tokens(scores, lengths)
-    weights = scores.masked_fill(~is_token[:, None, None], -torch.inf).softmax(-1)
-    return weights, _left(weights, is_token, mask)
+    """The softmax of scores, [n, A, S, S], which may be overwritten, over each sequence's keys; and the same after dropout."""
+    weights = scores.masked_fill(~_are_tokens(scores, lengths)[:, None, None], -torch.inf).softmax(-1)
+    return weights, _dropped(weights, lengths, mask)
 
 
 @faster
 def gradient_of_scores(gradient: Tensor, weights: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
-    """The gradient of scores, of that of what is left of the weights, which it may take the memory of, and this again."""
-    is_token = _are_tokens(weights, lengths)
-    of_weights = _left(gradient, is_token, mask)
+    """The gradient of the scores from that of the weights after dropout, which may be overwritten; and these weights again."""
+    of_weights = _dropped(gradient, lengths, mask)
     of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
-    return of_scores, _left(weights, is_token, mask)
+    return of_scores, _dropped(weights, lengths, mask)
 
 
 def _are_tokens(scores: Tensor, lengths: Tensor) -> Tensor:
@@ -149,11 +146,11 @@ def _are_tokens(scores: Tensor, lengths: Tensor) -> Tensor:
     return send(torch.arange(scores.shape[-1]) < lengths[:, None], scores.device)
 
 
-def _left(weights: Tensor, is_token: Tensor, mask: Mask) -> Tensor:
+def _dropped(weights: Tensor, lengths: Tensor, mask: Mask) -> Tensor:
     if not mask[1]:
         return weights
-    names = torch.zeros(is_token.shape, dtype=torch.int32, device=weights.device)
-    names = names.masked_scatter(is_token, mask[3].to(weights.device)).flatten()
+    is_token, names = _are_tokens(weights, lengths), mask[3].to(weights.device)
+    names = names.new_zeros(is_token.shape).masked_scatter(is_token, names).flatten()
     places = torch.arange(len(names), device=weights.device).view(is_token.shape)
     return drop(weights.contiguous(), of_heads((*mask[:3], names), places, weights.shape[1]))
 
