@@ -31,6 +31,7 @@ from bertcli.errors import UserError
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
+TOO_MANY, MOST_SHOWN = "Got unexpected extra argument", 5  # what click says, before "(s) (a b c)"
 # Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
@@ -114,5 +115,9 @@ def _wrong_command_line(error: Exception) -> int:
         what, nearest = f"No such option: {name}", nearest_option(name, options) or ""
     path = context.command_path if context else "bert"
     hint = f"Did you mean {nearest.strip().rstrip('?')}? " if nearest else ""
+    if what.startswith(TOO_MANY):
+        values = what.partition(" (")[2].rstrip(")").split()
+        what = f"Too many arguments: {' '.join(values[:MOST_SHOWN])}{' and more' * (len(values) > MOST_SHOWN)}"
+        hint = "Put what has spaces in quotes, and repeat an option before each of its values. "
     console.error(what.strip().rstrip("."), f"{hint}See `{path} --help`.")
     return 2

@@ -111,7 +111,7 @@ class Progress:
         self.done += amount
         self._mark()
         left = self.seconds_left()
-        words = (f"{duration(left)} left  " if left else "") + (words or self._speed())
+        words = "  ".join(filter(None, (f"{duration(left)} left" if left else "", words or self._speed())))
         now = time.perf_counter()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)
@@ -153,7 +153,9 @@ class Progress:
 
     def _speed(self) -> str:
         speed = self.done / max(time.perf_counter() - self.started, 1e-9)
-        return f"{speed / 1e6:.1f} MB/s" if self.unit == "B" else f"{speed:,.0f} {self.unit}/s".replace(" /s", "/s")
+        if self.unit == "B":
+            return f"{speed / 1e6:.1f} MB/s"
+        return f"{speed:,.0f} {self.unit}/s" if self.unit else ""
 
 
 def duration(seconds: float) -> str:

@@ -124,6 +124,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("predict --text a --split test", "--split needs a TASK", "Leave it out"),
         ("finetune good.csv --epochs 0", "--epochs", "0.001"),
         ("predict --text a --file b", "do not go together", "--text"),
+        ("predict --text I like it", "Too many arguments: it", "in quotes"),
         ("predict --question why", "needs its context", "--context"),
         ("predict --file good.csv --text-pair a", "--text-pair does not go with --file", "--text"),
         ("predict --file tagged.conll", "words with tags in columns", "bert evaluate tagged.conll"),

@@ -37,6 +37,13 @@ def test_many_labels_take_more_steps_than_few() -> None:
     assert choose_settings(config, many, 770, 384).epochs > choose_settings(config, OWN, 770, 384).epochs
 
 
+def test_a_new_bilstm_takes_more_steps_than_a_head() -> None:
+    config = FinetuneConfig(task="own.csv", bilstm=True)
+    chosen = choose_settings(config, OWN, 4000, 128)
+    assert chosen.epochs * 4000 / chosen.batch_size >= 1249
+    assert "BiLSTM" in chosen.reasons["epochs"]
+
+
 def test_what_is_given_counts() -> None:
     config = FinetuneConfig(task="own.csv", epochs=2.0, batch_size=7, learning_rate=0.0)
     chosen = choose_settings(config, OWN, 10, 128)
