@@ -246,7 +246,8 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
 
     In SWAG's own form, `sent2` begins each choice.
     """
-    choices = [name for name in names if CHOICE_NAME.fullmatch(name)]
+    matches = filter(None, map(CHOICE_NAME.fullmatch, names))
+    choices = [match[0] for match in sorted(matches, key=lambda match: match[2].lower().rjust(9))]
     text = text or named(CONTEXT_NAMES, names)
     if len(choices) < 2 or text is None:
         return {}

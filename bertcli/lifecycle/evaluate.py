@@ -28,6 +28,7 @@ from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, wor
 from bertcli.lifecycle.sources import Cut, Source, check_options, cut_of, has_learnt, size_of, source_of
 from bertcli.lifecycle.workspace import (
     RUNS,
+    learnt_before,
     remark_on,
     resolve_model,
     run_folders,
@@ -118,8 +119,8 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
     if _is_part_of(saved, config.task) or saved.get("data_digests", {}).get("train") == split.examples.digest:
         yield f"{Path(model).parent} was trained on these examples: its scores say little of new ones"
-    if remark := remark_on(model, source.task.name):
-        yield remark
+    before = learnt_before(saved, config.task, left_out) if is_cut else ""
+    yield from filter(None, (before, remark_on(model, source.task.name)))
 
 
 def _is_part_of(saved: dict[str, Any], name: str) -> bool:

@@ -223,11 +223,15 @@ def advise_lengths(kind: Kind, split: Split, rules: WindowRules) -> str:
 
 def show_examples(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRules, count: int = 2) -> Iterator[str]:
     """The first examples as their tokens, with the right answer of each."""
+    import torch
+
     from bertcli.data.packing.batches import evaluation_batches
 
     for row in range(min(count, len(split))):
         one = encode_split(task, replace(split, examples=split.examples.take([row])), tokenizer, rules)
         (batch,) = evaluation_batches(cast("Features", one.features), 10**6)
-        tokens = " ".join(tokenizer.tokens[id_] for id_ in batch.input_ids.tolist())
+        sequences = torch.split(batch.input_ids, list(batch.lengths))
+        order = batch.labels.get("choice_sequences", torch.arange(len(sequences))).flatten()
+        tokens = " ".join(tokenizer.tokens[id_] for place in order for id_ in sequences[place].tolist())
         yield f"example {row + 1}: {tokens}"
         yield f"answer {row + 1}: {split.examples.answer(row)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import partial
@@ -58,7 +59,8 @@ def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFold
 
 def task_runs(**wanted: object) -> list[RunFolder]:
     """The finished runs that have learnt a task, fine-tuned models before baselines, each latest first."""
-    return [run for command in ("finetune", "baseline") for run in find_runs(command, finished=True, **wanted)]
+    found = [run for command in ("finetune", "baseline") for run in find_runs(command, finished=True, **wanted)]
+    return [run for run in found if (run.path / "model" / "config.json").exists()]
 
 
 def nearest_run(name: str, otherwise: str) -> str:
@@ -241,6 +243,8 @@ def _model_in(path: Path) -> str:
     if (path / "config.json").exists():
         return str(path)
     if (path / "config.yaml").exists():
+        if RunFolder(path).is_finished:
+            raise UserError(f"The run `{path}` has lost its model: `{path}/model`.", "Put it back, or train again.")
         hint = f"Continue it: {RunFolder(path).command_to_resume}"
         raise UserError(f"The run `{path}` has no model yet.", hint)
     raise UserError(f"`{path}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
@@ -265,6 +269,22 @@ def origin_of(model: str) -> str:
     while model not in PRETRAINED and (earlier := saved_config(model).get("from")):
         model = earlier
     return model
+
+
+def learnt_before(saved: dict[str, Any], task: str, dev: str | None) -> str:
+    """A remark if what a run starts from, or its teacher, has learnt from the file of a task and left another dev set out.
+
+    `saved`: the options of the run; `dev`: the digest of its dev set, None where it is cross-validated.
+    """
+    for start in filter(None, map(saved.get, ("from", "teacher"))):
+        path = Path(start) if (Path(start) / "config.yaml").exists() else Path(start).parent
+        earlier = RunFolder(path).config if (path / "config.yaml").exists() else {}
+        is_same = os.path.realpath(earlier.get("task", "")) == os.path.realpath(task)
+        if is_same and (dev is None or earlier.get("data_digests", {}).get("dev") != dev):
+            return f"{path} has learnt from examples that are scored here: the scores say little of new ones"
+        if remark := learnt_before(earlier, task, dev):
+            return remark
+    return ""
 
 
 def remark_on(model: str, task: str) -> str:

@@ -13,6 +13,7 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_choices, encode_texts
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
+from bertcli.kinds.own_tables import choice_columns
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.own_files import own_task
@@ -25,6 +26,12 @@ def test_swags_choices_are_whole_sentences_after_the_first(home: Path, swag_run:
     assert examples.texts[0] == "The cat sat."
     assert all(choice.startswith("It ") for choice in examples.choices[0])
     assert examples.choices[0][int(examples.labels[0])] == "It happily, green garden"
+
+
+def test_choices_are_numbered_by_their_names_in_any_order_of_columns() -> None:
+    columns = choice_columns(["text", "choice_2", "choice_0", "choice_10", "choice_1"])
+    assert [*columns.values()] == ["text", "choice_0", "choice_1", "choice_2", "choice_10"]
+    assert [*choice_columns(["text", "option B", "option A"]).values()] == ["text", "option A", "option B"]
 
 
 def test_each_choice_is_a_pair_with_its_text(google_tokenizer: WordPiece) -> None:

@@ -152,6 +152,9 @@ def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume_from_the_same_da
     Path(reviews).write_text(rows + "another,pos\n")
     with pytest.raises(UserError, match=r"The data of the run in `.*cut` have changed since it was begun"):
         finetune(task="", out=str(tmp_path / "cut"), resume=True)
+    later = finetune(reviews, **FAST, from_=whole.run, seed=7, out=str(tmp_path / "later"))
+    assert f"{whole.run} has learnt from examples that are scored here" in said.text
+    assert "has learnt from examples that are scored here" in (Path(later.run) / "README.md").read_text()
     evaluate(reviews, model=whole.run)
     warning = f"reviews.csv has changed since {whole.run} was trained on it: what is scored may hold training examples"
     assert warning in said.text

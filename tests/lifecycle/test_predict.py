@@ -32,7 +32,7 @@ from bertcli.lifecycle import predict as prediction
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict, stream
-from bertcli.lifecycle.predicting.inputs import inputs_of
+from bertcli.lifecycle.predicting.inputs import inputs_of, read_inputs
 from bertcli.training import device
 from bertcli.training.run_folder import RunFolder
 from tests.cli.test_main import run
@@ -466,8 +466,8 @@ def test_a_single_text_for_a_model_of_pairs_and_the_reverse_are_said(
 @pytest.mark.parametrize(
     ("name", "text", "message", "hint"),
     [
-        ("a.json", '{"version": 1, "data": [{"paragraphs": []}]}', "in the form of SQuAD", "bert predict squad"),
-        ("a.json", '{\n"data": [\n{\n"paragraphs": []}]}', "in the form of SQuAD", '"question"'),
+        ("a.json", '{"version": 1, "data": [{"paragraphs": []}]}', "has no questions", "form of SQuAD"),
+        ("a.json", '{\n"data": [\n{\n"paragraphs": []}]}', "has no questions", "form of SQuAD"),
         ("a.tsv", "gj04\t1\t\tthe cat sat on it\n" * 2, "no column `text`", "Put a header line"),
         ("a.csv", "a,b\nx,y\n", "no column `text`", "Rename its columns, which are a, b"),
         ("a.txt", None, "There is no file `a.txt`", "--file"),
@@ -546,6 +546,32 @@ def test_a_cpu_without_avx_512_predicts_in_bfloat16_too_and_says_once_how_slowly
     assert said.text.count("only emulates bfloat16") == 1
 
 
+def test_missing_texts_of_rows_are_empty_and_questions_need_a_context(said: LogCapture) -> None:
+    assert [row["text"] for row in inputs_of([{"text": None}, {"text": 3}, {"text": float("nan")}]).rows] == [
+        "",
+        "3",
+        "",
+    ]
+    assert "2 of 3 inputs have no text" in said.text
+    assert [row["text"] for row in inputs_of(["the cat", None]).rows] == ["the cat", ""]
+    for row in ({"question": "who"}, {"text": "a", "choices": []}, {"text": "a", "choices": "ab"}):
+        with pytest.raises(UserError, match="no context, or a row has no choices"):
+            inputs_of([row])
+    with pytest.raises(UserError, match="numbers of choices"):
+        inputs_of([{"text": "a", "choices": ["b", "c"]}, {"text": "a", "choices": ["b", "c", "d"]}])
+
+
+def test_the_questions_of_a_file_in_squads_form_are_rows(workspace: Path) -> None:
+    asked = [{"id": str(number), "question": f"who {number}?", "answers": []} for number in range(2)]
+    article = {"paragraphs": [{"context": "the cat", "qas": asked}]}
+    Path("own.json").write_text(json.dumps({"data": [article]}))
+    rows = [*read_inputs(PredictConfig(file="own.json")).rows]
+    assert [(row["question"], row["context"], row["columns"]["id"]) for row in rows] == [
+        ("who 0?", "the cat", "0"),
+        ("who 1?", "the cat", "1"),
+    ]
+
+
 def test_the_rows_of_a_data_frame_are_the_input_not_its_columns() -> None:
     pandas = pytest.importorskip("pandas")
     inputs = inputs_of(pandas.DataFrame({"text": ["the cat", "a dog"], "text_pair": ["a cat", "a cat"]}))
@@ -564,7 +590,7 @@ def test_a_table_without_a_name_is_not_read_as_texts(
     assert len(predict(file="-", model=model).records) == 2
 
 
-@pytest.mark.parametrize("rows", [[None], ["the cat", 3], [{"review": "a dog"}], []])
+@pytest.mark.parametrize("rows", [["the cat", 3], [{"review": "a dog"}], []])
 def test_rows_that_are_no_input_are_refused(rows: list[object]) -> None:
-    with pytest.raises(UserError, match=r"different keys, or no text|no input"):
+    with pytest.raises(UserError, match=r"or no text|no input"):
         inputs_of(rows)

@@ -23,7 +23,7 @@ class Description(NamedTuple):
 def method_of(model: str) -> str:
     """The method of the baseline in a folder; "" for a model that is none."""
     path = Path(model) / CONFIG
-    return str(read_json(path, MEND).get(BASELINE, "")) if path.is_file() else ""
+    return str(read_json(path, "Restore it, or make the model again.").get(BASELINE, "")) if path.is_file() else ""
 
 
 def description_of(folder: Path) -> Description:

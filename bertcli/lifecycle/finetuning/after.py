@@ -13,7 +13,6 @@ from bertcli.kinds.text import LABELS_SHOWN
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.finetuning.before import frozen_words
 from bertcli.lifecycle.reporting.provenance import command_of
-from bertcli.lifecycle.workspace import remark_on
 from bertcli.reports.rendering import escaped
 from bertcli.training.result import GUESS, TrainingResult
 
@@ -56,7 +55,7 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     counts = setup.kind.label_counts(setup.task, setup.train.features)
     if 0 < len(counts) <= LABELS_SHOWN:
         notes.append(f"Training examples of each label: {', '.join(map(escaped, counts))}.")
-    return [*notes, *filter(None, (setup.task.warning, remark_on(setup.start, setup.task.name)))]
+    return [*notes, *filter(None, (setup.task.warning, *setup.remarks))]
 
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:

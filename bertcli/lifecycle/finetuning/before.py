@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from bertcli import say
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.sources import advise_lengths, cut_in, cut_of, describe_split
-from bertcli.lifecycle.workspace import remark_on
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.training.progress import duration
@@ -32,8 +31,8 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
     say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, cut)]))
     own = own_head(setup.model)
     head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
-    advice, remark = advise_lengths(setup.kind, setup.train, rules), remark_on(setup.start, task.name)
-    for words in filter(None, (advice, head, setup.teacher_words, remark)):
+    advice = advise_lengths(setup.kind, setup.train, rules)
+    for words in filter(None, (advice, head, setup.teacher_words, *setup.remarks)):
         say(words)
     say(plan.describe(setup.trained_on, setup.settings.reasons))
 

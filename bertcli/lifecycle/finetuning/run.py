@@ -38,7 +38,7 @@ from bertcli.lifecycle.scoring.scores import is_collapsed, score_all
 from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.sources import Setup, Source, encode_split, show_examples
 from bertcli.lifecycle.start import check_steps, enter
-from bertcli.lifecycle.workspace import resolve_model
+from bertcli.lifecycle.workspace import learnt_before, remark_on, resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
@@ -111,6 +111,15 @@ class Finetuning(Setup):
     def data_digests(self) -> dict[str, str]:
         """The digest of each split, which shows whether data have changed."""
         return {split.name: split.examples.digest for split in (self.train, *self.dev)}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What may make the scores higher than those of new texts."""
+        before, own = "", self.source.own
+        if own is not None and not self.config.limit_dev:
+            starts = {**self.config.values(), "from": self.start}
+            before = learnt_before(starts, self.config.task, self.data_digests.get("dev"))
+        return [*filter(None, (remark_on(self.start, self.task.name), before))]
 
     @property
     def precision(self) -> str:

@@ -15,6 +15,7 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.labelled import tables
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import text_examples
+from bertcli.data.labelled.squad import questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError, unknown
@@ -33,6 +34,7 @@ from bertcli.lifecycle.workspace import (
 )
 from bertcli.training.run_folder import RunFolder
 
+ONE_TEXT = ("text", "text_pair", "question", "context")
 InputRow = dict[str, Any]  # text, text_pair, choices, question, context; the line and the columns of a file
 
 
@@ -58,16 +60,29 @@ def read_inputs(config: PredictConfig) -> Inputs:
 def inputs_of(rows: Any) -> Inputs:
     """Texts, or rows with the same keys: text, text_pair, choices, question, context; or a DataFrame with such columns.
 
-    Raises UserError if the keys differ.
+    What is missing (None, NaN) is an empty text. Raises UserError if the keys, or the numbers of choices, differ.
     """
     if hasattr(rows, "columns"):  # of a DataFrame, which as a sequence is the names of its columns
         rows = rows.to_dict("records")
-    given = [{"text": row} if isinstance(row, str) else row for row in rows]
-    made: list[InputRow] = [dict(row) for row in given if isinstance(row, Mapping) and {"text", "question"} & {*row}]
-    if not made or len(made) < len(given) or any(row.keys() != made[0].keys() for row in made):
-        what = "The rows have different keys, or no text." if given else "There is no input."
+    given = [{"text": row} if isinstance(row, str) or tables.as_text(row) == "" else row for row in rows]
+    made = [_as_row(row) for row in given if isinstance(row, Mapping) and {"text", "question"} & {*row}]
+    forms = {(*row, len(row.get("choices", ()))) for row in made}
+    if len(made) < len(given) or len(forms) != 1:
+        what = "The rows have different keys or numbers of choices, or no text." if given else "There is no input."
         raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
-    return Inputs(iter(made), form_of_row(made[0]))
+    rows = counted(iter(made), lambda row: not str(row.get("text", row.get("question"))).strip(), "have no text", None)
+    return Inputs(rows, form_of_row(made[0]))
+
+
+def _as_row(given: Mapping[str, Any]) -> InputRow:
+    choices = given.get("choices", ("", ""))
+    if ("question" in given) > ("context" in given) or not (isinstance(choices, list | tuple) and choices[1:]):
+        what = "A question has no context, or a row has no choices."
+        raise UserError(
+            what, 'Give {"question": "...", "context": "..."} or {"text": "...", "choices": ["...", "..."]}.'
+        )
+    row = {name: tables.as_text(cell) if name in ONE_TEXT else cell for name, cell in sorted(given.items())}
+    return {**row, "choices": [*map(tables.as_text, choices)]} if "choices" in given else row
 
 
 def form_of_row(row: InputRow) -> str:
@@ -112,8 +127,9 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
     if name != "-":
         check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
     if ending_of(path) == ".json" and '"paragraphs"' in "".join(islice(lines_of(path), 9)):
-        hint = 'To predict SQuAD: bert predict squad; or write lines such as {"question": "...", "context": "..."}.'
-        raise UserError(f"`{name}` is in the form of SQuAD.", hint)
+        if not (questions := [*_rows_of_squad(path)]):
+            raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
+        return Inputs(iter(questions), "question")
     if ending_of(path) in tables.TABLE_ENDINGS:
         names, cells = tables.stream_table(path)
     else:
@@ -129,6 +145,12 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
             return Inputs(counted(rows, _is_empty, "have no text", name), form_of_row({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     return of_table(path, names, cells)
+
+
+def _rows_of_squad(path: Path) -> Iterator[InputRow]:
+    for number, (context, question) in enumerate(questions_of(read_squad(path)), start=1):
+        columns = {"id": question["id"], "question": question["question"], "context": context}
+        yield {"question": question["question"], "context": context, "line": number, "columns": columns}
 
 
 def _check_is_text(name: str, first_line: str) -> None:

@@ -24,4 +24,4 @@ def model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str
 
 def how_to_make(task: Task) -> str:
     """The hint where a model is not one of the task."""
-    return f"Give a model of the task: --model RUN, or make one: bert finetune {task.learnt_as or task.name}"
+    return f"Give a model that has learnt the task, or make one: bert finetune {task.learnt_as or task.name}"

@@ -29,8 +29,9 @@ def compare(task: Task, split: Split, predictions: list[Prediction]) -> Compared
         if named and len(set(values)) == 1:
             say(f"{' and '.join(named)} correlation is 0 because every {what} is the same")
     if len(predicted) > 1 and len({str(prediction) for prediction in predicted}) == 1:
-        what = "the model has not learnt the task; fine-tune with another --seed or a lower --learning-rate"
-        say(f"every prediction is the same: {what}")
+        say(
+            "every prediction is the same; if they are a model's, train it with another --seed or a lower --learning-rate"
+        )
     return compared
 
 
