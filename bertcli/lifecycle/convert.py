@@ -186,6 +186,9 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
             f"`{config.source}` is a {name}, which the original does not have.",
             "Give a pre-trained BERT, or one fine-tuned for classification or question answering.",
         )
+    if saved.is_decoder:
+        what = f"`{config.source}` reads from left to right, which the original cannot: it would read both ways there."
+        raise UserError(what, "Give a model that reads both ways.")
     model = load_model(source, getattr(transformers, CLASSES[name]))
     original = _original_config(model)
     variables = to_variables({name: value.detach().numpy() for name, value in model.named_parameters()})

@@ -55,7 +55,7 @@ def use_gradient_checkpointing(model: PreTrainedModel) -> None:
     again = partial(checkpoint, use_reentrant=False, context_fn=drawn_again)
     layers: list[Any] = [each for each in model.base_model.modules() if hasattr(each, "gradient_checkpointing")]
     if not layers or not model.supports_gradient_checkpointing:
-        what = f"The layers of a {model.config.model_type} cannot be computed again in the backward pass."
+        what = f"The layers of this {model.config.model_type} cannot be computed again in the backward pass."
         raise UserError(what, "Leave --gradient-checkpointing out; --micro-batch-tokens saves memory too.")
     for layer in layers:
         layer.gradient_checkpointing, layer._gradient_checkpointing_func = layer is not _last_layer(model), again
@@ -80,7 +80,7 @@ def encode_layers(model: PreTrainedModel, batch: PackedBatch) -> list[Tensor]:
     columns, is_token = _padded(model, batch)
     states = model.base_model(**columns, output_hidden_states=True).get("hidden_states", ())
     if not states or any(state.shape[:2] != is_token.shape for state in states):
-        what = f"Not every layer of a {model.config.model_type} has a hidden state for each token."
+        what = f"Not every layer of this {model.config.model_type} has a hidden state for each token."
         raise UserError(what, "Give another --model, such as a BERT.")
     return [state[is_token] for state in states]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDENS
-from transformers import AutoModelForPreTraining, BertConfig, BertForTokenClassification
+from transformers import AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForTokenClassification
 
 from bertcli.errors import UserError
 from bertcli.lifecycle.convert import convert
@@ -118,6 +118,15 @@ def test_a_head_that_the_original_does_not_have_is_refused(workspace: Path) -> N
     BertForTokenClassification(config).save_pretrained("tagger")
     with pytest.raises(UserError, match="is a BertForTokenClassification, which the original does not have"):
         convert("tagger", out="there")
+
+
+def test_a_model_that_reads_from_left_to_right_is_refused(workspace: Path) -> None:
+    config = BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
+    config.is_decoder = True
+    BertForMaskedLM(config).save_pretrained("causal")
+    with pytest.raises(UserError, match="reads from left to right, which the original cannot"):
+        convert("causal", out="google")
+    assert not Path("google").exists()
 
 
 def test_what_is_no_checkpoint_is_refused(workspace: Path) -> None:

@@ -75,7 +75,7 @@ def test_of_the_outputs_of_a_padded_model_the_logits_of_tokens_are_taken(name: s
 def test_layers_without_a_hidden_state_of_each_token_are_refused(name: str) -> None:
     sizes = {"vocab_size": 50, "d_model": 32, "n_head": 4, "d_head": 8, "d_inner": 64, "block_sizes": [1, 1]}
     config = getattr(transformers, f"{name}Config")(**{"Bart": BART, "Funnel": sizes}[name])
-    with pytest.raises(UserError, match=f"Not every layer of a {name.lower()}"):
+    with pytest.raises(UserError, match=f"Not every layer of this {name.lower()}"):
         encode_layers(getattr(transformers, f"{name}Model")(config).eval(), make_batch({}, has_types=False)[0])
 
 
