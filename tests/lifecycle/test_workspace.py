@@ -156,7 +156,8 @@ def test_a_distilled_run_is_used_as_what_it_was_trained_on_and_a_baseline_is_not
     made = {"whole": "pretrain", "small": "distill", "tuned": "finetune", "student": "distill", "guess": "baseline"}
     for seconds, (name, command) in enumerate(made.items()):
         run = Path("runs", name)
-        run.mkdir(parents=True)
+        (run / "model").mkdir(parents=True)
+        (run / "model" / "config.json").write_text("{}")
         (run / "result.json").write_text("{}")
         (run / "config.yaml").write_text(f"command: {command}\n{task if seconds > 1 else ''}")
         os.utime(run / "config.yaml", (seconds, seconds))
@@ -172,4 +173,6 @@ def test_a_distilled_run_is_used_as_what_it_was_trained_on_and_a_baseline_is_not
     assert [run.path.name for run in task_runs()] == ["student", "tuned", "guess"]
     assert find_runs("finetune", finished=True, command="finetune")[0].path.name == "tuned"
     assert run_that_fits(lambda run: "", "", "").path.name == "student"
+    Path("runs/student/model/config.json").rename("runs/student/config.json")
+    assert [run.path.name for run in task_runs()] == ["tuned", "guess"]
     assert "the latest of 2 runs that fit, but for 1 baselines" in said.text
