@@ -278,7 +278,7 @@ def learnt_before(saved: dict[str, Any], task: str, dev: str | None) -> str:
     """
     for start in filter(None, map(saved.get, ("from", "teacher"))):
         path = Path(start) if (Path(start) / "config.yaml").exists() else Path(start).parent
-        earlier = RunFolder(path).config if (path / "config.yaml").exists() else {}
+        earlier = saved_config(str(path / "model"))
         is_same = os.path.realpath(earlier.get("task", "")) == os.path.realpath(task)
         if is_same and (dev is None or earlier.get("data_digests", {}).get("dev") != dev):
             return f"{path} has learnt from examples that are scored here: the scores say little of new ones"

@@ -590,7 +590,7 @@ def test_a_table_without_a_name_is_not_read_as_texts(
     assert len(predict(file="-", model=model).records) == 2
 
 
-@pytest.mark.parametrize("rows", [["the cat", 3], [{"review": "a dog"}], []])
+@pytest.mark.parametrize("rows", [[None], ["the cat", 3], [{"review": "a dog"}], []])
 def test_rows_that_are_no_input_are_refused(rows: list[object]) -> None:
-    with pytest.raises(UserError, match=r"or no text|no input"):
+    with pytest.raises(UserError, match=r"different keys or numbers of choices, or no text|no input"):
         inputs_of(rows)

@@ -64,17 +64,24 @@ def inputs_of(rows: Any) -> Inputs:
     """
     if hasattr(rows, "columns"):  # of a DataFrame, which as a sequence is the names of its columns
         rows = rows.to_dict("records")
-    given = [{"text": row} if isinstance(row, str) or tables.as_text(row) == "" else row for row in rows]
-    made = [_as_row(row) for row in given if isinstance(row, Mapping) and {"text", "question"} & {*row}]
+    rows = [*rows]
+    made = [_as_row(row) for row in rows]
     forms = {(*row, len(row.get("choices", ()))) for row in made}
-    if len(made) < len(given) or len(forms) != 1:
-        what = "The rows have different keys or numbers of choices, or no text." if given else "There is no input."
+    if len(forms) != 1 or not all(made) or not any(isinstance(row, str | Mapping) for row in rows):
+        what = "The rows have different keys or numbers of choices, or no text." if rows else "There is no input."
         raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
-    rows = counted(iter(made), lambda row: not str(row.get("text", row.get("question"))).strip(), "have no text", None)
-    return Inputs(rows, form_of_row(made[0]))
+    inputs = counted(
+        iter(made), lambda row: not str(row.get("text", row.get("question"))).strip(), "have no text", None
+    )
+    return Inputs(inputs, form_of_row(made[0]))
 
 
-def _as_row(given: Mapping[str, Any]) -> InputRow:
+def _as_row(given: Any) -> InputRow:
+    """A text, or a mapping, as a row of texts; an empty one for what is neither."""
+    if isinstance(given, str) or tables.as_text(given) == "":
+        return {"text": tables.as_text(given)}
+    if not isinstance(given, Mapping) or not {"text", "question"} & {*given}:
+        return {}
     choices = given.get("choices", ("", ""))
     if ("question" in given) > ("context" in given) or not (isinstance(choices, list | tuple) and choices[1:]):
         what = "A question has no context, or a row has no choices."
