@@ -35,6 +35,11 @@ __all__ = sorted(_cli & _lifecycle)
 say = logging.getLogger("bertcli").info  # to the user: what was chosen, cut, skipped or inferred
 
 
+def number_of(count: int, noun: str) -> str:
+    """A count in words: `1 file`, `2,000 files`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
     """Print no notes inside the context."""

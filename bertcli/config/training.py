@@ -90,7 +90,7 @@ class TrainingConfig(Config):
 class PretrainConfig(TrainingConfig, ArchitectureConfig):
     """Options of `bert pretrain` (defaults of the paper, appendix A.2)."""
 
-    size: str = option("base", "Model size: {choices}.", choices=sizes)
+    size: str | None = option("base", "Size of new weights: {choices}.", choices=sizes)
     data: str | None = option(None, DATA)
     phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)

@@ -64,7 +64,8 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
         )
     new = _with_words(old, words, out)
     from bertcli.models.embeddings import add_rows
-    from bertcli.models.loading import check_vocabulary, load_model, save_model
+    from bertcli.models.loading import check_vocabulary, load_generator, load_model, save_models
+    from bertcli.models.model_with_loss import GENERATOR
     from bertcli.models.packed import is_joined
 
     model = load_model(source)
@@ -78,9 +79,11 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     )
     pieces = old.encode_ids(words)
     if not config.dry_run:
-        add_rows(model, {new.vocab[word]: ids for word, ids in zip(words, pieces, strict=True)}, new.size)
+        models = {"": model} | ({GENERATOR: generator} if (generator := load_generator(source)) else {})
+        for each in models.values():
+            add_rows(each, {new.vocab[word]: ids for word, ids in zip(words, pieces, strict=True)}, new.size)
         with replacing(out) as part:
-            save_model(model, new, part)
+            save_models(models, new, part)
     grown = new.size - old.size
     unknown = sum(old.special("unk") in ids for ids in pieces)
     reasons = {reason: len(lines) for reason, lines in skipped.items()}

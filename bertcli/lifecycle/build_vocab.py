@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.data import BuildVocabConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.checksums import CHECKSUMS
@@ -56,11 +56,11 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         )
     started = time.perf_counter()
     files, out = find_text_files(config.text), Path(config.out or "vocab")
-    _check_replaceable(out)
+    write, wrote = _check_replaceable(out)
     family = _family(config)
     learn = LEARN[family.vocabularies[0]]
     if config.dry_run:
-        say(f"would learn {config.vocab_size:,} tokens from {len(files)} files and write {out}")
+        say(f"would learn {config.vocab_size:,} tokens from {number_of(len(files), 'file')} and {write} {out}")
         return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
 
     with Progress("reading characters", total=sum(status_of(path).st_size for path in files), unit="B") as progress:
@@ -70,11 +70,10 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         vocabulary, alphabet_size = learn(lines_to_learn, characters, config, family, str(out))
     if vocabulary.size < config.vocab_size:
         say(f"the text gives only {vocabulary.size:,} tokens of the {config.vocab_size:,} asked for")
-    verb = "replaced" if out.exists() else "wrote"
     with replacing(out) as part:
         vocabulary.save(part)
     seconds = time.perf_counter() - started
-    say(f"{verb} {out}: {vocabulary.size:,} tokens from {len(files)} file{'s' * (len(files) != 1)} in {seconds:.0f} s")
+    say(f"{wrote} {out}: {vocabulary.size:,} tokens from {number_of(len(files), 'file')} in {seconds:.0f} s")
     coverage = _measure(held_out, vocabulary)
     return Vocabulary(str(out), vocabulary.size, alphabet_size, config.cased, lines, coverage, round(seconds, 2))
 
@@ -96,14 +95,16 @@ def _measure(held_out: Counter[str], vocabulary: WordPiece) -> Coverage | None:
         say("coverage was not measured: the text is too short to hold lines out")
         return None
     coverage = measure_coverage(held_out.elements(), vocabulary)
-    say(f"{coverage.lines:,} held-out lines, {coverage.words:,} words: {coverage}")
+    say(f"{number_of(coverage.lines, 'held-out line')}, {coverage.words:,} words: {coverage}")
     return coverage
 
 
-def _check_replaceable(out: Path) -> None:
+def _check_replaceable(out: Path) -> tuple[str, str]:
+    """What is done there, in words: beforehand and afterwards. Raises UserError if it would replace anything but a vocabulary."""
     check_place(out)
     if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
         raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")
+    return ("replace", "replaced") if out.exists() else ("write", "wrote")
 
 
 def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bertcli import number_of
 from bertcli.config.training import FinetuneConfig
 from bertcli.tasks.task import Task
 
@@ -55,7 +56,9 @@ def choose_settings(
         needed = min(most_epochs, round(steps * batch_size / examples, 1))
         if epochs is None and needed > task.epochs:
             epochs = needed
-            reasons["epochs"] = f"as {examples:,} examples are few{' for a new BiLSTM' * config.bilstm}"
+            reasons["epochs"] = (
+                f"as {number_of(examples, 'example')} {('is', 'are')[examples != 1]} few{' for a new BiLSTM' * config.bilstm}"
+            )
     rate = task.learning_rate if learning_rate is None else learning_rate
     return Settings(batch_size, epochs or task.epochs, rate, reasons)
 

@@ -17,7 +17,7 @@ from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 AT_BOTH = {each.name for each in fields(TrainingConfig)}
-AT_BOTH |= {"task", "size", *PARTS, "max_seq_length", "batch_size", "learning_rate", "optimizer"}
+AT_BOTH |= {"task", "family", "size", *PARTS, "max_seq_length", "batch_size", "learning_rate", "optimizer"}
 AT_TASKS = {"unlabelled", "label_weight", *(each.name for each in fields(FinetuneConfig))} - AT_BOTH
 
 
@@ -57,7 +57,8 @@ def _load_distilling() -> Any:
 def _check_options(config: DistillConfig, is_pretraining: bool) -> None:
     """Raise UserError if there is no teacher, or an option is for the other sort of distillation."""
     if not (config.teacher or config.resume):
-        raise UserError("Which teacher? None was given.", "Name one: bert distill --teacher runs/pretrain-base")
+        task = f"{config.task} " * (not is_pretraining)
+        raise UserError("Which teacher? None was given.", f"Name one: bert distill {task}--teacher RUN")
     if not config.resume:
         _check_sort(config, is_pretraining)
     for each in config.targets:

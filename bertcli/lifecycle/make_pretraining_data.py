@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.data import MakePretrainingDataConfig
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json, write_json
@@ -90,6 +90,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     folder.lock()
     if not _holds(part, request):
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
+        _say_one_document(documents, objective)
         counts = list(_make_shards(part, min(shards, documents), tokenizer, config, objective))
         made_for = {"family": family.key, "objective": objective.name}
         manifest = writing.make_manifest({**made_for, **request}, counts, documents, tokenizer)
@@ -182,9 +183,7 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
     there = next(folder for folder in part.resolve().parents if folder.exists())
     free = shutil.disk_usage(there).free
     warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
-    say(
-        f"text: {files} file{'s' * (files != 1)}, about {text_bytes / 1e6:.1f} MB, to {shards} shard{'s' * (shards != 1)}"
-    )
+    say(f"text: {number_of(files, 'file')}, about {text_bytes / 1e6:.1f} MB, to {number_of(shards, 'shard')}")
     say(f"about {written / 1e6:.0f} MB will be written{warning}")
 
 
@@ -205,14 +204,17 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
             raise UserError("The text files hold blank lines only.", "Name files with text in them.")
         if documents < (shards := config.shards or 1):
             hint = f"Give --shards {documents} or less."
-            raise UserError(f"{documents} documents cannot fill {shards} shards.", hint)
+            raise UserError(f"{number_of(documents, 'document')} cannot fill {shards} shards.", hint)
     except UserError:
         shutil.rmtree(part)
         raise
-    if documents == 1:
-        say("one document: no blank line in the text, so a random next sentence comes from the same document")
     write_json(part / "request.json", {**request, "documents": documents})
     return documents
+
+
+def _say_one_document(documents: int, objective: Objective) -> None:
+    if documents == 1 and objective.needs_pairs and objective.negatives == Objective.negatives:
+        say("one document: no blank line in the text, so a random next sentence comes from the same document")
 
 
 def _make_shards(
@@ -253,9 +255,9 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     share = (
         f", {100 * result.random_next / result.instances:.1f} % {objective.negatives}" if objective.needs_pairs else ""
     )
-    made = f"{result.instances:,} instances ({result.tokens / 1e6:.1f} M tokens{share})"
+    made = f"{number_of(result.instances, 'instance')} ({result.tokens / 1e6:.1f} M tokens{share})"
     say(
-        f"{out}: {made} of {result.documents:,} documents, {result.shards} shard{'s' * (result.shards != 1)}, {result.seconds:.0f} s"
+        f"{out}: {made} of {number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
     )
     if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:
         what = f"{unused:.0%} of the text's {result.text_tokens / 1e6:.1f} M tokens"

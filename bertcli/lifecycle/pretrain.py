@@ -14,8 +14,9 @@ from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of
 from bertcli.families import get_family
 from bertcli.families.family import GENERATOR_SETTINGS
+from bertcli.lifecycle.pretraining.family import name_of_run, starts_from_model, with_family
 from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
-from bertcli.lifecycle.pretraining.phases import check_data, find_phases, held_out_of, with_family
+from bertcli.lifecycle.pretraining.phases import check_data, find_phases, held_out_of
 from bertcli.lifecycle.pretraining.run import Request, kept_steps, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
@@ -38,7 +39,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
     after Ctrl-C, with the checkpoint saved.
     """
     asked = with_family(PretrainConfig.build(config, options))
-    config, folder = begin("pretrain", asked, f"pretrain-{asked.size_name}")
+    config, folder = begin("pretrain", asked, name_of_run(asked))
     request = _check(config, folder)
     model = _make_model(request)
     return run_pretraining(with_steps(request, model), model, folder)
@@ -59,7 +60,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
             f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with.",
-            f"Leave --tokenizer out, or make the data again: bert make-pretraining-data TEXT --tokenizer {config.tokenizer}",
+            f"Leave --tokenizer out, or make other data: bert make-pretraining-data TEXT --tokenizer {config.tokenizer} --out {examples.folder}-2",
         )
     check_batch_size(config.batch_size, config.processes)
     kept_steps(config)
@@ -112,13 +113,13 @@ def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainCon
 def _source(config: PretrainConfig) -> str:
     """The model to start from; nothing for new weights."""
     check_new_weights(config, config.from_ or "scratch")
-    if not config.from_ or config.from_ == "scratch":
+    if not starts_from_model(config):
         return ""
     for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
             flag = flag_of(name)
             raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
-    return resolve_model(config.from_)
+    return resolve_model(str(config.from_))
 
 
 def _make_model(request: Request) -> PreTrainedModel:

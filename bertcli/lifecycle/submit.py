@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.use import SubmitConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.official_files import split_file
@@ -169,7 +169,7 @@ def _write(out: Path, texts: dict[str, list[str]]) -> None:
                 rows = [f"{index}\t{prediction}" for index, prediction in enumerate(predictions)]
                 archive.writestr(file, "\n".join([HEADER, *rows]) + "\n")
         check_zip(part)
-    say(f"wrote {out}: {len(texts)} files, {sum(map(len, texts.values())):,} predictions")
+    say(f"wrote {out}: {number_of(len(texts), 'file')}, {number_of(sum(map(len, texts.values())), 'prediction')}")
 
 
 def check_zip(path: Path) -> None:

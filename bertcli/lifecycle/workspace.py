@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.hub import cached_model, download_model, hub_answers
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_labels import listed
@@ -104,7 +104,7 @@ def run_that_fits(misfit: Misfit, what: str, how_to_make: str) -> RunFolder:
     alike = [run for run in runs if run.used_as == runs[0].used_as]
     others = f"the latest of {len(alike)} runs that fit" if alike[1:] else "the only run that fits"
     if runs[len(alike) :]:
-        others = f"{others}, but for {len(runs) - len(alike)} baselines"
+        others = f"{others}, but for {number_of(len(runs) - len(alike), 'baseline')}"
     if runs[0].config["command"] == "baseline":
         others = f"a baseline, {others}"
     say(f"model: {runs[0].path} ({others}{'; --model names another' if runs[1:] else ''})")

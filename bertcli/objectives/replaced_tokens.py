@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bertcli import say
@@ -191,15 +190,14 @@ class Detection(Objective):
 
     def with_loss(self, model: PreTrainedModel) -> Detector:
         """The model with its generator, which is beside the model that it was made from, or has new weights."""
-        from bertcli.models.loading import build_generator, load_model
-        from bertcli.models.model_with_loss import GENERATOR, Detector
+        from bertcli.models.loading import build_generator, load_generator
+        from bertcli.models.model_with_loss import Detector
 
-        beside = Path(model.name_or_path, GENERATOR)
-        is_kept = (beside / "config.json").exists()
-        generator = load_model(str(beside)) if is_kept else build_generator(model)
+        kept = load_generator(model.name_or_path)
+        generator = kept or build_generator(model)
         self.share(model, generator)
-        own = generator.config
-        say(f"generator: {own.num_hidden_layers} layers, hidden size {own.hidden_size}{f', from {beside}' * is_kept}")
+        own, origin = generator.config, f", from {kept.name_or_path}" if kept else ""
+        say(f"generator: {own.num_hidden_layers} layers, hidden size {own.hidden_size}{origin}")
         return Detector(model, generator, self.outputs, self.losses)
 
     def outputs(self, model: Any, batch: PackedBatch) -> dict[str, Tensor]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
+from bertcli import number_of
 from bertcli.reports.curves import NOT_SCORES
 from bertcli.reports.record import RunRecord
 from bertcli.reports.rendering import escaped, markdown_table
@@ -86,8 +87,7 @@ def _training(result: TrainingResult) -> str:
     """How long it was trained, where it was trained in steps, and how fast, where that is known."""
     share = f" ({result.share_of_peak:.1%} of {result.peak})" if result.share_of_peak else ""
     speed = f", {result.tokens_per_second:,.0f} tokens per second without padding" if result.tokens_per_second else ""
-    steps = f"{result.steps:,} step{'s' * (result.steps > 1)}"
-    return f"{steps}{speed}{share}, " if result.steps else ""
+    return f"{number_of(result.steps, 'step')}{speed}{share}, " if result.steps else ""
 
 
 def _list(lines: Any) -> str:

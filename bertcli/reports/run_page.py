@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bertcli import number_of
 from bertcli.metrics.calibration import calibration
 from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
@@ -24,7 +25,7 @@ def run_page(record: RunRecord) -> Page:
     result = record.result
     sections = [_scores(record), Section("Training", charts=run_curves(record.lines)), _words(record), *_fills(record)]
     sections += [_errors(record), _calibration(record), _mistakes(record), _data(record), _repeat(record)]
-    steps = [f"{result.steps:,} steps"] if result.steps else []
+    steps = [number_of(result.steps, "step")] if result.steps else []
     kicker = " · ".join([record.config.get("command", "run"), result.task, *steps, f"seed {result.seed}"])
     return Page(record.name, record.sentence, [each for each in sections if each], record.missing, kicker)
 

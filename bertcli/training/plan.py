@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
+from bertcli import number_of
 from bertcli.families.family import BERT_RULES, CONSTANT, COSINE, COSINE_AFTER, LINEAR, MULTIPLIED, OptimizerRules
 
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
@@ -61,9 +62,9 @@ class Plan:
         """The plan in one line, for data of so many rows, with the reasons of what was chosen."""
         why = {name: f", {reason}" for name, reason in (reasons or {}).items()}
         return (
-            f"{self.steps:,} step{'s' if self.steps > 1 else ''} of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
+            f"{number_of(self.steps, 'step')} of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
             f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
-            f"{why.get('learning_rate', '')}, {self.warmup_steps:,} steps of warm-up, seed {self.seed}"
+            f"{why.get('learning_rate', '')}, {number_of(self.warmup_steps, 'step')} of warm-up, seed {self.seed}"
         )
 
 

@@ -140,7 +140,8 @@ class Progress:
         if self._is_estimated or self._calls < CALLS_OF_ESTIMATE or elapsed < SECONDS_OF_ESTIMATE or not left:
             return
         self._is_estimated = True
-        words = f"{what}: {duration(LEAST * left)} to {duration(MOST * left)} left, estimated from {self._calls} steps"
+        times = dict.fromkeys(duration(share * left) for share in (LEAST, MOST))
+        words = f"{what}: {' to '.join(times)} left, estimated from {self._calls} steps"
         say("; ".join(filter(None, (words, advise(left)))))
 
     def seconds_left(self) -> float:

@@ -183,6 +183,12 @@ def test_one_document_is_allowed_and_said(
     code, _, err = run(["make-pretraining-data", "one.txt"], capsys, monkeypatch)
     assert code == 0
     assert "one document" in err
+    code, _, err = run(
+        ["make-pretraining-data", "one.txt", "--no-next-sentence", "--out", "alone"], capsys, monkeypatch
+    )
+    assert code == 0
+    assert "one document" not in err
+    assert "of 1 document, 1 shard" in err
 
 
 @pytest.mark.torture

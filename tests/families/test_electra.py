@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, ElectraConfig, ElectraModel
 from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.errors import Interrupted, UserError
 from bertcli.families.electra import ELECTRA
+from bertcli.lifecycle.add_words import add_words
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.predict import predict
@@ -50,6 +51,7 @@ def test_it_is_finetuned_and_predicts(workspace: Path) -> None:
 
 
 TINY = {"size": "tiny", "batch_size": 8, "learning_rate": 1e-3}
+WORDS = "electra.embeddings.word_embeddings.weight"
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +118,22 @@ def test_pretraining_goes_on_from_a_run_with_its_generator(data: str, run: Path,
     again = Path(pretrain(**options, from_=str(run), out=str(tmp_path / "run")).run)
     for folder in ("model", "model/generator"):
         one, other = (load_file(each / folder / "model.safetensors") for each in (run, again))
+        assert all(torch.equal(one[name], other[name]) for name in one), folder
+
+
+def test_words_are_added_to_the_model_and_to_its_generator(data: str, run: Path, home: Path, workspace: Path) -> None:
+    Path("words.txt").write_text("treehouse\ngreenhouse\n")
+    add_words(add_words="words.txt", to=str(run), out="grown")
+    assert load_file("grown/model.safetensors")[WORDS][-1].equal(
+        load_file("grown/generator/model.safetensors")[WORDS][-1]
+    )
+    assert predict("the [MASK] sat", model="grown").records[0]["fills"]
+    new = make_pretraining_data(
+        str(home / "corpus.txt"), family="electra", tokenizer="grown", max_seq_length=48, out="new-data", workers=1
+    ).out
+    again = Path(pretrain(batch_size=8, data=new, steps=1, learning_rate=0.0, from_="grown").run) / "model"
+    for folder in ("", "generator"):
+        one, other = (load_file(each / folder / "model.safetensors") for each in (Path("grown"), again))
         assert all(torch.equal(one[name], other[name]) for name in one), folder
 
 

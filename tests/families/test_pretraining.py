@@ -73,8 +73,15 @@ def test_what_does_not_fit_a_family_is_refused(workspace: Path) -> None:
     make_pretraining_data("corpus.txt", max_seq_length=32, workers=1)
     with pytest.raises(UserError, match="`typo` holds no pre-training data"):
         pretrain(data="typo", family="roberta")
-    with pytest.raises(UserError, match="was made for BERT, not for RoBERTa"):
+    with pytest.raises(UserError, match="was made for BERT, not for RoBERTa") as caught:
         pretrain(PretrainConfig(family="roberta", size="tiny", steps=2))
+    assert "build-vocab TEXT --family roberta --out vocab-roberta && bert make-pretraining-data" in caught.value.hint
+    Path("short.txt").write_text("the cat sat\n")
+    build_vocab("corpus.txt", family="xlnet", vocab_size=120, out="pieces")
+    with pytest.raises(UserError, match=r"its [0-9]+ tokens are too few for a row of 512"):
+        make_pretraining_data(
+            "short.txt", family="xlnet", tokenizer="pieces", max_seq_length=512, out="never", workers=1
+        )
 
 
 @pytest.mark.parametrize("algorithm", ["byte-bpe", "sentencepiece"])

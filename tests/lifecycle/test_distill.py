@@ -129,6 +129,10 @@ def test_any_family_with_the_same_vocabulary_teaches(home: Path, workspace: Path
         teacher="electra", data=data, steps=1, batch_size=4, size="tiny", out="bert"
     )  # logits, and a projection
     assert AutoModelForMaskedLM.from_pretrained(run.model).config.model_type == "bert"
+    run = distill(teacher="electra", data=data, steps=1, batch_size=4, size="tiny", family="deberta", out="deberta")
+    assert AutoModelForMaskedLM.from_pretrained(run.model).config.model_type == "deberta"
+    with pytest.raises(UserError, match="fills masks, which XLNet does not"):
+        distill(teacher="electra", data=data, steps=1, size="tiny", family="xlnet", out="no")
     with pytest.raises(UserError, match="made of the layers of a BERT"):
         distill(teacher="electra", data=data, shape="distilbert", out="no")
 

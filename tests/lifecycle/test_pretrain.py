@@ -115,6 +115,23 @@ def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> 
     assert_same_bits("runs/pretrain-tiny", result.run)
 
 
+def test_a_run_from_a_model_has_its_name_and_the_defaults_of_its_width(
+    home: Path, workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    start, data = str(home / "runs" / "pretrain-tiny" / "model"), str(home / "pretraining-data")
+    named = Path(pretrain(from_=start, data=data, size="large", steps=1, batch_size=8).run)
+    assert (named.name, RunFolder(named).config["size"]) == ("pretrain-tiny", None)
+    assert "--size large has no effect" in said.text
+    options = {"family": "electra", "tokenizer": str(home / "vocab"), "max_seq_length": 32, "workers": 1}
+    make_pretraining_data(str(home / "corpus.txt"), **options, out="data")
+    electra = pretrain(size="tiny", data="data", steps=1, out="electra")
+    again = pretrain(from_=electra.run, data="data", steps=1)
+    begun, config = RunFolder(Path(electra.run)).config, RunFolder(Path(again.run)).config
+    assert Path(again.run).name == "pretrain-electra"
+    for name in ("learning_rate", "batch_size", "family"):
+        assert config[name] == begun[name]
+
+
 def test_a_relative_without_berts_heads_is_not_pretrained(at_home: Path, tmp_path: Path) -> None:
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
     for family in ("Electra", "BigBird"):
@@ -264,8 +281,13 @@ def test_options_of_masking_change_dynamic_masks_and_nothing_else(at_home: Path,
         assert_same_bits(result.run, other.run)
     masked = load_pretraining_examples(tmp_path / "data", 0).masked_by({"masked_lm_prob": 0.9})
     assert masked.rules.num_to_predict(32) == 29  # more than the data's limit, which is for 15 %
-    with pytest.raises(UserError, match="has static masks, which --mask-shares cannot change"):
+    with pytest.raises(UserError, match="has static masks, which --mask-shares cannot change") as caught:
         pretrain(**{**request, "data": "pretraining-data"}, mask_shares="100,0,0", out=str(tmp_path / "static"))
+    hint = "--tokenizer pretraining-data/tokenizer --max-seq-length 48 --family bert --masking dynamic --out pretraining-data-2"
+    assert hint in caught.value.hint
+    options = {"tokenizer": "pretraining-data/tokenizer", "max_seq_length": 48, "family": "bert", "masking": "dynamic"}
+    make_pretraining_data("corpus.txt", **options, out=str(tmp_path / "data-2"), workers=1)
+    assert load_pretraining_examples(tmp_path / "data-2", 0).masked_by({"mask_shares": "100,0,0"})
     with pytest.raises(UserError, match="masks nothing, so --span-mask has no effect"):
         pretrain(**request, objective="left-to-right", span_mask=True, out=str(tmp_path / "nothing"))
     with pytest.raises(UserError, match="not three percentages"):

@@ -7,7 +7,9 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 from bertcli.errors import UserError
+from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.models.dropout import seed_dropout
 from bertcli.models.encoder import use_gradient_checkpointing
@@ -86,6 +88,24 @@ def test_pretraining_and_finetuning_end_with_the_same_weights(at_home: Path, tmp
 def test_a_frozen_bert_has_nothing_to_compute_again() -> None:
     with pytest.raises(UserError, match="saves nothing with --frozen"):
         finetune("conll2003", frozen=True, gradient_checkpointing=True, dry_run=True)
+
+
+def test_a_pretraining_of_layers_that_cannot_is_refused_before_anything_is_written(
+    at_home: Path, tmp_path: Path
+) -> None:
+    build_vocab("corpus.txt", family="albert", vocab_size=120, out=str(tmp_path / "vocab"))
+    options = {"family": "albert", "tokenizer": str(tmp_path / "vocab"), "max_seq_length": 32, "workers": 1}
+    make_pretraining_data("corpus.txt", **options, out=str(tmp_path / "data"))
+    for dry_run in (True, False):
+        with pytest.raises(UserError, match="cannot be computed again"):
+            pretrain(
+                size="tiny",
+                data=str(tmp_path / "data"),
+                gradient_checkpointing=True,
+                dry_run=dry_run,
+                out=str(tmp_path / "run"),
+            )
+    assert not (tmp_path / "run").exists()
 
 
 def test_layers_that_cannot_be_computed_again_are_refused() -> None:

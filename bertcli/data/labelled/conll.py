@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.labelled.examples import Sentences
 from bertcli.data.labelled.tables import ending_of, place_of, read_table
 from bertcli.data.text.documents import lines_of
@@ -73,7 +73,7 @@ def read_conll(path: Path) -> Sentences:
             continue
         width = width or 1 + len(others)
         if not others or 1 + len(others) != width:
-            what = f"`{path}` line {number} has {1 + len(others)} columns, not {max(width, 2)}."
+            what = f"`{path}` line {number} has {number_of(1 + len(others), 'column')}, not {max(width, 2)}."
             raise UserError(what, "Write a word and its tag on each line, and a blank line after each sentence.")
         if not is_inside:
             places.append(place_of(path, number))

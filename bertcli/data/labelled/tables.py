@@ -14,7 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.text.documents import (
     COMPRESSED,
     LONGEST_FILE,
@@ -308,7 +308,7 @@ def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, li
         for fields in reader:
             width = width or len(fields)
             if fields and len(fields) != width:
-                what = f"`{path}` line {begin} has {len(fields)} field{'s' * (len(fields) != 1)}, the header {width}."
+                what = f"`{path}` line {begin} has {number_of(len(fields), 'field')}, the header {width}."
                 raise UserError(what, "Put quotation marks around a field with a separator or a line break in it.")
             if fields:
                 yield begin, fields

@@ -16,7 +16,7 @@ from bertcli.data.checksums import digest_of
 from bertcli.data.remote import cache_folder, is_url, reaching
 from bertcli.errors import RunError, UserError, first_line
 
-MAKE_AGAIN = "Make the data again: bert make-pretraining-data TEXT --overwrite"
+MAKE_AGAIN = "Make the data again: bert make-pretraining-data TEXT --out FOLDER --overwrite"
 WAITS = (1, 5, 25)  # seconds before a shard is asked for again, where the network fails
 LEFT_SECONDS = 3600  # after which an unfinished file is one of a process that was killed
 

@@ -19,7 +19,7 @@ from bertcli.data.checksums import digest_of
 from bertcli.data.json_files import check_values, read_json
 from bertcli.data.packing.keyed import WindowOrder, derive, rows_of_step
 from bertcli.data.packing.ragged import Ragged
-from bertcli.data.pretraining.destination import MANIFEST, copy_small_files, no_data
+from bertcli.data.pretraining.destination import MANIFEST, TOKENIZER, copy_small_files, no_data
 from bertcli.data.pretraining.masking import SHARES, MaskingRules
 from bertcli.data.pretraining.shard_cache import MAKE_AGAIN, ShardCache
 from bertcli.data.remote import is_url, path_of, reaching
@@ -112,7 +112,7 @@ class PretrainingExamples:
         if masking and self.options["masking"] == "static":
             flags = ", ".join(flag_of(name) for name in masking)
             what = f"`{self.folder}` has static masks, which {flags} cannot change."
-            raise UserError(what, "Make the data again: bert make-pretraining-data TEXT --masking dynamic --overwrite")
+            raise UserError(what, self.how_to_make_other("--masking dynamic"))
         given = dict(masking)
         if share := given.get("masked_lm_prob"):  # the limit of the data is that of their own share
             most = round(share * self.max_seq_length)
@@ -120,6 +120,12 @@ class PretrainingExamples:
         made = replace(self, masking=given)
         masking_rules(self.tokenizer, made.options)  # are refused before anything is written
         return made
+
+    def how_to_make_other(self, change: str) -> str:
+        """What to type for data of the same text, vocabulary and length in a new folder, with other options."""
+        family = f" --family {self.manifest['family']}" if "family" in self.manifest else ""
+        kept = f"--tokenizer {self.folder}/{TOKENIZER} --max-seq-length {self.max_seq_length}{family}"
+        return f"Make other data: bert make-pretraining-data TEXT {kept} {change} --out {self.folder}-2"
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
@@ -258,9 +264,9 @@ def load_pretraining_examples(
     missing = [shard["file"] for shard in manifest["shards"] if shard["file"] not in names]
     if missing:
         raise UserError(f"`{there / missing[0]}` is missing.", MAKE_AGAIN)
-    tokenizer = load_tokenizer(local / "tokenizer")
+    tokenizer = load_tokenizer(local / TOKENIZER)
     if tokenizer.digest != manifest.get("tokenizer_digest", tokenizer.digest):
-        what = f"`{there / 'tokenizer'}` is not the tokenizer that the data were made with."
+        what = f"`{there / TOKENIZER}` is not the tokenizer that the data were made with."
         raise UserError(what, MAKE_AGAIN)
     size = opened_bytes(manifest)
     if shards_per_window is None:

@@ -35,6 +35,7 @@ SENTENCE_END = re.compile(
     r"""(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)["'”’»)\]]*(?=\s+[^\sa-z])"""
     r"""|(?<=[。！？])[”’」』）]*(?=[^。！？”’」』）])"""
 )
+CONTROLS = {*range(9), *range(14, 27), *range(28, 32)}  # bytes that no text of one byte a character has
 PICKLE = ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
 # First bytes of other formats, often mistaken for text. A pickle is never opened: that would run its code.
 SIGNATURES = {
@@ -167,7 +168,7 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
             for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
                 # The tokenizer drops single control characters, as the original's; half a line of them is no text.
                 if b"\0" in line and 2 * sum(byte < 32 for byte in line.rstrip()) >= len(line.rstrip()):
-                    raise UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
+                    raise _binary(path, number)
                 unpacked += len(line)
                 if unpacked > most:
                     most = check_unpacked(path, unpacked)
@@ -212,11 +213,17 @@ def _check_beginning(path: Path, data: bytes) -> None:
         raise UserError(f"`{path}` is UTF-16, not UTF-8.", _convert(path, encoding))
 
 
+def _binary(path: Path, number: int) -> UserError:
+    return UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
+
+
 def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
     """Guess the encoding: bytes from 0x80 to 0x9f are controls in Latin-1, but quotation marks and the euro in cp1252."""
     if error.reason == "unexpected end of data":
         what = f"`{path}` is not UTF-8 at its end: it was cut within a character, or has another encoding."
         return UserError(what, _convert(path, "utf-8", "drop that character: iconv -c"))
+    if CONTROLS & set(error.object):
+        return _binary(path, number)
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
     what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}."
     return UserError(what, _convert(path, encoding))

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from transformers import PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from bertcli import say
 from bertcli.config.distillation import (
@@ -33,6 +34,7 @@ from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, flag_of
 from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
+from bertcli.families.family import Family
 from bertcli.lifecycle.distilling.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, make_distilbert
 from bertcli.lifecycle.distilling.teachers import check_weights, find_teacher, targets_of
@@ -220,9 +222,8 @@ def _learnt_beside(model: PreTrainedModel, teacher: str) -> Objective:
     """Masked-LM, or next tokens where the teacher reads from left to right. Raises UserError if that is no BERT, or an XLNet."""
     if has_two_streams(model):
         what = f"The teacher `{teacher}` is an XLNet, which predicts tokens in an order of its own and fills no masks."
-        raise UserError(
-            what, f"Distill it at a task that it is fine-tuned on: bert distill glue/rte --teacher {teacher}"
-        )
+        finetuned = f"bert finetune glue/rte --from {teacher} --out runs/teacher"
+        raise UserError(what, f"Distill at a task: {finetuned} && bert distill glue/rte --teacher runs/teacher")
     if not is_causal(model):
         return replace(MLM, model_class="AutoModelForMaskedLM")
     if not LEFT_TO_RIGHT.fits(model):
@@ -258,7 +259,7 @@ def _student(
         return model
     teacher = load_model(source, model_class, labels, seed=config.seed)
     if config.size:
-        model = build_model(model_class, get_family(config.family), config.model_size, tokenizer, labels, config.seed)
+        model = build_model(model_class, _family(config), config.model_size, tokenizer, labels, config.seed)
         start_embeddings(model, teacher, ids)
         say(
             f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"
@@ -275,6 +276,15 @@ def _student(
     make = make_distilbert if shape == DISTILBERT_SHAPE else keep_layers
     model = make(teacher, layers)
     return model if vocabularies.are_equal else cut_embeddings(model, ids)
+
+
+def _family(config: DistillConfig) -> Family:
+    """The family of a student with new weights. Raises UserError if it has no masked-LM."""
+    family = get_family(config.family)
+    if family.model_types[0] not in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        what = f"A student at pre-training fills masks, which {family.name} does not."
+        raise UserError(what, "Give another --family, or leave it out: the student is a BERT then.")
+    return family
 
 
 def _add_pooling(folder: Path) -> None:

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.distillation import DistillConfig
 from bertcli.config.training import PretrainConfig
-from bertcli.data.pretraining.destination import Destination
 from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.errors import UserError
-from bertcli.families import get_family
-from bertcli.families.bert import BERT
 from bertcli.lifecycle.workspace import MAKE_DATA, latest_pretraining_data
 from bertcli.objectives.objective import Objective
 from bertcli.training.run_folder import RunFolder
@@ -23,25 +20,6 @@ from bertcli.training.run_folder import RunFolder
 FORM = "Give lengths, and shares of the steps that sum to 1: --phases 128:0.9,512:0.1"
 MASKED_SHARE = 0.15
 EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretraining.py's 100 batches of 8
-
-
-def with_family(config: PretrainConfig) -> PretrainConfig:
-    """The options with the family of the data, and its defaults in the place of those that were not given.
-
-    Raises UserError if --family is another.
-    """
-    try:
-        folder = config.data.split(",")[0] if config.data else latest_pretraining_data()
-        manifest = Destination(folder).manifest()
-    except UserError:  # raised again, and to the point, where the data are opened
-        return config
-    made_for = manifest.get("family", BERT.key if manifest else config.family)
-    if config.family not in (None, made_for):
-        what = f"`{folder}` was made for {get_family(made_for).name}, not for {get_family(config.family).name}."
-        hint = f"Leave --family out, or make other data: bert make-pretraining-data TEXT --family {config.family}"
-        raise UserError(what, hint)
-    family = get_family(made_for)
-    return config.with_defaults({**family.training_defaults, "family": None if family is BERT else family.key})
 
 
 def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -> tuple[Phase, ...]:
@@ -53,7 +31,7 @@ def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -
     given = (config.data.split(",") if config.phases else [config.data]) if config.data else []
     if given and len(given) != len(steps_of):
         names = ",".join(f"DATA-{length}" for length, _ in steps_of)
-        what = f"--phases has {len(steps_of)} phases, and --data names {len(given)} folder{'s' * (len(given) != 1)}."
+        what = f"--phases has {number_of(len(steps_of), 'phase')}, and --data names {number_of(len(given), 'folder')}."
         raise UserError(what, f"Name one for each, in the same order, separated by commas: --data {names}")
     phases: list[Phase] = []
     for number, (length, steps) in enumerate(steps_of):
@@ -96,13 +74,12 @@ def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder |
     if objective.needs_pairs and not examples.has_pairs:
         raise UserError(
             f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
-            "Leave --objective out, or make the data again: bert make-pretraining-data TEXT --next-sentence",
+            f"Leave --objective out. {examples.how_to_make_other('--next-sentence')}",
         )
     made_for = examples.manifest.get("objective", objective.name)
     if objective.needs_pairs and made_for != objective.name:
         what = f"`{examples.folder}` has the pairs of --objective {made_for}, not of {objective.name}."
-        hint = f"Leave --objective out, or make the data again: bert make-pretraining-data TEXT --objective {objective.name}"
-        raise UserError(what, hint)
+        raise UserError(what, f"Leave --objective out. {examples.how_to_make_other(f'--objective {objective.name}')}")
     if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
         what = (
             f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.training import PretrainConfig, TrainingConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.masking import SHARES
@@ -64,7 +64,11 @@ class Request:
 
 def run_pretraining(request: Request, model: PreTrainedModel, folder: RunFolder) -> TrainingResult:
     """Train a model, in several processes where that is asked for, and write its run folder."""
+    from bertcli.models.encoder import use_gradient_checkpointing
+
     config = request.config
+    if config.gradient_checkpointing:
+        use_gradient_checkpointing(model)
     if (count := processes_to_launch(config.processes)) > 1 and not config.dry_run:
         return launch(request.command, request.asked.values(), count, folder)
     from bertcli.training.processes.accelerator import make_accelerator
@@ -126,7 +130,7 @@ def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
     units = f"tokens in runs of up to {options['ngram_mask']} {units}" if options["ngram_mask"] else units
     shares = f" ({options['mask_shares']})" * (options["mask_shares"] != SHARES)
     masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
-    instances = f"{len(examples):,} instances{'' if examples.has_pairs else ' without next sentences'}"
+    instances = f"{number_of(len(examples), 'instance')}{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
     return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * objective.fills_masks}{windows}"
 
@@ -215,15 +219,12 @@ def _data_read(request: Request, batch_size: int) -> tuple[list[str], dict[str, 
 def _with_loss(request: Request, model: PreTrainedModel) -> ModelWithLoss:
     """The model with the losses of the objective, started and trained as the options say."""
     from bertcli.models.dropout import set_dropout
-    from bertcli.models.encoder import use_gradient_checkpointing
 
     config, with_loss = request.config, request.objective.with_loss(model)
     if config.embeddings == "cooccurrence" and not config.resume:
         _start_embeddings(model, request.examples, config.seed)
     if config.dropout is not None:
         set_dropout(with_loss, config.dropout)
-    if config.gradient_checkpointing:
-        use_gradient_checkpointing(model)
     return with_loss
 
 

@@ -11,6 +11,7 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 from torch import cuda
 from torch.backends import mps
 
+from bertcli import number_of
 from bertcli.errors import UserError, first_line
 from bertcli.training.device import training_precision
 from bertcli.training.processes.shards import is_sharded
@@ -58,7 +59,7 @@ def disconnect() -> None:
 def describe_device(accelerator: Accelerator, precision: str) -> str:
     """The device in words: number, name and precision."""
     threads = torch.get_num_threads()
-    name = f"{accelerator.device.type}, {threads} thread{'s' * (threads != 1)} of {os.cpu_count()} cores"
+    name = f"{accelerator.device.type}, {number_of(threads, 'thread')} of {os.cpu_count()} cores"
     if accelerator.device.type == "cuda":
         name = cuda.get_device_name(accelerator.device)
     processes = f"{accelerator.num_processes} × " if accelerator.num_processes > 1 else ""
