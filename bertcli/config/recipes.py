@@ -59,7 +59,6 @@ def recipe_names() -> list[str]:
 
 def recipe_path(name: str) -> Path:
     """File of a recipe that ships."""
-    name = name.removesuffix(".yaml")
-    if name not in recipe_names():
-        raise unknown("recipe", name, recipe_names(), "`bert recipes` lists them.")
-    return recipes_folder() / f"{name}.yaml"
+    if (known := name.removesuffix(".yaml")) not in recipe_names():
+        raise unknown("recipe", name, recipe_names(), "`bert recipes` lists them; or give a YAML file.")
+    return recipes_folder() / f"{known}.yaml"

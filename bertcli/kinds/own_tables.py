@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Any, cast
 
 from bertcli import say
@@ -20,6 +21,7 @@ from bertcli.data.labelled.tables import (
     are_numbers,
     as_text,
     columns_shown,
+    ending_of,
     place_of,
     read_parts,
     read_table,
@@ -65,7 +67,7 @@ def read_tables(
         parts[split] = replace(part, labels=labels)
     if spelled(columns["label"]) in _labels(parts) and " " in columns["text"]:
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
-        raise UserError(what, "Add a header line: text,label")
+        raise UserError(what, _how_to_add_header(first, columns))
     name_of_kind, why = (kind.name, "") if kind else infer_kind(_labels(parts), columns["label"])
     own = _task(name, cast(TextKind, KINDS[name_of_kind]), why, columns, parts)
     _say_unread(name, first, columns)
@@ -255,6 +257,23 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
     return {"text": text, **start, **{f"choice{number}": name for number, name in enumerate(choices)}}
 
 
+def _how_to_name(first: Table) -> str:
+    """What to type where the text and the label are not told apart by the names of the columns."""
+    numbers = sum(are_numbers([name]) for name in first.names)
+    if all(name.count(" ") < MOST_SPACES for name in first.names) and numbers in (0, len(first.names)):
+        return "Name them: --text COLUMN --label COLUMN"
+    return f"{_how_to_add_header(first, {})}; then name the columns: --text and --label"
+
+
+def _how_to_add_header(first: Table, columns: dict[str, str]) -> str:
+    """What to type where a file begins with an example; `columns` are the parts of an example that are known."""
+    parts = {name: part for part, name in columns.items()}
+    names = [parts.get(name, f"column{number}") for number, name in enumerate(first.names, start=1)]
+    ending = ending_of(first.path)
+    line = {".tsv": "\\t"}.get(ending, ",").join(names)
+    return f"Add a header line: (printf '{line}\\n'; cat {quote(str(first.path))}) > named{ending}"
+
+
 def _columns(
     first: Table, given: dict[str, str | None], kind: TextKind | None
 ) -> tuple[TextKind | None, dict[str, str]]:
@@ -270,9 +289,7 @@ def _columns(
         raise UserError(what, "Rename them, or give the text: --text COLUMN")
     text, pair, label = _named_columns(first, names, given)
     if text is None or label is None:
-        is_header = all(name.count(" ") < MOST_SPACES for name in first.names)
-        hint = "Name them: --text COLUMN --label COLUMN" if is_header else "Add a header line: text,label"
-        raise UserError(f"{shown}: which is the text and which the label?", hint)
+        raise UserError(f"{shown}: which is the text and which the label?", _how_to_name(first))
     if len({text, pair, label}) < 3:
         what = f"{shown}: one of them is used twice."
         raise UserError(what, "Give each of --text, --text-pair and --label another.")
@@ -301,8 +318,9 @@ def _named_columns(table: Table, names: list[str], given: dict[str, str | None])
 
 
 def _holds_texts(rows: list[dict[str, Any]], column: str) -> bool:
-    """Whether cells have more than one word, most of them."""
-    return sum(" " in as_text(row.get(column)).strip() for row in rows) > len(rows) / 2
+    """Whether cells are texts of more than one word, most of them."""
+    cells = (cell for row in rows if not isinstance(cell := row.get(column), (dict, list)))
+    return sum(" " in as_text(cell).strip() for cell in cells) > len(rows) / 2
 
 
 def _characters(rows: list[dict[str, Any]], column: str) -> int:

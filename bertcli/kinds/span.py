@@ -17,8 +17,7 @@ from bertcli.data.labelled import squad
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.prediction_table import finite, read_by_question
-from bertcli.data.labelled.tables import check_file, ending_of, json_value
-from bertcli.data.text.documents import read_text
+from bertcli.data.labelled.tables import check_file
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Kind, Split
@@ -67,8 +66,7 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         return squad.Articles(squad.articles_of_hub(dataset), origin=task.name)
 
     def recognizes(self, path: Path) -> bool:
-        whole = json_value(read_text(path)) if ending_of(path) == ".json" else None
-        return isinstance(whole, dict) and isinstance(whole.get("data"), list)
+        return squad.is_whole(path) or squad.has_rows(path)
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
         parts = {split: squad.Articles(_contexts(paths), origin=name) for split, paths in files.items()}
@@ -263,7 +261,8 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
 
 def _contexts(paths: list[Path]) -> list[dict[str, Any]]:
     """Each context as an article of its own."""
-    articles = chain.from_iterable(map(squad.read_squad, paths))
+    read = (squad.read_rows(path) if squad.has_rows(path) else squad.read_squad(path) for path in paths)
+    articles = chain.from_iterable(read)
     return [{"paragraphs": [context]} for article in articles for context in article["paragraphs"]]
 
 

@@ -15,7 +15,7 @@ from bertcli.data.labelled import conll
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import sizes_of
-from bertcli.data.labelled.tables import are_numbers, ending_of, json_value, read_table, stream_table
+from bertcli.data.labelled.tables import LIST_ENDINGS, are_numbers, ending_of, json_value, read_table, stream_table
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
 from bertcli.families import family_of
@@ -59,7 +59,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
 
     def recognizes(self, path: Path) -> bool:
         ending = ending_of(path)
-        if ending in conll.LIST_ENDINGS:
+        if ending in LIST_ENDINGS:
             return conll.list_columns(next(stream_table(path)[1])[1]) is not None
         return ending in conll.TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(path))
 
@@ -69,7 +69,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         if are_numbers(chain.from_iterable(next(iter(parts.values())).words)):
             what = f"Every word of `{name}` is a number: its first column numbers the words."
             raise UserError(what, f"Leave that column out: cut -f2- {name} > words.conll")
-        lists = ending_of(next(iter(files.values()))[0]) in conll.LIST_ENDINGS
+        lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
         where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
         say(f"{name}: {sizes_of(parts)} sentences; {where}; kind: tag, {len(tags)} tags{listed(tags)}")
         return Task(name, self.name, Files({}, {}), ("", None), self.metrics, tuple(tags)), dict(parts)
@@ -137,9 +137,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         return {"entities": found}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
-        is_table = ending_of(path) in conll.LIST_ENDINGS or "tags" in re.split(
-            "[,\t]", next(lines_of(path), "").rstrip()
-        )
+        is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
         tags = _tags_of_table(path) if is_table else _tags_of_columns(path, task, split)
         known = {tag.partition("-")[2] for tag in task.labels}
         strange = Counter(tag for tag in chain.from_iterable(tags) if tag.partition("-")[2] not in {"", *known})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import quietly, say
 from bertcli.config.use import SimilarConfig
+from bertcli.data.labelled.tables import check_file
 from bertcli.data.results import Result, Rows
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
@@ -78,6 +79,8 @@ def similar(config: SimilarConfig | str | None = None, **options: Any) -> Simila
 def _check_options(config: SimilarConfig) -> None:
     if config.file in (None, "-"):
         raise UserError("Which file is to be searched?", 'Name it: bert similar --file texts.csv --text "..."')
+    if config.texts not in (None, "-"):
+        check_file(Path(config.texts), "Give --texts a file with a text on each line; - is standard input.")
     given = [f"--{name}" for name in ("text", "texts", "pairs") if getattr(config, name)]
     if len(given) != 1:
         what = f"{given[0]} and {given[1]} do not go together." if given else "There is nothing to search for."

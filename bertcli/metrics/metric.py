@@ -16,6 +16,7 @@ else:
 
 RESAMPLES = 1000
 CONFIDENCE = 95  # per cent
+SHARES = ("accuracy", "exact_match")  # the scores that are shares of examples
 NUMBERS_AT_ONCE = 4_000_000  # weights held in memory
 Array = NDArray[Any]
 # Weights of the examples [resamples, examples] -> scores from 0 to 1, each [resamples]. A weight is a number of copies.
@@ -72,15 +73,18 @@ def confidence_interval(scores: Array) -> list[float]:
     return [round(float(end), 6) for end in np.percentile(scores, [tail, 100 - tail])]
 
 
-def interval_of_score(scores: Array, examples: int) -> list[float]:
-    """The interval of a score of so many examples.
+def interval_of_score(scores: Array, examples: int, is_share: bool = True) -> list[float]:
+    """The interval of a score of so many examples, perhaps the share of those that are right.
 
     Where all are right, so are all resamples; then its lower end is that of Clopper and Pearson (1934), the score of
-    which all of so many examples are right in 2.5 % of cases.
+    which all of so many examples are right in 2.5 % of cases. Where none is, its upper end is found likewise.
     """
-    if scores.min() < 100:
-        return confidence_interval(scores)
-    return [round(100 * ((100 - CONFIDENCE) / 200) ** (1 / examples), 6), 100.0]
+    rare = 100 * ((100 - CONFIDENCE) / 200) ** (1 / examples)
+    if scores.min() >= 100:
+        return [round(rare, 6), 100.0]
+    if is_share and not scores.any():
+        return [0.0, round(100 - rare, 6)]
+    return confidence_interval(scores)
 
 
 def paired_difference(difference: float, resampled: Array) -> dict[str, Any]:

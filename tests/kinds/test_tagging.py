@@ -48,7 +48,7 @@ def test_conll_files_are_read_by_sentences(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("a O\nb\n", "line 2 has 1 columns, not 2"), ("a\n", "line 1 has 1"), ("\n", "no sentences")]
+    ("text", "message"), [("a O\nb\n", "line 2 has 1 column, not 2"), ("a\n", "line 1 has 1"), ("\n", "no sentences")]
 )
 def test_a_broken_conll_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.txt").write_text(text)

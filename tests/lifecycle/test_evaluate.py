@@ -251,6 +251,8 @@ def test_labels_in_another_case_are_known_unless_case_tells_them_apart(
     Path("p.csv").write_text("label\nNEGATIVE\nPositive\nNEGATIVE\n")
     assert evaluate("sst2", data_dir=".", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
     assert "p.csv: labels are matched ignoring case: `NEGATIVE` for `negative`, `Positive`" in said.text
+    write_labels(["0", "1", "1"], ["0.0", "1.0", "1"])  # as a column of numbers is spelled where one is missing
+    assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == 100
     write_labels(["a", "A", "B"], ["a", "A", "b"])
     with pytest.raises(UserError, match=r"line 4 has the label `b`, which is not a label of mine.csv"):
         evaluate("mine.csv", predictions="p.csv")

@@ -9,11 +9,14 @@ import pickle
 import random
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -397,8 +400,8 @@ def utf16(text: str) -> bytes:
         ),
         ("a.json", squad("x", "x"), "two train questions with the id `x`", "its own id"),
         ("a.json", squad("x", "y", start=4.0), "not in the form of SQuAD .*float", "official"),
-        ("a.conll", "the O\ncat\n", "line 2 has 1 columns, not 2", "blank line"),
-        ("a.conll", "the\tO\t\ncat\t\n", "line 2 has 1 columns, not 2", "blank line"),
+        ("a.conll", "the O\ncat\n", "line 2 has 1 column, not 2", "blank line"),
+        ("a.conll", "the\tO\t\ncat\t\n", "line 2 has 1 column, not 2", "blank line"),
         (
             "a.conll",
             "the O\n\ncat NN\n",
@@ -689,6 +692,59 @@ def test_questions_in_squads_form_are_recognised_and_learnt(
     nowhere = predict(question="who", context="", model=run.run).records[0]
     assert nowhere == {"answer": "", "score": nowhere["score"], "start": None, "end": None}
     assert odds or nowhere["score"] == 0
+
+
+ROW = {"question": "Who sat?", "context": "The cat sat.", "answers": {"text": ["cat"], "answer_start": [4]}}
+
+
+def test_what_excel_and_a_file_without_names_begin_with_is_understood(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    write("excel.csv", "sep=;\r\n" + "text;label\r\ngood film;a\r\nbad film;b\r\n" * 1 + "so so;a\r\nno;b\r\n" * 5)
+    _, parts = own_task("excel.csv", NONE, None)
+    assert sum(map(len, parts.values())) == 12
+    assert parts["train"].places[0].startswith("`excel.csv` line ")
+    rows = '1,5.1,good film,pos\n2,2.2,"bad film",neg\n' * 4
+    write("numbered.csv", rows)
+    with pytest.raises(UserError, match="which is the text and which the label") as caught:
+        own_task("numbered.csv", NONE, None)
+    command = re.search(r"\(printf .* > \S+\.csv", caught.value.hint)
+    subprocess.run(["sh", "-c", command[0]], check=True)
+    assert Path("named.csv").read_text() == f"column1,column2,column3,column4\n{rows}"
+    _, parts = own_task("named.csv", {"text": "column3", "text_pair": None, "label": "column4"}, None)
+    assert sum(map(len, parts.values())) == 8
+    write(
+        "objects.jsonl",
+        '{"text": "a b", "label": "x", "more": {"a b": "c d"}}\n{"text": "c d", "label": "y", "more": {"a": "b c"}}\n'
+        * 5,
+    )
+    said.clear()
+    own_task("objects.jsonl", NONE, None)
+    assert "text-pair" not in said.text
+
+
+def test_rows_of_questions_as_datasets_writes_them_are_questions_of_their_contexts(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    other = {**ROW, "id": "b", "context": "It rained.", "answers": {"text": [], "answer_start": []}}
+    rows = [ROW, other, {**ROW, "id": "c", "title": "Cats"}]
+    datasets.Dataset.from_list([{"id": "a", **row} for row in rows]).to_parquet("rows.parquet")
+    write("rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+    for name, first in (("rows.jsonl", "1"), ("rows.parquet", "a")):
+        _, parts = own_task(name, NONE, None)
+        asked = {
+            each["context"]: each["qas"]
+            for part in parts.values()
+            for (each,) in map(itemgetter("paragraphs"), part.articles)
+        }
+        assert [each["id"] for each in asked["The cat sat."]] == [first, "c"]
+        assert asked["The cat sat."][0]["answers"] == [{"text": "cat", "answer_start": 4}]
+        assert [each["is_impossible"] for each in asked["It rained."]] == [True]
+    assert "train 2 contexts, 3 questions, 1 without an answer; kind: span" in said.text
+    for wrong in ({"answers": {"text": ["cat"], "answer_start": []}}, {"question": None}, {"answers": None}):
+        write("wrong.jsonl", f"{json.dumps(ROW)}\n{json.dumps(ROW | wrong)}\n")
+        with pytest.raises(UserError, match=r"`wrong.jsonl` line 2 is not a question with its context"):
+            own_task("wrong.jsonl", NONE, None)
 
 
 def test_answers_that_are_longer_than_what_is_predicted_are_counted(

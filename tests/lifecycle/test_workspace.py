@@ -175,4 +175,4 @@ def test_a_distilled_run_is_used_as_what_it_was_trained_on_and_a_baseline_is_not
     assert run_that_fits(lambda run: "", "", "").path.name == "student"
     Path("runs/student/model/config.json").rename("runs/student/config.json")
     assert [run.path.name for run in task_runs()] == ["tuned", "guess"]
-    assert "the latest of 2 runs that fit, but for 1 baselines" in said.text
+    assert "the latest of 2 runs that fit, but for 1 baseline; " in said.text

@@ -6,12 +6,11 @@ from typing import Any
 
 from bertcli import number_of, say
 from bertcli.data.labelled.examples import Sentences
-from bertcli.data.labelled.tables import ending_of, place_of, read_table
+from bertcli.data.labelled.tables import LIST_ENDINGS, ending_of, place_of, read_table
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
 
 TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns
-LIST_ENDINGS = (".jsonl", ".json", ".parquet")
 WORD_LISTS, TAG_LISTS = ("tokens", "words"), ("tags", "ner_tags", "labels")
 DOCUMENT = "-DOCSTART-"  # begins a document, and is no word of it
 

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import listed
@@ -98,8 +98,9 @@ def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> d
     if not dev or not train:
         is_unique = bool(labels) and len(part) > 1
         why, more = (": each label occurs once", "; or another column: --label COLUMN") if is_unique else ("", "")
-        what = f"No dev set can be cut off the {len(part):,} examples of `{name}`{why}."
-        raise UserError(what, f"Give one: bert finetune train.csv dev.csv{more}")
+        what = f"No dev set can be cut off the {number_of(len(part), part.unit)} of `{name}`{why}."
+        ending = "".join(Path(name).suffixes) or ".csv"
+        raise UserError(what, f"Give one: bert finetune train{ending} dev{ending}{more}")
     by_label = ", in proportion to the labels" if labels else ""
     say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples become it, drawn by seed {seed}{by_label}")
     if once := [f"`{label}`" for label, count in Counter(labels or []).items() if count == 1]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bertcli import say
+from bertcli.data.labelled.own_labels import spelled
 from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
@@ -58,6 +59,7 @@ class PredictionTable:
 
     def label(self, name: str, known: dict[str, str], task: Task, row: int) -> str:
         """A label as the task spells it. Raises UserError if the task does not have it."""
+        name = name if name in known else spelled(name)
         if name not in known:
             what = f"{self.table.place(row)} has the label `{name}`, which is not a label of {task.name}."
             raise UserError(what, f"Its labels: {', '.join(task.labels[:20])}.")

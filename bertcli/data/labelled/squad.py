@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate
@@ -12,10 +12,12 @@ from typing import Any, ClassVar
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.tables import LIST_ENDINGS, ending_of, json_value, read_table, stream_table
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
 
 SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words
+ROW = '{"question": "Who?", "context": "Ada wrote it.", "answers": {"text": ["Ada"], "answer_start": [0]}}'
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,46 @@ class Questions(Examples):
         return self.asked[row].answer or "(no answer)"
 
 
-def articles_of_hub(rows: Any) -> list[dict[str, Any]]:
-    """Rows of the Hub as the articles of SQuAD's JSON."""
-    articles = []
-    for row in rows:
-        pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
-        answers = [{"text": text, "answer_start": start} for text, start in pairs]
-        question = {"id": row["id"], "question": row["question"], "answers": answers, "is_impossible": not answers}
-        articles.append({"title": row["title"], "paragraphs": [{"context": row["context"], "qas": [question]}]})
-    return articles
+def articles_of_hub(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """Rows of the Hub as the articles of SQuAD's JSON, one for each."""
+    read = (_of_row(row, row["id"]) for row in rows)
+    return [{"paragraphs": [{"context": context, "qas": [question]}]} for context, question in read]
+
+
+def _of_row(row: Any, id_: Any) -> tuple[str, dict[str, Any]]:
+    """A context and its question. Raises KeyError, TypeError or ValueError if a row has none, or not its answers."""
+    pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+    answers = [{"text": text, "answer_start": index(start)} for text, start in pairs]
+    _ = "".join([row["context"], row["question"], *(answer["text"] for answer in answers)])
+    return row["context"], {"id": id_, "question": row["question"], "answers": answers, "is_impossible": not answers}
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is one JSON value in SQuAD's form."""
+    whole = json_value(read_text(path)) if ending_of(path) == ".json" else None
+    return isinstance(whole, dict) and isinstance(whole.get("data"), list)
+
+
+def has_rows(path: Path) -> bool:
+    """Whether a file has rows of a question, its context and its answers, as `datasets` writes them."""
+    if ending_of(path) not in LIST_ENDINGS or is_whole(path):
+        return False
+    first = next(stream_table(path)[1])[1]
+    return {"question", "context"} <= first.keys() and isinstance(first.get("answers"), dict)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read rows of questions as articles, one for each context. Raises UserError at the first that is none."""
+    table = read_table(path)
+    contexts: dict[str, list[dict[str, Any]]] = {}
+    for row, cells in enumerate(table.cells):
+        try:
+            context, question = _of_row(cells, cells.get("id", str(table.numbers[row])))
+        except (KeyError, TypeError, ValueError):
+            what = f"{table.place(row)} is not a question with its context and answers."
+            raise UserError(what, f"Write lines such as {ROW}") from None
+        contexts.setdefault(context, []).append(question)
+    return [{"paragraphs": [{"context": context, "qas": asked}]} for context, asked in contexts.items()]
 
 
 def read_squad(path: Path) -> list[dict[str, Any]]:

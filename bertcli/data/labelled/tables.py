@@ -28,6 +28,7 @@ from bertcli.errors import UserError, check_regular, first_line, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON_ENDINGS = (".jsonl", ".json")
+LIST_ENDINGS = (*JSON_ENDINGS, ".parquet")  # whose cells may be lists and objects
 TABLE_ENDINGS = (*DELIMITERS, *JSON_ENDINGS, ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
 ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
@@ -273,9 +274,9 @@ def _delimited(path: Path, usual: str) -> TableStream:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    r"""The lines of a file; old Macs end them with `\r` alone."""
+    r"""The lines of a file; old Macs end them with `\r` alone. Of Excel's line `sep=;` only the end stays."""
     lines = lines_of(path)
-    first = next(lines, "")
+    first = re.sub(r"^sep=.(?=\r?\n)", "", next(lines, ""))
     yield from [first] if first.endswith("\n") else io.StringIO(first.replace("\r", "\n"), newline="\n")
     yield from lines
 

@@ -32,14 +32,14 @@ class Scored:
 
 def score_split(task: Task, model: str, split: Split, predictions: list[Prediction], worst: list[Mistake]) -> Scored:
     """Score predictions, with intervals by the bootstrap and scores by label; `worst` are the errors that are shown."""
-    from bertcli.metrics.metric import interval_of_score
+    from bertcli.metrics.metric import SHARES, interval_of_score
 
     kind, compared = KINDS[task.kind], compare(task, split, predictions)
     metrics = measure(task, compared)
     drawn = resampled(task, compared)
     drawn = {name: drawn[name] for name in metrics if name in drawn}
     labels = kind.label_scores(task, predictions, compared)
-    intervals = {name: interval_of_score(scores, len(split)) for name, scores in drawn.items()}
+    intervals = {name: interval_of_score(scores, len(split), name in SHARES) for name, scores in drawn.items()}
     mistakes = [mistake for _, mistake in worst]
     scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, mistakes)
     return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, compared, drawn)
