@@ -1,1 +1,1 @@
-"""A pre-training: its phases, its steps by floating-point operations, and the run."""
+"""A pre-training: its family, its phases, its steps by floating-point operations, and the run."""
