@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from operator import gt
+from shutil import get_terminal_size
+from textwrap import TextWrapper
 from typing import Any
 
 logger = logging.getLogger("bertcli")
@@ -22,7 +24,7 @@ class _ToStderr(logging.Handler):
     """Prints to the current stderr, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr)
+        print(_between_words(self.format(record)), file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,20 @@ class Output:
             faded = [round(255 + (tint - 255) * abs(share or 0)) for tint in (GREEN if (share or 0) > 0 else RED)]
             text.append(piece, f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else "")
         Console(highlight=False).print(text)
+
+
+def _between_words(note: str) -> str:
+    """A note with line breaks between words, where a terminal would break it inside of one."""
+    if not sys.stderr.isatty():
+        return note
+    wrapper = TextWrapper(
+        get_terminal_size().columns,
+        subsequent_indent="  ",
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(map(wrapper.fill, note.split("\n")))
 
 
 def error(message: str, hint: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from conftest import write_corpus
 
-from bertcli import __version__
+from bertcli import __version__, say
 from bertcli.cli.console import Output
 from bertcli.cli.main import main
 from bertcli.config.training import PretrainConfig
@@ -420,3 +420,23 @@ def test_tables_fit_narrow_terminals_and_keep_names_whole(
     assert max(map(len, out.splitlines())) <= width
     for whole in ("google-bert/bert-base-uncased", "109.5 M", "92.7", *(["parameters"] if width > 60 else [])):
         assert whole in out
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_notes_on_a_terminal_break_between_words_and_elsewhere_not_at_all(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = (
+        "  20 steps of 32 (20 epochs), adamw, learning rate 0.0001; data: " + "a-long-name/" * 8 + " and 3 more\nlast"
+    )
+    monkeypatch.setenv("COLUMNS", str(width))
+    for is_terminal in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda answer=is_terminal: answer)
+        Output().start()
+        say(note)
+        shown = capsys.readouterr().err
+        assert shown.split() == note.split()
+        assert (shown == f"{note}\n") is not is_terminal
+    assert all(len(line) <= width or line.strip().startswith("a-long-name/") for line in shown.splitlines())
+    assert shown.startswith("  20 steps")
+    assert shown.endswith("\nlast\n")
