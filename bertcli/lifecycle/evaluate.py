@@ -40,6 +40,7 @@ from bertcli.lifecycle.workspace import (
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
+from bertcli.training.progress import Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -191,19 +192,22 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
     """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
     kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[Cut]()
     once: dict[str, Prediction] = {}  # equal answers are held once
-    for rows in chunks_of(
+    chunks = chunks_of(
         range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
-    ):
-        part = Split(split.name, split.examples.take(rows))
-        predictions, cut_of_part = loaded.predict_part(part)
-        cut.append(cut_of_part)
-        with quietly():
-            found = worst_mistakes(task, part, predictions, mistakes)
-        for _, mistake in found:
-            if "example" in mistake:
-                mistake["example"] += rows[0]
-        worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
-        kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
-        answers += (once.setdefault(str(each), each) for each in kept)
+    )
+    with Progress("scoring", len(split), "examples") as progress:
+        for rows in chunks:
+            part = Split(split.name, split.examples.take(rows))
+            predictions, cut_of_part = loaded.predict_part(part)
+            cut.append(cut_of_part)
+            with quietly():
+                found = worst_mistakes(task, part, predictions, mistakes)
+            for _, mistake in found:
+                if "example" in mistake:
+                    mistake["example"] += rows[0]
+            worst = nlargest(mistakes, [*worst, *found], key=itemgetter(0))
+            kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
+            answers += (once.setdefault(str(each), each) for each in kept)
+            progress.advance(len(rows))
     say("; ".join(filter(None, (size_of(split, sum(part.windows for part in cut)), cut_of(split.name, cut)))))
     return answers, worst

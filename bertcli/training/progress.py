@@ -2,6 +2,7 @@
 
 import logging
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ from bertcli import say
 logger = logging.getLogger("bertcli")
 SECONDS_BETWEEN_LINES, MOST_LINES = 10, 55  # more seconds where there would be more lines
 _is_live = False  # whether a live display has the terminal: it has room for one
+_show: Callable[[str], object] | None = None  # shows words in it
+_running: list["Progress"] = []  # from the outermost to the innermost
 CALLS_OF_ESTIMATE, SECONDS_OF_ESTIMATE = 5, 8  # after which the time is estimated, whichever comes last
 LEAST, MOST = 0.8, 1.3  # of the estimate, as a range
 Advise = Callable[[float], str]  # what to say of work that takes so many seconds
@@ -25,7 +28,7 @@ WARM_UP = 3  # the first calls of `advance`, which take longer: memory is alloca
 @contextmanager
 def live_display(make: Callable[[Any], Any]) -> Iterator[Any]:
     """What `make` makes for the console, live on a terminal where notes are printed, or in a notebook; None elsewhere or inside another one."""
-    global _is_live
+    global _is_live, _show
     if _is_live or not (_is_notebook() or (logger.isEnabledFor(logging.INFO) and sys.stderr.isatty())):
         yield None
         return
@@ -36,7 +39,7 @@ def live_display(make: Callable[[Any], Any]) -> Iterator[Any]:
         with make(Console(stderr=True)) as display:
             yield display
     finally:
-        _is_live = False
+        _is_live, _show = False, None
 
 
 def _is_notebook() -> bool:
@@ -50,9 +53,27 @@ def _is_notebook() -> bool:
 
 @contextmanager
 def doing(what: str) -> Iterator[None]:
-    """Show on a terminal what is being done meanwhile."""
-    with live_display(lambda console: console.status(what)):
-        yield
+    """Show what is being done meanwhile: on a terminal at once, in a log from time to time."""
+    global _show
+    over = threading.Event()
+    with live_display(lambda console: console.status(what)) as status:
+        if status is not None:
+            _show = status.update
+        elif logger.isEnabledFor(logging.INFO):
+            threading.Thread(target=_say_again, args=(what, over), daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
+
+
+def _say_again(what: str, over: threading.Event) -> None:
+    """Say from time to time that something is still done, unless there is progress to be said."""
+    started, seconds = time.perf_counter(), 0.0
+    while not over.wait(max(SECONDS_BETWEEN_LINES, 2 * seconds / MOST_LINES)):
+        seconds = time.perf_counter() - started
+        if not _running:
+            say(f"{what}, since {duration(seconds)}")
 
 
 @contextmanager
@@ -85,7 +106,11 @@ class Progress:
 
     def __enter__(self) -> Self:
         """Start the bar, on a terminal where notes are printed."""
+        global _show
         self._bar = self._display.__enter__()
+        if self._bar is not None:
+            _show = self._show_words
+        _running.append(self)
         return self
 
     def _make_bar(self, console: Any) -> Any:
@@ -104,6 +129,7 @@ class Progress:
 
     def __exit__(self, *error: object) -> None:
         """Remove the bar."""
+        _running.remove(self)
         self._display.__exit__(None, None, None)
 
     def advance(self, amount: float, words: str = "") -> None:
@@ -112,13 +138,24 @@ class Progress:
         self._mark()
         left = self.seconds_left()
         words = "  ".join(filter(None, (f"{duration(left)} left" if left else "", words or self._speed())))
-        now = time.perf_counter()
+        line = (
+            f"{self.title}  {100 * self.done / self.total:.0f} %" if self.total else f"{self.title}  {self.done:,.0f}"
+        )
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)
-        elif now - self.last_line > max(SECONDS_BETWEEN_LINES, (now - self.started + left) / MOST_LINES):
-            self.last_line = now
-            done = f"{100 * self.done / self.total:.0f} %" if self.total else f"{self.done:,.0f}"
-            say(f"{self.title}  {done}  {words}")
+        elif _show is not None:
+            _show(f"{line}  {words}")
+        elif self._is_line_due(left):
+            say(f"{line}  {words}")
+
+    def _is_line_due(self, left: float) -> bool:
+        """Whether a log gets a line: about sixty in all, those of the work that this is a part of included."""
+        now, whole = time.perf_counter(), [*_running, self][0]
+        seconds = max(now - self.started + left, now - whole.started + whole.seconds_left())
+        is_due = now - whole.last_line > max(SECONDS_BETWEEN_LINES, seconds / MOST_LINES)
+        if is_due:
+            whole.last_line = now
+        return is_due
 
     def _mark(self) -> None:
         self._calls += 1
@@ -126,6 +163,9 @@ class Progress:
         if self._calls == WARM_UP + 1:
             for _ in range(WARM_UP):
                 self._marks.popleft()
+
+    def _show_words(self, words: str) -> None:
+        self._bar.update(self._bar.task_ids[0], words=words)
 
     def start_at(self, done: float) -> None:
         """Set what an earlier run has already done."""

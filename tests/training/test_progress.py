@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+import time
 from io import StringIO
 
 import pytest
@@ -103,19 +104,57 @@ def test_the_live_line_of_a_long_run_shows_all_of_it_on_a_terminal_of_80_columns
     assert line.startswith("training" if width > 80 else "3 h 26 left")
 
 
-def test_a_terminal_has_one_live_display_and_inside_it_progress_is_a_line(
+def test_a_terminal_has_one_live_display_which_shows_the_progress_inside_it(
     clock: Clock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with Progress("alone", 9) as alone:
         assert alone._bar is not None
-    with progress.doing("working"), Progress("inside", 9) as inside:
-        assert inside._bar is None
-        clock.now += 60
-        inside.advance(1)
-    assert "inside  11 %" in caplog.text
+    for outer in (lambda: progress.doing("working"), lambda: Progress("working", 9)):
+        shown: list[str] = []
+        with outer(), Progress("inside", 9) as inside, monkeypatch.context() as patch:
+            assert inside._bar is None
+            patch.setattr(progress, "_show", shown.append)
+            clock.now += 60
+            inside.advance(1)
+        assert shown[0].startswith("inside  11 %")
+    assert caplog.text == ""
     with Progress("after", 9) as after:
         assert after._bar is not None
+
+
+def test_in_a_log_work_and_its_parts_get_about_sixty_lines_together(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "bertcli")
+    with Progress("training", 100) as whole:
+        for step in range(1, 101):
+            clock.now += 60
+            whole.advance(1)
+            if step in (33, 66, 100):
+                with Progress("predicting", 100) as part:
+                    for _ in range(100):
+                        clock.now += 20
+                        part.advance(1)
+    lines = caplog.text.splitlines()
+    assert 30 < len(lines) < 70
+    assert any("predicting" in line for line in lines)
+
+
+def test_a_log_hears_of_silent_work_that_takes_long(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "bertcli")
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.05)
+    with progress.doing("fitting"):
+        pass
+    assert caplog.text == ""
+    with progress.doing("fitting"):
+        while "fitting, since" not in caplog.text:
+            time.sleep(0.01)
+    said = caplog.text
+    time.sleep(0.2)
+    assert caplog.text == said
 
 
 def test_a_notebook_shows_the_bar_and_a_result_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:

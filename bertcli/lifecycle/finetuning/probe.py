@@ -20,6 +20,7 @@ from bertcli.models.heads import mean_states
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.models.own.bilstm import has_bilstm
 from bertcli.training.device import inference_tokens
+from bertcli.training.progress import Progress
 
 STRENGTHS = (1.0, 10.0, 100.0)  # inverse strengths of regularization, of which the best in cross-validation is taken
 UNPENALIZED = 10.0  # deviation of a feature whose weight regularization leaves free
@@ -60,7 +61,8 @@ def fit_probe(model: TaskModel, split: Split, similarity: Floats | None = None) 
     examples = cast(TextExamples, split.examples).take(rows.tolist())
     features: Any = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
     reader = ModelWithLoss(inner, mean_states)
-    read = run_model(reader, features, model.device, inference_tokens(), model.dtype)["states"]
+    with Progress("reading the examples", len(features.lengths), "rows") as progress:
+        read = run_model(reader, features, model.device, inference_tokens(), model.dtype, progress.advance)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)
     if similarity is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 import torch
 
 from bertcli import say
@@ -30,9 +32,12 @@ from bertcli.training.device import (
     resolve_precision,
     training_precision,
 )
+from bertcli.training.progress import Progress
 
 if TYPE_CHECKING:
     from bertcli.kinds.types import Features, ModelOutputs
+
+MANY_TOKENS = 100_000  # of which the progress is shown
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,11 @@ class TaskModel:
     def outputs(self, features: Features) -> ModelOutputs:
         """Each output of the head as arrays, in the order of the rows of the features."""
         tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
-        return run_model(self.model, features, self.device, tokens, self.dtype)
+        run = partial(run_model, self.model, features, self.device, tokens, self.dtype)
+        if np.sum(np.asarray(features.lengths)) < MANY_TOKENS:
+            return run()
+        with Progress("predicting", len(features.lengths), "rows") as progress:
+            return run(progress.advance)
 
     def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
         """The same for a part of a split, and how many of its inputs were cut; says nothing."""
