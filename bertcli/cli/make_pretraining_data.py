@@ -6,7 +6,13 @@ from bertcli.cli.options import command
 from bertcli.config.data import MakePretrainingDataConfig
 
 
-@command(MakePretrainingDataConfig)
+def _resolved(config: MakePretrainingDataConfig) -> MakePretrainingDataConfig:
+    from bertcli.lifecycle.make_pretraining_data import with_family
+
+    return with_family(config)[0]
+
+
+@command(MakePretrainingDataConfig, _resolved)
 def make_pretraining_data(config: MakePretrainingDataConfig, output: Output) -> object:
     """Turn text into masked-LM and next-sentence instances.
 

@@ -46,8 +46,12 @@ class Command:
         app.command(self.name, cls=self.parser, epilog=self.epilog)(self.run)
 
 
-def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, Output], object]], Command]:
+def command(
+    config_class: type[ConfigType], resolve: Callable[[ConfigType], ConfigType] = lambda config: config
+) -> Callable[[Callable[[ConfigType, Output], object]], Command]:
     """Make a function the command of its name, whose flags are the fields of `config_class`.
+
+    `resolve` fills in what follows from other options, for --print-config.
 
     The function gets the checked configuration (flags win over `--recipe`, which wins over defaults) and the output; what
     it returns is printed with `--json`. The examples are those of its docstring.
@@ -60,7 +64,7 @@ def command(config_class: type[ConfigType]) -> Callable[[Callable[[ConfigType, O
             if print_config:
                 import yaml
 
-                print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
+                print(yaml.safe_dump(resolve(config).values(), sort_keys=False, allow_unicode=True), end="")
                 return
             if not (shares_processes or is_first()):  # of several processes, which only a training shares
                 return

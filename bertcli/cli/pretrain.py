@@ -6,7 +6,13 @@ from bertcli.cli.options import command
 from bertcli.config.training import PretrainConfig
 
 
-@command(PretrainConfig)
+def _resolved(config: PretrainConfig) -> PretrainConfig:
+    from bertcli.lifecycle.pretraining.family import with_family
+
+    return with_family(config)
+
+
+@command(PretrainConfig, _resolved)
 def pretrain(config: PretrainConfig, output: Output) -> object:
     """Pre-train a BERT by masked-LM and next-sentence prediction, or another objective.
 

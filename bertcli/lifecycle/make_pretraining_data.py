@@ -62,7 +62,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     With one shard and static masking, rows and order equal the original's. With more, documents are dealt to the shards
     in turn, each made from `seed` + its number. Run again after an interruption, it makes the unfinished shards.
     """
-    config, family, objective = _resolved(MakePretrainingDataConfig.build(text, options))
+    config, family, objective = with_family(MakePretrainingDataConfig.build(text, options))
     started = time.perf_counter()
     _check_engine(config)
     parse_shares(config.mask_shares)
@@ -107,7 +107,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     return _result(config.out, made, objective, started)
 
 
-def _resolved(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataConfig, Family, Objective]:
+def with_family(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataConfig, Family, Objective]:
     """The options with the defaults of the family, and the objective that cuts the text."""
     family = get_family(config.family)
     config = config.with_defaults(family.data_defaults)

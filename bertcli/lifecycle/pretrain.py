@@ -47,7 +47,7 @@ def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingRe
 
 def _check(config: PretrainConfig, run: RunFolder) -> Request:
     """Find data, objective and model. Raises UserError if the data do not fit the objective, the vocabulary or a resumed run."""
-    check_flops(config)
+    check_flops(config, run)
     # The order stays, whatever the cache.
     phases = find_phases(config, run.shards_per_window if config.resume else ())
     examples = phases[0].examples

@@ -17,6 +17,7 @@ from scipy.stats import binom
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from bertcli.cli.main import main
+from bertcli.data.labelled.tables import read_table
 from bertcli.errors import UserError
 from bertcli.lifecycle.evaluate import Evaluation, evaluate
 from bertcli.lifecycle.finetune import finetune
@@ -242,6 +243,39 @@ def test_predictions_that_are_not_of_the_split_are_refused(
     Path(file).write_text(text)
     with pytest.raises(UserError, match=message):
         evaluate(name, data_dir=".", predictions=file)
+
+
+def test_predictions_of_own_rows_are_matched_by_the_numbers_that_both_files_have(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    rows = [("3", "d", "no"), ("0", "a", "yes"), ("2", "", "no"), ("1", "b", "yes")]
+    Path("mine.csv").write_text("id,text,label\n" + "".join(",".join(row) + "\n" for row in rows))
+    answers = {"3": "no", "0": "yes", "2": "yes", "1": "no"}
+    for order in (rows, rows[::-1], sorted(rows)):
+        Path("p.csv").write_text("id,prediction\n" + "".join(f"{row[0]},{answers[row[0]]}\n" for row in order))
+        assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
+    assert "p.csv: rows are matched by `id`; 1 have no example that is scored" in said.text
+    Path("p.csv").write_text("prediction\n" + "".join(f"{answers[row[0]]}\n" for row in rows))
+    assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
+    assert "p.csv: its rows are those of `mine.csv`, in their order; 1 have no example" in said.text
+    Path("p.csv").write_text("prediction\nno\nyes\nno\n")
+    assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
+    Path("p.csv").write_text("prediction\nno\nyes\n")
+    with pytest.raises(UserError, match=r"has 2 predictions, the dev split of mine.csv 3 examples"):
+        evaluate("mine.csv", predictions="p.csv")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_new_predictions_are_scored_beside_older_ones_of_the_same_file(
+    workspace: Path, said: pytest.LogCaptureFixture, ending: str
+) -> None:
+    Path("mine.csv").write_text("text,prediction,score,label\n" + "a,2,0.9,1\nb,1,0.8,2\nc,1,0.7,1\n")
+    read = read_table(Path("mine.csv")).cells
+    shares = {"1": 0.6, "2": 0.4}
+    answers = [{"label": row["label"], "score": 0.6, "scores": shares} for row in read]
+    write_predictions(zip(read, answers, strict=True), Path(f"p.{ending}"))
+    assert evaluate("mine.csv", label="label", predictions=f"p.{ending}").metrics["accuracy"] == 100
+    assert "is scored, which was added beside an older `prediction`" in said.text
 
 
 def test_labels_in_another_case_are_known_unless_case_tells_them_apart(

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from bertcli import kernels
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.squad import split_words
-from bertcli.data.labelled.tables import chunks_of, stream_table
+from bertcli.data.labelled.tables import chunks_of, read_table, stream_table
 from bertcli.errors import UserError
 from bertcli.lifecycle import predict as prediction
 from bertcli.lifecycle.evaluate import evaluate
@@ -594,3 +594,21 @@ def test_a_table_without_a_name_is_not_read_as_texts(
 def test_rows_that_are_no_input_are_refused(rows: list[object]) -> None:
     with pytest.raises(UserError, match=r"different keys or numbers of choices, or no text|no input"):
         inputs_of(rows)
+
+
+def test_the_columns_of_the_input_are_kept_to_the_letter_and_lists_of_words_are_texts(
+    tmp_path: Path, reviews_run: str
+) -> None:
+    for name, between in (("in.csv", ","), ("in.tsv", "\t")):
+        rows = [["code", "text"], [" 007", " the cat "], ["1", "  sat"]]
+        Path(tmp_path / name).write_text("".join(f"{between.join(row)}\n" for row in rows))
+        predictions = predict(file=str(tmp_path / name), model=reviews_run, output=str(tmp_path / f"out-{name}"))
+        assert len(predictions.records) in (0, 2)
+        kept = [line.split(between)[:2] for line in (tmp_path / f"out-{name}").read_text().splitlines()]
+        assert kept == rows
+    (tmp_path / "spaced.csv").write_text('code, text\n1, "the cat, the dog"\n')
+    assert read_table(tmp_path / "spaced.csv").cells == [{"code": "1", "text": "the cat, the dog"}]
+    (tmp_path / "words.jsonl").write_text('{"tokens": ["the", "cat"]}\n')
+    (listed,) = predict(file=str(tmp_path / "words.jsonl"), model=reviews_run).records
+    (whole,) = predict("the cat", model=reviews_run).records
+    assert listed["scores"] == pytest.approx(whole["scores"], abs=1e-5)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bertcli import say
+from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import spelled
 from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
 from bertcli.data.text.documents import read_text
@@ -31,16 +33,19 @@ class PredictionTable:
     column: str
 
     @classmethod
-    def read(cls, path: Path, is_official: bool) -> Self:
-        """Read a table in the order of its examples. Raises UserError if it has no column of predictions."""
-        table = read_table(path)
+    def read(cls, path: Path, of_own: Examples | None) -> Self:
+        """Read a table in the order of the examples, which are `of_own` files or of an official task.
+
+        Raises UserError if it has no column of predictions.
+        """
+        table = _ours(read_table(path))
         columns = [name for name in PREDICTION_COLUMNS if name in table.names]
         if not columns:
             shown = f"Its columns: {', '.join(table.names[:20])}."
             raise UserError(f"`{path}` has no column `label`, `prediction` or `value`.", shown)
         if len(columns) > 1:
             say(f"{path}: the column `{columns[0]}` is scored, not `{'`, `'.join(columns[1:])}`")
-        return cls(_in_order(table, is_official), columns[0])
+        return cls(_in_order(table, True) if of_own is None else _beside(table, of_own), columns[0])
 
     @property
     def values(self) -> list[str]:
@@ -126,6 +131,48 @@ def finite(value: Any) -> float:
     return float(value)
 
 
+def _ours(table: Table) -> Table:
+    """The table without the columns `prediction` and `score` of a file to which `bert predict` has added its own."""
+    numbered = [name for name in table.names if re.fullmatch(r"prediction_\d+", name)]
+    if "prediction" not in table.names or not numbered:
+        return table
+    added = table.names[table.names.index(numbered[-1]) :]
+    say(f"{table.path}: the column `{added[0]}` is scored, which was added beside an older `prediction`")
+    spelled = {added[0]: "prediction"}
+    if "score" in table.names and re.fullmatch(r"score_\d+", "".join(added[1:2])):
+        spelled[added[1]] = "score"
+    older = {*spelled.values()}
+    cells = [{spelled.get(name, name): cell for name, cell in row.items() if name not in older} for row in table.cells]
+    return replace(table, names=[spelled.get(name, name) for name in table.names if name not in older], cells=cells)
+
+
+def _beside(table: Table, examples: Examples) -> Table:
+    """The rows of the examples: by the numbers that the file of these has too, else by the place of each in it."""
+    file = Path(examples.origin)  # of several files, none
+    if examples.places is None or not file.is_file():
+        return _in_order(table, False)
+    gold = read_table(file)
+    row_of = {gold.place(row): row for row in range(len(gold))}
+    rows = [row_of[place] for place in examples.places]
+    if name := next((name for name in NUMBERS if name in table.names and name in gold.names), ""):
+        given, wanted = table.column(name), gold.column(name)
+        found = {number: row for row, number in enumerate(given)}
+        if len(found) == len(given) and all(wanted[row] in found for row in rows):
+            return _taken(table, [found[wanted[row]] for row in rows], f"rows are matched by `{name}`")
+    table = table if name else _in_order(table, False)
+    if len(table) != len(gold):
+        return table
+    return _taken(table, rows, f"its rows are those of `{file}`, in their order")
+
+
+def _taken(table: Table, rows: list[int], how: str) -> Table:
+    """The chosen rows; says how they were chosen, if they are not all, as they stand."""
+    if rows != list(range(len(table))):
+        left_out = len(table) - len(rows)
+        say(f"{table.path}: {how}" + f"; {left_out:,} have no example that is scored" * (left_out > 0))
+    return replace(table, cells=[table.cells[row] for row in rows], numbers=[table.numbers[row] for row in rows])
+
+
 def _in_order(table: Table, is_official: bool) -> Table:
     """The rows in the order of their `index`, which the official files number them by, or of another number."""
     name = next((name for name in NUMBERS if name in table.names), None)
@@ -136,9 +183,7 @@ def _in_order(table: Table, is_official: bool) -> Table:
         say(f"{table.path}: its column `{name}` does not count from 0; the rows are taken as they stand")
         return table
     order = _order_of(table, index)
-    if order != sorted(order):
-        say(f"{table.path}: rows are sorted by `{name}`")
-    return replace(table, cells=[table.cells[row] for row in order], numbers=[table.numbers[row] for row in order])
+    return _taken(table, order, f"rows are sorted by `{name}`")
 
 
 def _order_of(table: Table, index: list[str]) -> list[int]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from bertcli.data.text.documents import (
 from bertcli.errors import UserError, check_regular, first_line, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+LINES_LOOKED_AT = 100_000  # for a space between a separator and a quotation mark
 JSON_ENDINGS = (".jsonl", ".json")
 LIST_ENDINGS = (*JSON_ENDINGS, ".parquet")  # whose cells may be lists and objects
 TABLE_ENDINGS = (*DELIMITERS, *JSON_ENDINGS, ".parquet")
@@ -303,7 +304,8 @@ def _records(path: Path, delimiter: str, quoting: Any) -> Iterator[tuple[int, li
 
     Raises UserError naming the first line with another number of fields or wrong quotation marks.
     """
-    reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=True)
+    spaced = delimiter != "\t" and any(f'{delimiter} "' in line for line in islice(_lines(path), LINES_LOOKED_AT))
+    reader = csv.reader(_lines(path), delimiter=delimiter, quoting=quoting, strict=True, skipinitialspace=spaced)
     begin, width = 1, 0
     try:
         for fields in reader:

@@ -106,8 +106,10 @@ def _beside(columns: Columns, prediction: Prediction, names: dict[str, str]) -> 
 
 def _names(columns: Columns, added: Columns, place: str) -> dict[str, str]:
     """What the columns of predictions are called: a name that the input has already is replaced, with a message."""
-    names = {name: next(each for each in _spellings(name) if each not in columns) for name in added}
-    for name in names:
+    names: dict[str, str] = {}
+    for name in added:
+        taken = {*columns, *names.values(), *(added.keys() - {name})}
+        names[name] = next(each for each in _spellings(name) if each not in taken)
         if names[name] != name:
             say(f"{place}: the input has a column `{name}` already; that of the predictions is `{names[name]}`")
     return names

@@ -13,7 +13,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled import tables
-from bertcli.data.labelled.conll import TAG_ENDINGS
+from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS
 from bertcli.data.labelled.examples import text_examples
 from bertcli.data.labelled.squad import questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
@@ -241,11 +241,17 @@ def _rows_of_table(
         raise _without_columns(path, names, learnt)
     say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
     for (number, cells), (_, given) in zip(rows, originals, strict=False):
-        row: InputRow = {key: tables.as_text(cells.get(name)) for key, name in columns.items()}
+        row: InputRow = {key: _text_of(cells.get(name)) for key, name in columns.items()}
         if "choice0" in columns:
             examples = text_examples({key: [cell] for key, cell in row.items()}, "")
             row = {"text": examples.texts[0], "choices": (examples.choices or [])[0]}
         yield {**row, "line": number, "columns": {name: given.get(name) for name in kept}}
+
+
+def _text_of(cell: Any) -> str:
+    """A cell as text: a list of words with spaces between them, as a model for tags reads it."""
+    is_words = isinstance(cell, list) and all(isinstance(word, str) for word in cell)
+    return " ".join(cell) if is_words else tables.as_text(cell)
 
 
 def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
@@ -268,7 +274,7 @@ def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
 
 def _columns_by_name(names: list[str]) -> dict[str, str | None]:
     alone = names[0] if len(names) == 1 and names[0].count(" ") < MOST_SPACES else None  # and no text itself
-    text = named(TEXT_NAMES, names) or alone
+    text = named((*TEXT_NAMES, *WORD_LISTS), names) or alone
     return {"text": text, "text_pair": named(PAIR_NAMES, [name for name in names if name != text])} if text else {}
 
 

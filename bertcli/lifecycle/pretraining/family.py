@@ -36,7 +36,9 @@ def with_family(config: PretrainConfig) -> PretrainConfig:
     key = None if family is BERT else family.key
     sized = replace(sized, family=key)
     made = {name: each(sized) if callable(each) else each for name, each in family.training_defaults.items()}
-    return config.with_defaults({**made, "family": key})
+    config = config.with_defaults(made)
+    config.family = key  # also where a recipe has none
+    return config
 
 
 def how_to_make(family: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from bertcli import say
 from bertcli.config.training import PretrainConfig
 from bertcli.errors import UserError, flag_of
+from bertcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 ROWS = 16  # that are counted; a step has more of the same lengths
 
 
-def check_flops(config: PretrainConfig) -> None:
+def check_flops(config: PretrainConfig, run: RunFolder) -> None:
     """Raise UserError if --flops is beside an option that it decides or cannot go with."""
-    for name in ("steps", "phases", "keep_steps") if config.flops and not config.resume else ():
+    is_new = not (config.resume or run.starts_over)
+    for name in ("steps", "phases", "keep_steps") if config.flops and is_new else ():
         if name in config.given and getattr(config, name):
             flag = flag_of(name)
             raise UserError(f"--flops decides the number of steps, so {flag} cannot be given.", f"Leave {flag} out.")
