@@ -113,7 +113,8 @@ def _read(
         first = _spread_part(first, cells)
     for column in given.values():
         if column not in (None, *first.names):
-            raise unknown(f"column of {first.path}:", str(column), first.names)
+            how = "Name the columns: --text COLUMN --label COLUMN"
+            raise unknown(f"column of {first.path}:", str(column), first.names, how)
     return first, tables
 
 

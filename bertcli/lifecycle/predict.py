@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -68,7 +69,8 @@ def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None 
     if config is None or isinstance(config, PredictConfig):
         found = stream(PredictConfig.build(config, options))
     else:
-        found = _predict_inputs(PredictConfig.build(None, options), inputs_of(config), None)
+        asked = PredictConfig.build(None, options)
+        found = _predict_inputs(asked, inputs_of(config), _checked_output(asked))
     records = list(found.records)
     return replace(found, count=found.count or len(records), records=records)
 
@@ -76,17 +78,23 @@ def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None 
 def stream(config: PredictConfig) -> Predictions:
     """As `predict`, but lazily: a wrong line of a file raises UserError after the predictions of the lines before it."""
     check_engine(config.engine)
-    output = Path(config.output) if config.output not in (None, "-") else None
-    files = {"--output": output, "--features": config.features, "--explain-page": config.explain_page}
-    for option, path in files.items():
-        if path:
-            check_output(option, Path(path), config.file)
+    output = _checked_output(config)
     if config.task:
         return _predict_split(config, output)
     check_options(config)
     if config.compare:
         return _comparison(config)
     return _predict_inputs(config, read_inputs(config), output)
+
+
+def _checked_output(config: PredictConfig) -> Path | None:
+    """The file for the predictions, if one is asked for. Raises UserError if a file that is asked for cannot be written."""
+    output = Path(config.output) if config.output not in (None, "-") else None
+    files = {"--output": output, "--features": config.features, "--explain-page": config.explain_page}
+    for option, path in files.items():
+        if path:
+            check_output(option, Path(path), config.file)
+    return output
 
 
 def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) -> Predictions:
@@ -109,8 +117,17 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
         found = explained(cast(Any, loaded), found, config.explain_page, config.model or model)
     beside = _with_columns(found, config)
     if output:
-        return Predictions(model, kind.name, write_predictions(beside, output), config.output)
+        return Predictions(model, kind.name, _write(beside, output, kind, config), config.output)
     return Predictions(model, kind.name, 0, None, beside_inputs(beside))
+
+
+def _write(rows: Iterable[tuple[dict[str, Any], Prediction]], output: Path, kind: Kind, config: PredictConfig) -> int:
+    """Write the predictions, answers to the questions of a file in the official form if it is a .json; return their number."""
+    if not (output.suffix == ".json" and kind.official_file and config.file):
+        return write_predictions(rows, output)
+    answers = {str(columns.get("id", row)): each["answer"] for row, (columns, each) in enumerate(rows, start=1)}
+    write_official({kind.official_file: json.dumps(answers, indent=4) + "\n"}, output)
+    return len(answers)
 
 
 def _with_columns(

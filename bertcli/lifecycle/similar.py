@@ -12,7 +12,6 @@ from bertcli import quietly, say
 from bertcli.config.use import SimilarConfig
 from bertcli.data.labelled.tables import check_file
 from bertcli.data.results import Result, Rows
-from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
 from bertcli.lifecycle.predicting.inputs import read_texts
 from bertcli.lifecycle.pretrained import MINILM, is_sentence_encoder
@@ -63,8 +62,8 @@ def similar(config: SimilarConfig | str | None = None, **options: Any) -> Simila
         config, options = None, {"file": config, **options}
     config = SimilarConfig.build(config, options)
     _check_options(config)
-    asked = [] if config.pairs else _asked_for(config)
     model = resolve_model(config.model) if config.model else model_for_meaning()
+    asked = [] if config.pairs else _asked_for(config, model)
     if not is_sentence_encoder(model):
         what = f"{model} was not trained to compare meanings: its cosines tell less than those of {MINILM.name}"
         say(what if MINILM.folder else f"{what} ({MINILM.how_to_get})")
@@ -87,9 +86,10 @@ def _check_options(config: SimilarConfig) -> None:
         raise UserError(what, 'Give one: --text "..." or --texts FILE or --pairs')
 
 
-def _asked_for(config: SimilarConfig) -> list[str]:
+def _asked_for(config: SimilarConfig, model: str) -> list[str]:
     """The texts to find the nearest rows of. Raises UserError if all are empty."""
-    asked = [text for text in config.text or read_lines(Path(str(config.texts))) if text.strip()]
+    given = config.text or (row["text"] for row in read_texts(str(config.texts), None, model))
+    asked = [text for text in given if text.strip()]
     if not asked:
         raise UserError("There is nothing to search for.", 'Give a text: --text "..."')
     return asked

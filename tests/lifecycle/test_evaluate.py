@@ -257,7 +257,7 @@ def test_predictions_of_own_rows_are_matched_by_the_numbers_that_both_files_have
     assert "p.csv: rows are matched by `id`; 1 have no example that is scored" in said.text
     Path("p.csv").write_text("prediction\n" + "".join(f"{answers[row[0]]}\n" for row in rows))
     assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
-    assert "p.csv: its rows are those of `mine.csv`, in their order; 1 have no example" in said.text
+    assert "p.csv: its rows are those of `mine.csv`; 1 have no example" in said.text
     Path("p.csv").write_text("prediction\nno\nyes\nno\n")
     assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
     Path("p.csv").write_text("prediction\nno\nyes\n")

@@ -684,6 +684,9 @@ def test_questions_in_squads_form_are_recognised_and_learnt(
     assert (Path(run.run) / "null_odds.json").exists() == odds
     scored = evaluate(str(file), model=run.run)
     assert scored.metrics == run.metrics
+    predict(file=str(file), model=run.run, output=str(tmp_path / "answers.json"))
+    again = evaluate(str(file), model=run.run, predictions=str(tmp_path / "answers.json"))
+    assert again.metrics["exact_match"] == scored.metrics["exact_match"]
     _, parts = own_task(str(file), NONE, None)
     train, dev = ({p["context"] for article in parts[split].articles for p in article["paragraphs"]} for split in parts)
     assert dev

@@ -612,3 +612,11 @@ def test_the_columns_of_the_input_are_kept_to_the_letter_and_lists_of_words_are_
     (listed,) = predict(file=str(tmp_path / "words.jsonl"), model=reviews_run).records
     (whole,) = predict("the cat", model=reviews_run).records
     assert listed["scores"] == pytest.approx(whole["scores"], abs=1e-5)
+
+
+def test_rows_given_in_python_are_written_where_a_file_is_asked_for(tmp_path: Path, reviews_run: str) -> None:
+    found = predict(["the cat", "the dog"], model=reviews_run, output=str(tmp_path / "two.csv"))
+    assert (found.count, found.output) == (2, str(tmp_path / "two.csv"))
+    assert len(read_table(tmp_path / "two.csv")) == 2
+    with pytest.raises(UserError, match="is not CSV, TSV or JSONL"):
+        predict(["the cat"], model=reviews_run, output=str(tmp_path / "two.txt"))

@@ -187,3 +187,14 @@ def test_the_command_prints_a_table_or_one_object(
 def test_minilm_is_taken_where_it_is_installed(minilm: Path, model: str, said: LogCapture) -> None:
     assert similar("texts.csv", text=["a"], dry_run=True).model == str(MINILM.folder)
     assert "model: minilm" in said.text
+
+
+def test_texts_to_search_for_may_be_a_column_of_a_table(
+    workspace: Path, model: str, said: pytest.LogCaptureFixture
+) -> None:
+    Path("texts.csv").write_text("text,label\n" + "".join(f"{text},{len(text)}\n" for text in TEXTS))
+    Path("asked.csv").write_text("id,text\n7,the cat\n8,\n")
+    found = similar("texts.csv", texts="asked.csv", model=model)
+    assert [each["text"] for each in found.texts] == ["the cat"]
+    with pytest.raises(UserError, match=r"There is no file `none.txt`"):
+        similar("texts.csv", texts="none.txt", model=model)

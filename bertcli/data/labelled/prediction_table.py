@@ -152,17 +152,25 @@ def _beside(table: Table, examples: Examples) -> Table:
     if examples.places is None or not file.is_file():
         return _in_order(table, False)
     gold = read_table(file)
-    row_of = {gold.place(row): row for row in range(len(gold))}
-    rows = [row_of[place] for place in examples.places]
-    if name := next((name for name in NUMBERS if name in table.names and name in gold.names), ""):
-        given, wanted = table.column(name), gold.column(name)
-        found = {number: row for row, number in enumerate(given)}
-        if len(found) == len(given) and all(wanted[row] in found for row in rows):
-            return _taken(table, [found[wanted[row]] for row in rows], f"rows are matched by `{name}`")
-    table = table if name else _in_order(table, False)
-    if len(table) != len(gold):
-        return table
-    return _taken(table, rows, f"its rows are those of `{file}`, in their order")
+    rows = _rows_at(examples.places, gold)
+    if shared := [name for name in NUMBERS if name in table.names and name in gold.names]:
+        wanted = gold.column(shared[0])
+        found = _rows_of_numbers(table.column(shared[0]), [wanted[row] for row in rows])
+        if found:
+            return _taken(table, found, f"rows are matched by `{shared[0]}`")
+    table = table if shared else _in_order(table, False)
+    return _taken(table, rows, f"its rows are those of `{file}`") if len(table) == len(gold) else table
+
+
+def _rows_at(places: Iterable[str], table: Table) -> list[int]:
+    row_of = {table.place(row): row for row in range(len(table))}
+    return [row_of[place] for place in places]
+
+
+def _rows_of_numbers(given: list[str], wanted: list[str]) -> list[int]:
+    """The row of each number that is wanted; none at all where one is missing or given twice."""
+    rows = {number: row for row, number in enumerate(given)}
+    return [rows[number] for number in wanted] if len(rows) == len(given) and rows.keys() >= {*wanted} else []
 
 
 def _taken(table: Table, rows: list[int], how: str) -> Table:

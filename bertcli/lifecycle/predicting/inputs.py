@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -116,10 +115,12 @@ def read_texts(name: str, column: str | None, model: str) -> Iterator[InputRow]:
 def _texts_of_table(
     path: Path, names: list[str], cells: Iterator[NumberedRow], column: str | None, learnt: str | None
 ) -> Inputs:
+    if column and column not in names:
+        raise unknown(f"column of {path}:", column, names)
     found = column or (learnt if learnt in names else None) or _columns_by_name(names).get("text")
     if found is None:
         what = f"The columns of `{path}` are {tables.columns_shown(names)}: which is the text?"
-        raise UserError(what, f"Name it: --text-column {shlex.quote(names[0])}")
+        raise UserError(what, "Name it: --text-column COLUMN")
     say(f"{path}: text = `{found}`")
     rows = ({"text": tables.as_text(row.get(found)), "line": number, "columns": row} for number, row in cells)
     return Inputs(counted(rows, _is_empty, "have no text", str(path)), "text")
