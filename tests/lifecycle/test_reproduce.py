@@ -1,6 +1,7 @@
 """An experiment is planned, run once however many share its folder, and shown beside the paper's numbers."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -14,6 +15,7 @@ from conftest import write_corpus
 
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.errors import Interrupted, UserError
+from bertcli.lifecycle.pretrain import pretrain
 from bertcli.lifecycle.report import report
 from bertcli.lifecycle.reproduce import command_to_continue, reproduce
 from bertcli.lifecycle.reproducing import parts, running
@@ -192,6 +194,7 @@ def test_what_has_no_data_is_left_out_and_said(data: Path, said: pytest.LogCaptu
         ({"experiment": "table-5", "tasks": ["glue/rt"]}, "Unknown task"),
         ({"experiment": "table-5", "tasks": ["glue/rte"], "pretrain_recipe": "nothing"}, "Unknown recipe"),
         ({"experiment": "table-1", "from_": ["runs/none"]}, "no model"),
+        ({"experiment": "figure-5", "tasks": ["glue/rte"], "steps": 2}, "--steps 2 has no step at 20% of them"),
     ],
 )
 def test_a_wrong_request_is_refused(options: dict, what: str, data: Path, workspace: Path) -> None:
@@ -255,6 +258,14 @@ def test_families_are_pre_trained_for_the_same_operations(data: Path, workspace:
     assert len({run["steps"] for run in runs}) > 1
     with pytest.raises(UserError, match="ALBER"):
         reproduce("family", rows=["ALBER"], **tiny(data))
+
+
+def test_a_pre_training_for_operations_starts_over_where_nothing_of_it_was_saved(home: Path, workspace: Path) -> None:
+    options = {"data": str(home / "pretraining-data"), "size": "tiny", "flops": 2e9, "batch_size": 4}
+    whole = pretrain(**options, out="whole")
+    shutil.copytree("whole", "begun", ignore=shutil.ignore_patterns("model", "checkpoints", "result.json"))
+    again = pretrain(**options, out="begun", resume=True)
+    assert (again.steps, again.losses) == (whole.steps, whole.losses)
 
 
 def test_parts_of_another_text_are_other_parts(tmp_path: Path) -> None:

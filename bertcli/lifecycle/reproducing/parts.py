@@ -14,6 +14,7 @@ from bertcli.config.recipes import recipes_folder, with_recipe
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.data.checksums import digest_of
 from bertcli.data.text.documents import find_text_files
+from bertcli.errors import UserError
 from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.tasks import get_task
@@ -200,7 +201,10 @@ class _Planner:
         if longest := KINDS[task.kind].max_query_length:
             options |= {"max_query_length": min(longest, length // 2), "doc_stride": min(DOC_STRIDE, length // 2)}
         step = round(column.at * config.steps)
-        start = model if column.at == 1 or not 0 < step < config.steps else f"{model}/models/step-{step}"
+        if column.at < 1 and not 0 < step < config.steps:
+            what = f"--steps {config.steps} has no step at {column.at:.0%} of them, where `{column.head}` is scored."
+            raise UserError(what, f"Give more: --steps {max(10, 2 * config.steps)}")
+        start = model if column.at == 1 else f"{model}/models/step-{step}"
         return self._add(kind, title, "finetune", options, from_=start)
 
     def _scored(self, finetuned: str, column: Column) -> str:
