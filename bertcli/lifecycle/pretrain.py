@@ -54,7 +54,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     objective = _objective_for(config, examples)
     check_data(phases, objective, run if config.resume else None)
     objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
-    held_out = held_out_of(config, phases[-1].examples)
+    held_out = held_out_of(config, phases[-1].examples, run if config.resume else None)
     phases = _masked(phases, objective, config)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:

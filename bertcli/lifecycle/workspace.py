@@ -310,8 +310,10 @@ def latest_vocabulary(otherwise: str | None = None, family: Family = BERT) -> st
     raise UserError("There is no vocabulary in this folder yet.", hint)
 
 
-def latest_pretraining_data(max_seq_length: int | None = None, how_to_make: str = MAKE_DATA) -> str:
-    """The latest pre-training data in this folder, of one length where it is given. Raises UserError if there are none."""
+def latest_pretraining_data(
+    max_seq_length: int | None = None, how_to_make: str = MAKE_DATA, held_out: str | None = None
+) -> str:
+    """The latest pre-training data here, if there are others than those held out; of a length if it is given. Raises UserError if there are none."""
 
     def is_wanted(manifest: Path) -> bool:
         if max_seq_length is None:
@@ -319,7 +321,10 @@ def latest_pretraining_data(max_seq_length: int | None = None, how_to_make: str 
         options = read_json(manifest, "Remove it, or make the data again.").get("options")
         return isinstance(options, dict) and options.get("max_seq_length") == max_seq_length
 
-    if found := _latest("*/manifest.json", is_wanted):
+    def is_other(manifest: Path) -> bool:
+        return is_wanted(manifest) and not (held_out and manifest.parent.resolve() == Path(held_out).resolve())
+
+    if found := _latest("*/manifest.json", is_other) or _latest("*/manifest.json", is_wanted):
         return found
     of_length = f" of length {max_seq_length}" if max_seq_length else ""
     raise UserError(f"There is no pre-training data{of_length} in this folder yet.", how_to_make)

@@ -1,6 +1,7 @@
 """Pre-training begins from what fits, and ends in a run folder that other tools open."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -113,6 +114,24 @@ def test_the_models_of_given_steps_are_kept_also_by_a_resumed_run(
 def test_pretraining_goes_on_from_another_run(at_home: Path, tmp_path: Path) -> None:
     result = pretrain(from_="runs/pretrain-tiny", steps=1, batch_size=8, learning_rate=0.0, out=str(tmp_path / "run"))
     assert_same_bits("runs/pretrain-tiny", result.run)
+
+
+def test_data_held_out_are_not_trained_on_and_may_not_change_under_a_run(
+    home: Path, workspace: Path, said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"tokenizer": str(home / "vocab"), "max_seq_length": 32, "workers": 1}
+    for number, out in enumerate(("first", "held")):
+        made = make_pretraining_data(str(home / "corpus.txt"), **options, seed=number, out=out).out
+        os.utime(Path(made, "manifest.json"), (number, number))
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(Interrupted):
+            pretrain(**SHORT, steps=4, eval_data="held", out="run")
+    assert "data: first (latest in this folder)" in said.text
+    make_pretraining_data(str(home / "corpus.txt"), **options, seed=7, out="held", overwrite=True)
+    with pytest.raises(UserError, match="`held` holds other data than the run in `run` was evaluated on"):
+        pretrain(resume=True, out="run")
+    assert pretrain(resume=True, out="run", eval_data="first").metrics
 
 
 def test_a_run_from_a_model_has_its_name_and_the_defaults_of_its_width(

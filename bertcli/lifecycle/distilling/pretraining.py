@@ -96,8 +96,8 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     objective = _objective(config, vocabularies, teacher)
     objective = replace(objective, parts=_parts(objective, examples, config.mask_smoothing))
     check_length(objective.teacher.model, examples.max_seq_length)
-    phases = (Phase(range(pretraining.steps), examples),)
-    check_data(phases, objective, folder if config.resume else None)
+    phases, resumed = (Phase(range(pretraining.steps), examples),), folder if config.resume else None
+    check_data(phases, objective, resumed)
     model = _student(config, objective, vocabularies, source, folder)
     start_bias(model, _token_counts(examples))
     check_length(model, examples.max_seq_length)
@@ -106,9 +106,9 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
         config=pretraining,
         objective=objective,
         phases=phases,
-        held_out=held_out_of(pretraining, examples),
+        held_out=held_out_of(pretraining, examples, resumed),
         source=source,
-        resumed=folder.start if config.resume else None,
+        resumed=resumed.start if resumed else None,
         command="distill",
         options=config,
         resolved={"teacher_digest": digest, "from": pretraining.from_},

@@ -23,7 +23,7 @@ def with_family(config: PretrainConfig) -> PretrainConfig:
     """
     config, sized = _with_size_of_start(config)
     try:
-        folder = config.data.split(",")[0] if config.data else latest_pretraining_data()
+        folder = config.data.split(",")[0] if config.data else latest_pretraining_data(held_out=config.eval_data)
         manifest = Destination(folder).manifest()
     except UserError:  # raised again, and to the point, where the data are opened
         return config

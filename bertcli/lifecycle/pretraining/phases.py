@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 from bertcli import number_of, say
@@ -48,7 +49,7 @@ def open_data(
 
     `begun` is of how many shards at a time a run that is resumed mixes the rows.
     """
-    folder = given or latest_pretraining_data(length, _how_to_make(length))
+    folder = given or latest_pretraining_data(length, _how_to_make(length), config.eval_data)
     examples = load_pretraining_examples(folder, config.seed, config.data_cache_gb, begun)
     say(f"data{f' of length {length}' if length else ''}: {folder}{'' if given else ' (latest in this folder)'}")
     if length not in (None, examples.max_seq_length):
@@ -57,14 +58,20 @@ def open_data(
     return examples
 
 
-def held_out_of(config: PretrainConfig, examples: PretrainingExamples) -> PretrainingExamples:
-    """What to evaluate on. Raises UserError if it was made with another vocabulary than what is trained on."""
+def held_out_of(config: PretrainConfig, examples: PretrainingExamples, run: RunFolder | None) -> PretrainingExamples:
+    """What to evaluate on. Raises UserError if it has another vocabulary than what is trained on, or a resumed run had others."""
     if not config.eval_data:
         return examples.head(EVALUATION_ROWS)
+    if Path(config.eval_data) == Path(examples.folder):
+        say(f"evaluated on the training data: {config.eval_data} is trained on too")
     held_out = load_pretraining_examples(config.eval_data, config.seed, config.data_cache_gb)
     if held_out.tokenizer.digest != examples.tokenizer.digest:
         what = f"`{config.eval_data}` was made with another vocabulary than `{examples.folder}`."
         raise UserError(what, "Make both with one --tokenizer.")
+    before = run.config if run else {}
+    if before.get("eval_data") == config.eval_data and before.get("eval_digest", held_out.digest) != held_out.digest:
+        what = f"`{config.eval_data}` holds other data than the run in `{run and run.path}` was evaluated on."
+        raise UserError(what, "Put them back, or name others: --eval-data FOLDER")
     return held_out
 
 
@@ -97,13 +104,14 @@ def describe_phases(phases: Sequence[Phase], batch_size: int) -> list[str]:
     ] or [""]
 
 
-def resolved_data(phases: Sequence[Phase]) -> dict[str, Any]:
-    """The data of the phases, for config.yaml."""
+def resolved_data(phases: Sequence[Phase], held_out: PretrainingExamples | None = None) -> dict[str, Any]:
+    """The data of the phases and those held out, for config.yaml."""
     orders = [phase.examples.shards_per_window for phase in phases]
     return {
         "data": ",".join(str(phase.examples.folder) for phase in phases),
         "data_digest": ",".join(phase.examples.digest for phase in phases),
         "shards_per_window": orders if len(orders) > 1 else orders[0],
+        **({"eval_digest": held_out.digest} if held_out else {}),
     }
 
 

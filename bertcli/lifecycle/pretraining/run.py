@@ -157,7 +157,7 @@ def _train(
 
     config, objective, examples = request.config, request.objective, request.examples
     resolved = {"task": PRETRAINING, "objective": objective.name, "warmup_steps": plan.warmup_steps}
-    resolved |= {**resolved_data(request.phases), **request.resolved}
+    resolved |= {**resolved_data(request.phases, request.held_out if config.eval_data else None), **request.resolved}
     save_start = partial(save_architecture, model, examples.tokenizer)
     check_steps(folder, config, plan.steps)
     enter(folder, request.command, request.asked, resolved, accelerator, save_start)
