@@ -15,6 +15,7 @@ from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
+from tests.cli.test_main import run
 
 SIZES = {"roberta": 330, "albert": 100, "deberta": 330}  # of the vocabulary
 SHAPE = {"layers": 1, "hidden_size": 32, "heads": 2}
@@ -103,3 +104,34 @@ def test_sentence_pairs_are_two_lines_in_the_familys_layout(workspace: Path) -> 
     rows = [examples.take([row]).input_ids.tolist() for row in range(made.instances)]
     assert all(row in [[0, *a, 2, 2, *b, 2] for a in lines for b in lines] for row in rows)
     assert 0 < made.random_next < made.instances
+
+
+def test_printed_options_are_those_of_the_family_and_give_the_same_run(
+    home: Path, workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = [
+        "make-pretraining-data",
+        str(home / "corpus.txt"),
+        "--family",
+        "electra",
+        "--tokenizer",
+        str(home / "vocab"),
+    ]
+    for number, command in enumerate(
+        ([*make, "--max-seq-length", "32"], ["pretrain", "--size", "tiny", "--steps", "1"])
+    ):
+        code, out, _ = run([*command, "--print-config"], capsys, monkeypatch)
+        assert code == 0
+        Path("printed.yaml").write_text(out)
+        told = []
+        for arguments in (command, [command[0], "--recipe", "printed.yaml"]):
+            code, _, err = run(
+                [*arguments, "--dry-run"] if number else [*arguments, "--overwrite"], capsys, monkeypatch
+            )
+            assert code == 0
+            told.append(err)
+        if number:
+            assert "learning rate 0.0005" in told[0]
+            assert told[0] == told[1]
+        else:
+            assert "is complete already: the same text, vocabulary and options" in told[1]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ class ShardCache:
 
     limit_bytes: float
 
-    @property
+    @cached_property
     def folder(self) -> Path:
         """The folder of the files, named by the digests of shard and file."""
         return cache_folder() / "shards"
