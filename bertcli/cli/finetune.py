@@ -6,7 +6,13 @@ from bertcli.cli.options import command
 from bertcli.config.training import FinetuneConfig
 
 
-@command(FinetuneConfig)
+def _resolved(config: FinetuneConfig) -> FinetuneConfig:
+    from bertcli.lifecycle.finetune import with_family
+
+    return with_family(config)
+
+
+@command(FinetuneConfig, _resolved)
 def finetune(config: FinetuneConfig, output: Output) -> object:
     """Fine-tune a pre-trained BERT on a task or on your own labelled data.
 

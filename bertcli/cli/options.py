@@ -3,6 +3,7 @@
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import Field, dataclass, fields
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -14,6 +15,7 @@ from bertcli.cli.console import Output, is_first
 from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of
 from bertcli.config.recipes import with_recipe
 from bertcli.config.training import TrainingConfig
+from bertcli.errors import UserError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
 SHARED: dict[str, Any] = {  # name -> annotation
@@ -64,7 +66,9 @@ def command(
             if print_config:
                 import yaml
 
-                print(yaml.safe_dump(resolve(config).values(), sort_keys=False, allow_unicode=True), end="")
+                with suppress(UserError):  # of data or a model that may be there when it runs
+                    config = resolve(config)
+                print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
                 return
             if not (shares_processes or is_first()):  # of several processes, which only a training shares
                 return

@@ -4,16 +4,12 @@ import bertcli
 from bertcli.cli.console import Output
 from bertcli.cli.options import command
 from bertcli.config.training import PretrainConfig
-from bertcli.errors import UserError
 
 
 def _resolved(config: PretrainConfig) -> PretrainConfig:
     from bertcli.lifecycle.pretraining.family import with_family
 
-    try:
-        return with_family(config)
-    except UserError:  # of data or a model that may be there when it runs
-        return config
+    return with_family(config)
 
 
 @command(PretrainConfig, _resolved)

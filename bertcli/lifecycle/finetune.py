@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bertcli import say
 from bertcli.config.architecture import check_new_weights
 from bertcli.config.training import WINDOWS, FinetuneConfig
+from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError, flag_of
+from bertcli.families import family_of, get_family
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
@@ -20,6 +23,7 @@ from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
 from bertcli.training.result import CROSS_VALIDATED, TrainingResult
+from bertcli.training.run_folder import MEND
 
 
 def _load_finetuning() -> Any:
@@ -36,6 +40,16 @@ def finetune(task: FinetuneConfig | str, **options: Any) -> TrainingResult:
     after Ctrl-C, with the checkpoint saved.
     """
     return train_on_task("finetune", FinetuneConfig.build(task, options))
+
+
+def with_family(config: FinetuneConfig) -> FinetuneConfig:
+    """The options with the defaults of the family of the model that is given. Raises UserError if there is no such model."""
+    if config.from_ in (None, "scratch"):
+        family = get_family(config.family)
+    else:
+        saved = read_json(Path(resolve_model(str(config.from_)), "config.json"), MEND)
+        family = family_of(saved.get("model_type", ""))
+    return config.with_defaults(family.finetuning_defaults)
 
 
 def train_on_task(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
+from bertcli import say
 from bertcli.errors import RunError
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ class Interruption:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = number
+        with suppress(RuntimeError):  # where it comes while something else is being printed
+            say("stopping after this step, or the scores that are being made; a second signal stops at once")
 
 
 def last_of(step: int, micro_batches: list[PackedBatch]) -> str:

@@ -135,3 +135,7 @@ def test_printed_options_are_those_of_the_family_and_give_the_same_run(
             assert told[0] == told[1]
         else:
             assert "is complete already: the same text, vocabulary and options" in told[1]
+    finetune = ["finetune", "glue/rte", "--family", "roberta", "--from", "scratch", "--size", "tiny", "--print-config"]
+    code, out, _ = run(finetune, capsys, monkeypatch)
+    assert code == 0
+    assert "warmup_proportion: 0.06\n" in out
