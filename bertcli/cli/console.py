@@ -106,11 +106,7 @@ def _between_words(note: str) -> str:
     if not sys.stderr.isatty():
         return note
     wrapper = TextWrapper(
-        get_terminal_size().columns,
-        subsequent_indent="  ",
-        replace_whitespace=False,
-        break_long_words=False,
-        break_on_hyphens=False,
+        get_terminal_size().columns, "", "  ", replace_whitespace=False, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(map(wrapper.fill, note.split("\n")))
 

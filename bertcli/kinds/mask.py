@@ -51,10 +51,9 @@ for token in shares.argsort()[:-6:-1]:
 
     def load_model(self, source: str, config: dict[str, Any] | None = None, seed: int = 0) -> t.Model:
         """Load a model, or the generator that was trained beside it. Raises UserError if it only detects replaced tokens."""
-        from bertcli.models.model_with_loss import GENERATOR
+        from bertcli.models.model_with_loss import generator_beside
 
-        beside = Path(source, GENERATOR)
-        model = super().load_model(str(beside) if (beside / "config.json").exists() else source, config, seed)
+        model = super().load_model(generator_beside(source) or source, config, seed)
         if model.get_output_embeddings() is None:
             what = (
                 f"The model `{source}` ({type(model).__name__}) detects replaced tokens; it cannot fill {MASK_TOKEN}."

@@ -100,7 +100,7 @@ def _measure(held_out: Counter[str], vocabulary: WordPiece) -> Coverage | None:
 
 
 def _check_replaceable(out: Path) -> tuple[str, str]:
-    """What is done there, in words: beforehand and afterwards. Raises UserError if it would replace anything but a vocabulary."""
+    """The verb for what writing there does, and its past. Raises UserError if it would replace anything but a vocabulary."""
     check_place(out)
     if out.exists() and (not out.is_dir() or not {child.name for child in out.iterdir()} <= OWN_FILES):
         raise UserError(f"`{out}` exists and is not a vocabulary folder.", "Give another: --out NEW-FOLDER")

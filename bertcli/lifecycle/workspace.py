@@ -313,7 +313,7 @@ def latest_vocabulary(otherwise: str | None = None, family: Family = BERT) -> st
 def latest_pretraining_data(
     max_seq_length: int | None = None, how_to_make: str = MAKE_DATA, held_out: str | None = None
 ) -> str:
-    """The latest pre-training data here, if there are others than those held out; of a length if it is given. Raises UserError if there are none."""
+    """The latest pre-training data in this folder, those held out only if there are no others. Raises UserError if there are none."""
 
     def is_wanted(manifest: Path) -> bool:
         if max_seq_length is None:

@@ -23,7 +23,7 @@ from bertcli.families.family import GENERATOR_SETTINGS, Family, ModelSize
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
-from bertcli.models.model_with_loss import GENERATOR
+from bertcli.models.model_with_loss import generator_beside
 from bertcli.models.own import deberta, joint_spans, replaced_tokens, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
@@ -319,8 +319,8 @@ def save_models(models: Mapping[str, PreTrainedModel], tokenizer: WordPiece, fol
 
 def load_generator(source: str) -> PreTrainedModel | None:
     """Load the generator that was trained with a model, if there is one in the model's folder."""
-    beside = Path(source, GENERATOR)
-    return load_model(str(beside)) if (beside / "config.json").exists() else None
+    beside = generator_beside(source)
+    return load_model(beside) if beside else None
 
 
 def load_with_tokenizer(source: str) -> tuple[PreTrainedModel, WordPiece]:

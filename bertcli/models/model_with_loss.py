@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,12 @@ GENERATOR = "generator"  # the folder of a generator in that of its model
 Outputs = dict[str, Tensor]
 Head = Callable[[PreTrainedModel, PackedBatch], Outputs]
 Losses = Callable[[Outputs, PackedBatch], Outputs]
+
+
+def generator_beside(source: str) -> str | None:
+    """The folder of the generator that was trained with a model, if there is one in the model's folder."""
+    folder = Path(source, GENERATOR)
+    return str(folder) if (folder / "config.json").exists() else None
 
 
 class ModelWithLoss(nn.Module):

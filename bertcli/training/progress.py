@@ -138,15 +138,13 @@ class Progress:
         self._mark()
         left = self.seconds_left()
         words = "  ".join(filter(None, (f"{duration(left)} left" if left else "", words or self._speed())))
-        line = (
-            f"{self.title}  {100 * self.done / self.total:.0f} %" if self.total else f"{self.title}  {self.done:,.0f}"
-        )
+        done = f"{100 * self.done / self.total:.0f} %" if self.total else f"{self.done:,.0f}"
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], advance=amount, words=words)
         elif _show is not None:
-            _show(f"{line}  {words}")
+            _show(f"{self.title}  {done}  {words}")
         elif self._is_line_due(left):
-            say(f"{line}  {words}")
+            say(f"{self.title}  {done}  {words}")
 
     def _is_line_due(self, left: float) -> bool:
         """Whether a log gets a line: about sixty in all, those of the work that this is a part of included."""

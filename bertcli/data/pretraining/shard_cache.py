@@ -31,7 +31,7 @@ class ShardCache:
 
     limit_bytes: float
 
-    @cached_property
+    @cached_property  # a file and its lock are in one folder, whatever becomes of the environment
     def folder(self) -> Path:
         """The folder of the files, named by the digests of shard and file."""
         return cache_folder() / "shards"
