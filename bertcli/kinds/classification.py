@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.kinds import types as t
@@ -44,8 +44,8 @@ print(json.dumps({"label": labels[logits[0].argmax()], "scores": dict(zip(labels
 
     def described(self, task: Task, labels: list[str]) -> str:
         counts = sorted(Counter(labels).values())
-        each = f"{counts[0]:,}" if counts[0] == counts[-1] else f"{counts[0]:,} to {counts[-1]:,}"
-        return f"{super().described(task, labels)} ({each} rows each)"
+        fewest = "" if counts[0] == counts[-1] else f"{counts[0]:,} to "
+        return f"{super().described(task, labels)} ({fewest}{number_of(counts[-1], 'row')} each)"
 
     def label_counts(self, task: Task, features: Any) -> list[str]:
         weights = features.class_weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
 RUNS = Path("runs")
+say_once = cache(say)
 MAKE_DATA = "Make some: bert make-pretraining-data TEXT"
 Misfit = Callable[[RunFolder], str]  # why a run cannot do what is asked for; "" if it can
 FORMS = {"text": "one text", "pair": "a pair of texts", "choices": "a text with choices", "question": "a question"}
@@ -45,7 +46,7 @@ def _is_readable(run: RunFolder) -> bool:
     try:
         return bool(run.config)
     except UserError as error:
-        say(f"passed over: {error.message}")
+        say_once(f"passed over: {error.message}")
         return False
 
 

@@ -126,11 +126,13 @@ class Training:
                 saves, evaluates = self._log_if_due(stop or totals["saves"] > 0)
                 seconds = time.perf_counter() - started
                 history.time(totals["tokens"], totals["flops"], seconds, is_warm=step - first >= UNTIMED_STEPS)
-                progress.advance(self.plan.cost(step), history.describe(steps, memory_bytes(self.accelerator.device)))
+                words = history.describe(steps, memory_bytes(self.accelerator.device))
+                progress.advance(self.plan.cost(step), words)
                 progress.estimate(str(self.folder.path), advise)
                 with self.watch.idling():
                     if evaluates:
                         self._evaluate(evaluate)
+                        progress.advance(self.plan.cost_until(step + 1) - progress.done, words)
                     is_over = stop or self.is_out_of_patience
                     if saves or is_over:
                         self._save()

@@ -8,6 +8,7 @@ from typing import Any, Self
 from bertcli import number_of
 from bertcli.families.family import BERT_RULES, CONSTANT, COSINE, COSINE_AFTER, LINEAR, MULTIPLIED, OptimizerRules
 
+EVALUATED = 0.4  # what a token costs in an evaluation, beside one in a step
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
 
 
@@ -29,6 +30,7 @@ class Plan:
     micro_batch_tokens: int | None = None  # in one forward pass; None: what suits the device
     auto_batch_size: bool = False  # whether to halve the micro-batches where memory does not hold them
     step_costs: tuple[tuple[range, float], ...] = ()  # of steps, what each costs; () where all cost the same
+    eval_cost: float = 0.0  # what an evaluation costs beside a step
     patience: int | None = None  # evaluations without improvement after which to stop
     kept_steps: tuple[int, ...] = ()  # whose models are kept
 
@@ -47,8 +49,13 @@ class Plan:
         return next((cost for steps, cost in self.step_costs if step in steps), 1.0)
 
     def cost_until(self, step: int) -> float:
-        """What the steps before one cost."""
-        return sum(cost * len(steps[: max(0, step - steps.start)]) for steps, cost in self.step_costs) or float(step)
+        """What the steps before one cost, with their evaluations."""
+        costs = (cost * len(steps[: max(0, step - steps.start)]) for steps, cost in self.step_costs)
+        return (sum(costs) or float(step)) + self.eval_cost * self.evaluations_until(step)
+
+    def evaluations_until(self, step: int) -> int:
+        """The number of evaluations after the steps before one."""
+        return step // self.eval_steps + (step == self.steps and step % self.eval_steps > 0)
 
     def is_due(self, step: int, every: int | None) -> bool:
         """Whether something that is done every so many steps, or about fifty times, is due after `step`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.sources import advise_lengths, cut_in, cut_of, describe_split
 from bertcli.tasks.conll2003 import CONLL2003
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bertcli.training.plan import Plan
 
 LONG_SECONDS = 1800
+MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run; examples that tell the best checkpoint as well
 
 
 def show(setup: Finetuning, plan: Plan, where: str) -> None:
@@ -45,9 +46,15 @@ def frozen_words(setup: Finetuning) -> str:
     return f"frozen: a two-layer BiLSTM reads {layers}{beside}"
 
 
-def advise_smaller(setup: Finetuning, seconds: float) -> str:
-    """What a smaller model would take, for a run of more than half an hour on a CPU."""
-    ratio = setup.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
-    if seconds < LONG_SECONDS or setup.model.device.type != "cpu" or ratio < 2 or setup.start == "scratch":
+def advise(setup: Finetuning, plan: Plan, seconds: float) -> str:
+    """What would take less time, for a run of more than half an hour: to score fewer examples, a smaller model on a CPU."""
+    if seconds < LONG_SECONDS:
         return ""
-    return f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})"
+    words, scoring = [], plan.eval_cost * plan.evaluations_until(plan.steps) / plan.cost_until(plan.steps)
+    if scoring > MOST_SCORING:
+        scored = f"{sum(map(len, setup.dev)):,} dev examples {number_of(plan.evaluations_until(plan.steps), 'time')}"
+        words.append(f"{100 * scoring:.0f} % of it to score {scored}: `--limit-dev {FEW_DEV}` scores fewer")
+    ratio = setup.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
+    if ratio >= 2 and setup.model.device.type == "cpu" and setup.start != "scratch":
+        words.append(f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})")
+    return "; ".join(words)

@@ -26,7 +26,7 @@ from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import FEW_PAIRS, Settings, choose_settings, usual_learning_rate
 from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of
-from bertcli.lifecycle.finetuning.before import advise_smaller, show
+from bertcli.lifecycle.finetuning.before import advise, show
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.finetuning.similarity import FEWEST_LAYERS, learn_similarity
 from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, tokenizer_of
@@ -46,7 +46,7 @@ from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_sta
 from bertcli.models.packed import is_packed
 from bertcli.training.device import micro_batch_tokens, resolve_precision, training_precision
 from bertcli.training.loop import Training
-from bertcli.training.plan import Plan
+from bertcli.training.plan import EVALUATED, Plan
 from bertcli.training.processes.accelerator import describe_device, disconnect, make_accelerator
 from bertcli.training.processes.launching import launch, processes_to_launch
 from bertcli.training.progress import doing
@@ -198,6 +198,7 @@ class Finetuning(Setup):
         """Steps as the original counts them: from examples, not windows, rounded down."""
         chosen, config, saved = self.settings, self.config, self.model.config
         steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
+        tokens, *of_dev = (cast(Any, each.features).lengths.sum() for each in (self.train, *self.dev))
         return Plan.of(
             config,
             rules=family_of(saved.model_type).finetuning_of(saved.hidden_size).given_by(config),
@@ -206,6 +207,7 @@ class Finetuning(Setup):
             learning_rate=chosen.learning_rate,
             warmup_steps=int(steps * config.warmup_proportion),
             eval_steps=(config.eval_steps or math.ceil(steps / max(1, round(chosen.epochs)))) if self.dev else steps,
+            eval_cost=EVALUATED * float(sum(of_dev) / (tokens / self.trained_on * chosen.batch_size)),
         )
 
     def _with_frozen_states(self, accelerator: Accelerator) -> Finetuning:
@@ -235,7 +237,7 @@ class Finetuning(Setup):
             self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
             return metrics
 
-        training.run(evaluate, partial(advise_smaller, self))
+        training.run(evaluate, partial(advise, self, plan))
         result = training.finish(task.name, split="dev" if self.dev else CROSS_VALIDATED)
         if result.stopped_early:
             say(

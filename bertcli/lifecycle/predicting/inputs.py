@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice, tee
+from itertools import chain, tee
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.labelled import tables
 from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS
 from bertcli.data.labelled.examples import text_examples
-from bertcli.data.labelled.squad import questions_of, read_squad
+from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError, unknown
@@ -134,7 +134,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
         raise UserError(f"`{name}` has words with tags in columns.", hint)
     if name != "-":
         check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
-    if ending_of(path) == ".json" and '"paragraphs"' in "".join(islice(lines_of(path), 9)):
+    if is_whole(path):
         if not (questions := [*_rows_of_squad(path)]):
             raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
         return Inputs(iter(questions), "question")

@@ -23,7 +23,7 @@ from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.finetuning import before as before_finetuning
 from bertcli.lifecycle.finetuning import run as finetuning
-from bertcli.lifecycle.finetuning.before import advise_smaller
+from bertcli.lifecycle.finetuning.before import advise
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.sources import find_source
@@ -149,13 +149,27 @@ def test_a_long_run_is_told_what_a_smaller_model_would_take(
     source = find_source(questions, None)
     start = str(home / "runs" / "pretrain-tiny" / "model")
     setup = finetuning.Finetuning.prepare(FinetuneConfig(task=questions), source, start, [source.read("train")])
-    assert advise_smaller(setup, 7200) == ""  # it is smaller than minilm
+    plan = setup._plan()
+    assert advise(setup, plan, 7200) == ""  # it is smaller than minilm
     tiny = replace(MINILM, parameters_of_layers=setup.model.num_parameters(exclude_embeddings=True) // 8)
     monkeypatch.setattr(before_finetuning, "MINILM", tiny)
-    assert advise_smaller(setup, 7200).startswith(
+    assert advise(setup, plan, 7200).startswith(
         "`--from minilm` would take about 15 min (in points beside the paper's base:"
     )
-    assert advise_smaller(setup, 600) == ""
+    assert advise(setup, plan, 600) == ""
+
+
+def test_a_long_run_is_told_what_scoring_takes(home: Path, questions: str) -> None:
+    source = find_source(questions, None)
+    start = str(home / "runs" / "pretrain-tiny" / "model")
+    splits = [source.read("train"), source.read("train")]
+    setup = finetuning.Finetuning.prepare(FinetuneConfig(task=questions, epochs=3), source, start, splits)
+    plan = setup._plan()
+    assert advise(setup, plan, 7200) == ""  # 0.4 of 1.4 is scoring
+    setup = replace(setup, dev=[*setup.dev, *setup.dev, *setup.dev])
+    assert advise(setup, setup._plan(), 7200) == (
+        f"60 % of it to score {3 * len(splits[0]):,} dev examples 3 times: `--limit-dev 2000` scores fewer"
+    )
 
 
 def test_the_card_of_a_run_that_pools_shows_how_transformers_gives_the_same_answer(

@@ -156,6 +156,15 @@ def test_the_time_left_counts_the_dearer_steps(step: int) -> None:
     assert plan.cost_until(10) == 34
 
 
+@given(st.integers(0, 10), st.integers(1, 12))
+@settings(max_examples=30)
+def test_the_time_left_counts_the_evaluations(step: int, eval_steps: int) -> None:
+    numbers = {"batch_size": 1, "learning_rate": 1.0, "warmup_steps": 0, "save_steps": 1, "seed": 0}
+    plan = Plan(steps=10, save_minutes=1.0, optimizer="bert", eval_steps=eval_steps, eval_cost=7.0, **numbers)
+    evaluated = sum(plan.is_due(each, eval_steps) for each in range(1, step + 1))
+    assert plan.cost_until(step) == step + 7.0 * evaluated
+
+
 def test_a_longer_length_costs_more_than_its_tokens(folders: list[str]) -> None:
     short, long = find_phases(PretrainConfig(**PHASES, data=",".join(folders)))
     tokens = [phase.examples.manifest["tokens"] / len(phase.examples) for phase in (short, long)]
