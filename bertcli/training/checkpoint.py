@@ -41,6 +41,7 @@ class History:
     skipped: int = 0  # updates that were not finite
     skipped_in_a_row: int = 0
     is_warm: bool = False  # whether the timed steps exclude the first ones
+    is_unscored: bool = False  # whether an evaluation is due, as a signal came before its end
     steps: int = 0
 
     @property

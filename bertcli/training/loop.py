@@ -20,6 +20,7 @@ from bertcli.models.dropout import seed_dropout
 from bertcli.models.loading import has_finite_weights, is_finite
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.working_copy import WorkingCopy
+from bertcli.training import stopping
 from bertcli.training.checkpoint import LAST, History, latest_checkpoint, load_checkpoint, save_checkpoint
 from bertcli.training.device import keep_freed_memory, memory_bytes, micro_batch_tokens, training_precision
 from bertcli.training.optimizer import Adam, make_optimizer
@@ -29,14 +30,6 @@ from bertcli.training.processes.watch import Watch
 from bertcli.training.progress import Advise, Progress
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-from bertcli.training.stopping import (
-    SKIPPED_IN_A_ROW,
-    Interruption,
-    is_out_of_memory,
-    last_of,
-    not_finite,
-    out_of_memory,
-)
 from bertcli.training.throughput import peak_flops, work_of
 
 UNTIMED_STEPS = 3  # the first steps are slower: memory is allocated, kernels are chosen
@@ -113,11 +106,12 @@ class Training:
         Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if the model is not finite.
         """
         keep_freed_memory()
-        history, steps, first, stop = self.history, self.plan.steps, self.history.steps, False
+        history, steps, first = self.history, self.plan.steps, self.history.steps
         progress = Progress("training", self.plan.cost_until(steps))
-        with Interruption() as interruption, self.ahead.thread, progress, self.watch:
+        with stopping.Interruption() as interruption, self.ahead.thread, progress, self.watch:
             progress.start_at(self.plan.cost_until(first))
-            for step in range(first, first if self.is_out_of_patience else steps):
+            stop = history.is_unscored and self._evaluate(evaluate, interruption)
+            for step in range(first, first if stop or self.is_out_of_patience else steps):
                 started, micro_batches = time.perf_counter(), self.ahead.take(self.batches, step)
                 if self.accelerator.device.type == "cpu":
                     self.ahead.begin(self.batches, step + 1)
@@ -130,8 +124,9 @@ class Training:
                 progress.advance(self.plan.cost(step), words)
                 progress.estimate(str(self.folder.path), advise)
                 with self.watch.idling():
-                    if evaluates:
-                        self._evaluate(evaluate)
+                    history.is_unscored = evaluates
+                    if evaluates and not stop:
+                        stop = self._evaluate(evaluate, interruption)
                         progress.advance(self.plan.cost_until(step + 1) - progress.done, words)
                     is_over = stop or self.is_out_of_patience
                     if saves or is_over:
@@ -186,11 +181,11 @@ class Training:
         try:
             return self._step(step, micro_batches, asked)
         except RuntimeError as error:
-            if not is_out_of_memory(error):
+            if not stopping.is_out_of_memory(error):
                 raise
         can_halve = self.plan.auto_batch_size and self.accelerator.num_processes == 1
         if not can_halve or all(len({*batch.rows.tolist()}) == 1 for batch in micro_batches):
-            raise out_of_memory(micro_batches) from None
+            raise stopping.out_of_memory(micro_batches) from None
         self._own_optimizer.zero_grad()
         tokens = max(len(batch.input_ids) for batch in micro_batches) // 2
         say(
@@ -242,9 +237,9 @@ class Training:
         else:
             history.skipped, history.skipped_in_a_row = history.skipped + 1, history.skipped_in_a_row + 1
             say(f"step {step + 1:,}: the loss or its gradient is not finite; this update is skipped")
-        if history.skipped_in_a_row >= SKIPPED_IN_A_ROW:
-            what = f"{SKIPPED_IN_A_ROW} updates in a row were not finite, {last_of(step, micro_batches)}."
-            raise not_finite(what, self.plan.learning_rate, self.folder)
+        if history.skipped_in_a_row >= stopping.SKIPPED_IN_A_ROW:
+            what = f"{stopping.SKIPPED_IN_A_ROW} updates in a row were not finite, {stopping.last_of(step, micro_batches)}."
+            raise stopping.not_finite(what, self.plan.learning_rate, self.folder)
         if not history.skipped_in_a_row or self.accelerator.scaler is not None:  # which skips by itself, and adapts
             self.optimizer.step()
         self.optimizer.zero_grad()
@@ -255,7 +250,7 @@ class Training:
             losses = self.working_copy.module(self._last_batch.to(self.accelerator.device))
         if not (has_finite_weights(self.model) and all(is_finite(loss) for loss in losses.values())):
             what = f"The model is not finite after step {self.history.steps:,}: it is not saved."
-            raise not_finite(what, self.plan.learning_rate, self.folder)
+            raise stopping.not_finite(what, self.plan.learning_rate, self.folder)
 
     def _global_counts(self, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
         saves = self.plan.is_save_due(time.perf_counter() - self.saved_at, not self.has_saved)
@@ -325,17 +320,26 @@ class Training:
             self.folder.log(line)
         self.accelerator.log(line, step=history.steps)
 
-    def _evaluate(self, evaluate: Evaluate) -> None:
+    def _evaluate(self, evaluate: Evaluate, interruption: stopping.Interruption) -> bool:
+        """Score the model; return whether a signal stopped that: the run of one process scores it when it continues."""
+        history, before = self.history, replace(self.history)
         self.module.eval()
+        scores = evaluate if self.accelerator.is_main_process else dict[str, float]
+        metrics = interruption.unless_asked(scores, self.accelerator.num_processes == 1)
+        if metrics is None:
+            history.best, history.evaluations_since_best = before.best, before.evaluations_since_best
+            return True
         if self.accelerator.is_main_process:
-            self.history.metrics = evaluate()
-            self.folder.log({"step": self.history.steps, "metrics": self.history.metrics})
-            words = "  ".join(f"{name} {value:.2f}" for name, value in self.history.metrics.items()) or "done"
-            say(f"step {self.history.steps:,}  {words}")
-        waited = torch.tensor(self.history.evaluations_since_best, device=self.accelerator.device)
-        self.history.evaluations_since_best = int(broadcast(waited))  # as the main process counted
-        if self.is_out_of_patience and self.history.unlogged:
+            history.metrics = metrics
+            self.folder.log({"step": history.steps, "metrics": metrics})
+            words = "  ".join(f"{name} {value:.2f}" for name, value in metrics.items()) or "done"
+            say(f"step {history.steps:,}  {words}")
+        waited = torch.tensor(history.evaluations_since_best, device=self.accelerator.device)
+        history.evaluations_since_best = int(broadcast(waited))  # as the main process counted
+        if self.is_out_of_patience and history.unlogged:
             self._log()
+        history.is_unscored = False
+        return False
 
     def _save(self) -> None:
         slots = self._own_optimizer.slots()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bertcli import say
 from bertcli.errors import RunError
@@ -14,6 +15,7 @@ from bertcli.errors import RunError
 if TYPE_CHECKING:
     from bertcli.data.packing.batches import PackedBatch
 
+T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SKIPPED_IN_A_ROW = 10  # updates, after which a run stops
 
@@ -23,6 +25,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.asked = 0
+        self._is_at_once = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -38,10 +41,22 @@ class Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def unless_asked(self, make: Callable[[], T], applies: bool) -> T | None:
+        """What `make` returns; where that applies, None if the first signal comes meanwhile, which ends it."""
+        self._is_at_once = applies
+        try:
+            return make()
+        except KeyboardInterrupt:
+            if not applies:
+                raise
+            return None
+        finally:
+            self._is_at_once = False
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        is_first, self.asked = not self.asked, number
+        if self._is_at_once or not is_first:
             raise KeyboardInterrupt
-        self.asked = number
         with suppress(RuntimeError):  # where it comes while something else is being printed
             say("stopping after this step, or the scores that are being made; a second signal stops at once")
 

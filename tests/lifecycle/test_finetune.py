@@ -1,6 +1,8 @@
 """Fine-tuning as people do it: early stopping, several seeds, a grid, another task's model, weighted classes."""
 
 import json
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +20,14 @@ from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
 from bertcli.families import pretrainable
 from bertcli.kernels import cpu
+from bertcli.kinds.kind import Split
+from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.finetuning.sweep import name_of, settings_of
 from bertcli.lifecycle.report import report
 from bertcli.lifecycle.scoring.scores import is_collapsed
+from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.tasks import TASKS, get_task
 from bertcli.tasks.task import Files, Task
@@ -137,6 +142,32 @@ def test_a_run_that_updates_rows_when_they_are_next_read_has_the_bits_of_one_tha
     assert logged(resumed.run) == logged(whole.run)
     tensors = Path("checkpoints") / f"step-{whole.steps}" / "tensors.safetensors"
     assert (tmp_path / "cut" / tensors).read_bytes() == (tmp_path / "whole" / tensors).read_bytes()
+
+
+@pytest.mark.parametrize("evaluation", [pytest.param(2, marks=pytest.mark.torture), 5])
+def test_a_signal_stops_an_evaluation_at_once_which_is_made_again_by_a_resume(
+    reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluation: int
+) -> None:
+    options = {**FAST, "eval_steps": 3, "log_steps": 2}
+    whole = finetune(reviews, **options, out=str(tmp_path / "whole"))
+    assert whole.steps == 13
+    predict, calls = TaskModel.predict, []
+
+    def interrupted(self: TaskModel, split: Split) -> list[Prediction]:
+        calls.append(split)
+        if len(calls) == evaluation:
+            os.kill(os.getpid(), signal.SIGINT)
+        return predict(self, split)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskModel, "predict", interrupted)
+        with pytest.raises(Interrupted, match=f"Stopped after step {min(3 * evaluation, 13)} of 13"):
+            finetune(reviews, **options, out=str(tmp_path / "cut"))
+    assert len(measured(str(tmp_path / "cut"))) == evaluation - 1
+    resumed = finetune(task="", out=str(tmp_path / "cut"), resume=True)
+    assert (resumed.steps, resumed.best_step, resumed.metrics) == (whole.steps, whole.best_step, whole.metrics)
+    assert_same_bits(whole.run, resumed.run)
+    assert logged(resumed.run) == logged(whole.run)
 
 
 def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume_from_the_same_data_alone(

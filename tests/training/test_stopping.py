@@ -15,3 +15,12 @@ def test_interruption_is_asked_once_which_is_said_and_forced_twice(said: pytest.
         assert "a second signal stops at once" in said.text
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_the_first_signal_ends_at_once_what_can_be_made_again() -> None:
+    with Interruption() as interruption:
+        assert interruption.unless_asked(lambda: 1, applies=True) == 1
+        assert interruption.unless_asked(lambda: os.kill(os.getpid(), signal.SIGTERM) or 1, applies=True) is None
+        assert interruption.asked == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            interruption.unless_asked(lambda: os.kill(os.getpid(), signal.SIGINT), applies=False)
