@@ -110,9 +110,10 @@ class Training:
         progress = Progress("training", self.plan.cost_until(steps))
         with stopping.Interruption() as interruption, self.ahead.thread, progress, self.watch:
             progress.start_at(self.plan.cost_until(first))
-            stop = history.is_unscored and self._evaluate(evaluate, interruption)
-            for step in range(first, first if stop or self.is_out_of_patience else steps):
-                started, micro_batches = time.perf_counter(), self.ahead.take(self.batches, step)
+            stop = self._evaluate(evaluate, interruption)
+            while history.steps < steps and not (stop or self.is_out_of_patience):
+                step, started = history.steps, time.perf_counter()
+                micro_batches = self.ahead.take(self.batches, step)
                 if self.accelerator.device.type == "cpu":
                     self.ahead.begin(self.batches, step + 1)
                 totals = self._step_in_memory(step, micro_batches, interruption.asked)
@@ -125,14 +126,10 @@ class Training:
                 progress.estimate(str(self.folder.path), advise)
                 with self.watch.idling():
                     history.is_unscored = evaluates
-                    if evaluates and not stop:
-                        stop = self._evaluate(evaluate, interruption)
-                        progress.advance(self.plan.cost_until(step + 1) - progress.done, words)
-                    is_over = stop or self.is_out_of_patience
-                    if saves or is_over:
+                    stop = stop or self._evaluate(evaluate, interruption)
+                    progress.advance(self.plan.eval_cost * self.plan.is_due(step + 1, self.plan.eval_steps), words)
+                    if saves or stop or self.is_out_of_patience:
                         self._save()
-                if is_over:
-                    break
         if stop or interruption.asked:
             what = f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept."
             raise Interrupted(what, f"Continue: {self.folder.command_to_resume}", interruption.asked)
@@ -321,8 +318,10 @@ class Training:
         self.accelerator.log(line, step=history.steps)
 
     def _evaluate(self, evaluate: Evaluate, interruption: stopping.Interruption) -> bool:
-        """Score the model; return whether a signal stopped that: the run of one process scores it when it continues."""
+        """Score the model if it is due; return whether a signal stopped that: a run of one process scores when it continues."""
         history, before = self.history, replace(self.history)
+        if not history.is_unscored:
+            return False
         self.module.eval()
         scores = evaluate if self.accelerator.is_main_process else dict[str, float]
         metrics = interruption.unless_asked(scores, self.accelerator.num_processes == 1)

@@ -133,7 +133,9 @@ class Progress:
         self._display.__exit__(None, None, None)
 
     def advance(self, amount: float, words: str = "") -> None:
-        """Add `amount` to what is done; `words`, by default the speed, are shown beside the bar."""
+        """Add `amount`, if any, to what is done; `words`, by default the speed, are shown beside the bar."""
+        if not amount:
+            return
         self.done += amount
         self._mark()
         left = self.seconds_left()
