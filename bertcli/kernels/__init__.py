@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
+from joblib import cpu_count
 from torch import Tensor, nn
+
+if "OMP_NUM_THREADS" not in os.environ:  # torch counts the machine's cores; a container may have the time of fewer
+    torch.set_num_threads(min(torch.get_num_threads(), cpu_count()))
 
 P = ParamSpec("P")
 R = TypeVar("R")

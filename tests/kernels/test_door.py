@@ -93,3 +93,13 @@ def test_numba_is_not_imported_before_a_kernel_runs_unless_it_is_asked_for() -> 
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     assert subprocess.run([sys.executable, "-c", script], env=environment, check=False).returncode == 0
     assert Dropout(0.5).next_mask(1)[1] == 1 << 15
+
+
+@pytest.mark.parametrize(("given", "threads"), [({}, 1), ({"OMP_NUM_THREADS": "2"}, 2)])
+def test_torch_has_the_threads_that_a_container_may_use_unless_told_otherwise(
+    given: dict[str, str], threads: int
+) -> None:
+    kept = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    command = [sys.executable, "-c", "import bertcli.kernels, torch; print(torch.get_num_threads())"]
+    env = {**kept, "LOKY_MAX_CPU_COUNT": "1", **given}  # as a limit of a container's time
+    assert int(subprocess.check_output(command, env=env)) == threads

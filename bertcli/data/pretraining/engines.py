@@ -32,9 +32,9 @@ class ShardJob:
 
 def make_locally(job: ShardJob, shards: Sequence[int], workers: int | None) -> Iterator[int]:
     """Make shards in several processes; yield the number of each when it is done."""
-    from joblib import Parallel, delayed
+    from joblib import Parallel, cpu_count, delayed
 
-    count = min(workers or os.cpu_count() or 1, len(shards) or 1)
+    count = min(workers or cpu_count(), len(shards) or 1)
     make = delayed(writing.make_shard)
     jobs = (make(job.folder, job.tokenizer, job.rules, job.seed, shard) for shard in shards)
     yield from Parallel(n_jobs=count, return_as="generator_unordered")(jobs)

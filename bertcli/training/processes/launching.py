@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import yaml
+from joblib import cpu_count
 
 from bertcli.errors import Interrupted, RunError, UserError
 from bertcli.training.result import TrainingResult
@@ -79,7 +80,7 @@ def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) ->
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        threads = max(1, (os.cpu_count() or 1) // count)
+        threads = max(1, cpu_count() // count)
         shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         shared |= {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
         processes = []
