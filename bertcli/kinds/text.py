@@ -87,7 +87,9 @@ class TextKind(Kind):
 
     def add_unlabelled(self, task: Task, examples: Examples, more: Examples) -> Examples:
         own, others = cast(TextExamples, examples), cast(TextExamples, more)
-        if own.choices is not None or (own.pairs is None) != (others.pairs is None):
+        if own.choices is not None:
+            return super().add_unlabelled(task, examples, more)  # which says that there are none
+        if (own.pairs is None) != (others.pairs is None):
             what = "The unlabelled examples are not of the form of the labelled ones."
             raise UserError(what, f"Give texts as {task.name} has them.")
         pairs = None if own.pairs is None or others.pairs is None else [*own.pairs, *others.pairs]

@@ -142,11 +142,9 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
         if self.is_occupied and not (resumes or self.starts_over):
-            if self._lock is None:  # says so, where another run is writing there
-                self.lock()
-                self.unlock()
-            is_run = (self.path / "config.yaml").exists()
-            resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if is_run else "Give"
+            self.check_free()
+            is_begun = (self.path / "config.yaml").exists() and not self.is_finished
+            resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if is_begun else "Give"
             raise UserError(f"`{self.path}` is not empty.", f"{resume} another --out.")
 
     def create(self, command: str, config: dict[str, Any]) -> None:
@@ -197,6 +195,12 @@ class RunFolder:
             self._lock = None
             hint = "Wait for it to end, or give another --out."
             raise UserError(f"`{self.path}` is in use by another run.", hint) from None
+
+    def check_free(self) -> None:
+        """Raise UserError if another run holds the lock."""
+        if self._lock is None:
+            self.lock()
+            self.unlock()
 
     def unlock(self) -> None:
         """Release the lock."""

@@ -231,6 +231,13 @@ def test_at_a_task_a_student_of_the_teachers_layers_learns_and_resumes_to_the_bi
     assert evaluate(data, model=[run.run]).metrics["accuracy"] == run.metrics["accuracy"]
     assert "Distilled; teacher: " in Path(run.run, "README.md").read_text()
     assert predict("the cat, happily green garden", model=run.run).records[0]["label"] in ("good", "bad")
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"question": "Who?", "context": "Ada did."}\n')
+    with pytest.raises(UserError, match="questions.jsonl"):
+        distill(data, teacher=teacher, unlabelled=[str(questions)])
+    with pytest.raises(UserError) as missing:
+        distill(data, teacher=teacher, unlabelled=["none.txt"])
+    assert "--file" not in missing.value.hint
 
 
 def test_by_logits_a_student_with_another_vocabulary_learns(teacher: str, tmp_path: Path) -> None:

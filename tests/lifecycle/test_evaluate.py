@@ -301,6 +301,12 @@ def test_a_model_may_have_the_labels_in_another_case(at_home: Path, rivals: tupl
     assert (upper.metrics, upper.labels) == (lower.metrics, lower.labels)
 
 
+def test_a_label_in_brackets_is_no_list_of_labels(workspace: Path) -> None:
+    Path("gold.csv").write_text("text,label\n" + "a text,good\nanother text,[other]\n" * 6)
+    Path("predicted.csv").write_text("text,prediction\n" + "a text,[other]\nanother text,[other]\n" * 6)
+    assert evaluate("gold.csv", predictions="predicted.csv").metrics["accuracy"] == 50
+
+
 def test_lists_of_labels_are_scored_as_such_without_a_model(workspace: Path) -> None:
     true = [["a"], [], ["a", "b"], ["b"]]
     given_ = [["a"], [], ["b"], ["a"]]

@@ -268,8 +268,13 @@ def test_a_folder_in_use_by_another_run_is_refused(at_home: Path, tmp_path: Path
     with pytest.raises(UserError, match="in use by another run"):
         pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
     folder.unlock()
-    with pytest.raises(UserError, match="is not empty"):
+    with pytest.raises(UserError, match="is not empty") as begun:
         pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
+    assert "--resume" in begun.value.hint
+    (folder.path / "result.json").write_text("{}")
+    with pytest.raises(UserError, match="is not empty") as finished:
+        pretrain(**SHORT, steps=2, out=str(tmp_path / "run"))
+    assert finished.value.hint == "Give another --out."
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_a_hint(at_home: Path, tmp_path: Path) -> None:

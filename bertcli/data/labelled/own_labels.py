@@ -4,6 +4,7 @@ import ast
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from bertcli.data.labelled.tables import are_numbers
@@ -83,8 +84,15 @@ def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
         return [str(label) for label in labels if label is not None]
     except (ValueError, SyntaxError, TypeError, RecursionError):
         what = f"{place} has the labels `{cell[:80]}`, which is not a valid list."
-        hint = 'Write them like this: ["one", "two"]; or for names with brackets: bert finetune --kind classify'
+        hint = 'Write them like this: ["one", "two"]; or, for names with brackets, give: --kind classify'
         raise UserError(what, hint) from None
+
+
+def is_list(cell: str) -> bool:
+    """Whether a cell is a list of labels in JSON or Python."""
+    with suppress(UserError):
+        return cell.startswith("[") and split_labels(cell, "") is not None
+    return False
 
 
 def with_distinct(task: Task, labels: Iterable[str]) -> Task:

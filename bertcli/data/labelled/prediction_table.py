@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.own_labels import spelled
+from bertcli.data.labelled.own_labels import is_list, spelled
 from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
 from bertcli.data.text.documents import read_text
 from bertcli.errors import UserError
@@ -102,7 +102,7 @@ def has_lists_of_labels(path: Path) -> bool:
     """Whether a file of predictions has a column of lists of labels."""
     table = read_table(path) if ending_of(path) in ROW_ENDINGS else None
     name = next((name for name in ("prediction", "labels") if table and name in table.names), None)
-    return bool(table and name and any(cell.startswith("[") for cell in table.column(name)))
+    return bool(table and name and any(map(is_list, table.column(name))))
 
 
 def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, column: str) -> dict[str, Value]:

@@ -179,9 +179,14 @@ class Distilling(Finetuning):
         """The texts of --unlabelled, with the columns that the teacher was trained on."""
         if not self.options.unlabelled:
             return None
-        model = self.options.teacher
-        inputs = [read_inputs(PredictConfig(file=name, model=model)).rows for name in self.options.unlabelled]
-        rows = [row for row in chain.from_iterable(inputs) if str(row["text"]).strip()]
+        model, own = self.options.teacher, self.train.examples
+        self.kind.add_unlabelled(self.task, own, own)  # raises UserError where the kind takes none
+        inputs = [read_inputs(PredictConfig(file=name, model=model)) for name in self.options.unlabelled]
+        for name, each in zip(self.options.unlabelled, inputs, strict=True):
+            if each.form in ("question", "choices"):
+                hint = f"Give texts as {self.task.name} has them."
+                raise UserError(f"`{name}` has {each.form.removesuffix('s')}s, not texts.", hint)
+        rows = [row for row in chain.from_iterable(each.rows for each in inputs) if str(row["text"]).strip()]
         examples = self.kind.input_examples(rows, self.teacher.tokenizer)
         say(f"unlabelled: {len(examples):,} examples, for which the teacher alone answers")
         return examples

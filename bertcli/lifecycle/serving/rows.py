@@ -94,7 +94,8 @@ class ServedModel:
         """Raise Refused if the model does not take a row."""
         form = form_of_row(row)
         if form not in self.kind.inputs:
-            raise Refused(422, f"The model `{self.name}` needs {self.kind.needs}.", FORM)
+            sample = json.dumps(self.sample, ensure_ascii=False)
+            raise Refused(422, f"The model `{self.name}` needs {self.kind.needs}.", f"Send {sample}; see /docs.")
         try:
             self.kind.check_input(row, self.task_model.tokenizer, self.task_model.longest, None)
         except UserError as error:

@@ -23,6 +23,7 @@ from bertcli.training.run_folder import RunFolder
 from bertcli.training.stopping import Interruption
 
 logger = logging.getLogger("bertcli")
+STARTED_BY = "BERT_STARTED_BY"  # the process that starts the others, and waits for them
 LAUNCHER = re.compile(r"(^|/)accelerate(-launch)?$|accelerate[./]commands[./](launch|accelerate_cli)")
 
 
@@ -70,6 +71,8 @@ def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) ->
 
     Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if a process failed; it has printed why.
     """
+    if run.path.exists():
+        run.check_free()  # the first process alone would say so, and the others wait for it
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
         resume = options["resume"] or run.starts_over
         yaml.safe_dump({**options, "resume": resume, "out": str(run.path)}, recipe)
@@ -80,9 +83,9 @@ def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) ->
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        threads = max(1, cpu_count() // count)
+        threads = os.environ.get("OMP_NUM_THREADS", max(1, cpu_count() // count))
         shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        shared |= {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false"}
+        shared |= {"OMP_NUM_THREADS": threads, "TOKENIZERS_PARALLELISM": "false", STARTED_BY: os.getpid()}
         processes = []
         for rank in range(count):  # this process alone prints results and passes Ctrl-C on
             own = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
 from bertcli.errors import UserError
+from bertcli.training.processes.launching import STARTED_BY
 
 STUCK_SECONDS = 25.0  # launchers then take up to 30 more to end the other processes
 TICKS = 25  # in this time
@@ -43,6 +44,7 @@ class Watch:
         self.folder, self.is_on = folder, False
         self.seconds = float(os.environ.get("BERT_STUCK_SECONDS", STUCK_SECONDS))
         self._state, self._moves, self._idling, self._cpu = RUNNING, 0, 0, 0.0
+        self._launcher = int(os.environ.get(STARTED_BY, 0))
         self._over, self._thread = threading.Event(), threading.Thread(target=self._run, daemon=True)
         self._heard: deque[str] = deque(maxlen=LINES)
         self._silent: dict[int, tuple[Any, int]] = {}  # rank -> its last message, and how many ticks ago it changed
@@ -97,6 +99,9 @@ class Watch:
     def _run(self) -> None:
         tick, asked = self.seconds / TICKS, ThreadPoolExecutor(1)
         while not self._over.wait(tick):
+            if self._launcher and os.getppid() != self._launcher:  # which was killed
+                self._launcher = 0
+                os.kill(os.getpid(), signal.SIGTERM)  # saves, and stops
             before, self._cpu = self._cpu, time.process_time()
             self._moves += self._idling > 0 or self._cpu - before > IDLE * tick
             try:

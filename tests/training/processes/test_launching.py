@@ -5,9 +5,11 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 
@@ -219,6 +221,24 @@ def test_processes_train_what_one_trains_of_each_kind_and_score_each_example_onc
 def scored(run: Path) -> list[int]:
     """How many lines each file of predictions has."""
     return [len(path.read_text().splitlines()) for path in sorted(run.glob("*predictions*"))]
+
+
+@pytest.mark.slow
+def test_processes_whose_launcher_is_killed_save_and_stop_and_are_resumed(at_home: Path, tmp_path: Path) -> None:
+    run, options = tmp_path / "run", {**LONG, "steps": 100_000, "processes": 2}
+    command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options), "--out", str(run)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as launcher:
+        try:
+            while not (run / "metrics.jsonl").exists():
+                time.sleep(0.1)
+            children = psutil.Process(launcher.pid).children()
+            with pytest.raises(UserError, match="is in use by another run"):
+                pretrain(resume=True, processes=2, out=str(run))
+        finally:
+            launcher.kill()
+    assert psutil.wait_procs(children, timeout=60)[1] == []
+    assert list((run / "checkpoints").glob("step-*/state.json"))
+    RunFolder(run).check_free()
 
 
 @pytest.mark.torture
