@@ -233,7 +233,7 @@ def test_at_a_task_a_student_of_the_teachers_layers_learns_and_resumes_to_the_bi
     assert predict("the cat, happily green garden", model=run.run).records[0]["label"] in ("good", "bad")
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"question": "Who?", "context": "Ada did."}\n')
-    with pytest.raises(UserError, match="questions.jsonl"):
+    with pytest.raises(UserError, match=r"questions\.jsonl"):
         distill(data, teacher=teacher, unlabelled=[str(questions)])
     with pytest.raises(UserError) as missing:
         distill(data, teacher=teacher, unlabelled=["none.txt"])
