@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -19,6 +18,7 @@ from bertcli import say
 from bertcli.config.distillation import HIDDEN, LOGITS, VECTORS, DistillConfig
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.tables import check_file
 from bertcli.data.packing.batches import Packable, PackedBatch
 from bertcli.data.packing.ragged import Ints
 from bertcli.data.text.tokenization import WordPiece
@@ -181,12 +181,14 @@ class Distilling(Finetuning):
             return None
         model, own = self.options.teacher, self.train.examples
         self.kind.add_unlabelled(self.task, own, own)  # raises UserError where the kind takes none
-        inputs = [read_inputs(PredictConfig(file=name, model=model)) for name in self.options.unlabelled]
-        for name, each in zip(self.options.unlabelled, inputs, strict=True):
+        for name in self.options.unlabelled:
+            check_file(Path(name), "Give --unlabelled a text, CSV, TSV, JSONL or Parquet file.")
+        inputs = {name: read_inputs(PredictConfig(file=name, model=model)) for name in self.options.unlabelled}
+        for name, each in inputs.items():
             if each.form in ("question", "choices"):
                 hint = f"Give texts as {self.task.name} has them."
                 raise UserError(f"`{name}` has {each.form.removesuffix('s')}s, not texts.", hint)
-        rows = [row for row in chain.from_iterable(each.rows for each in inputs) if str(row["text"]).strip()]
+        rows = [row for each in inputs.values() for row in each.rows if str(row["text"]).strip()]
         examples = self.kind.input_examples(rows, self.teacher.tokenizer)
         say(f"unlabelled: {len(examples):,} examples, for which the teacher alone answers")
         return examples

@@ -133,7 +133,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
         hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
         raise UserError(f"`{name}` has words with tags in columns.", hint)
     if name != "-":
-        check_file(path, "Give a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
+        check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
     if is_whole(path):
         if not (questions := [*_rows_of_squad(path)]):
             raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
