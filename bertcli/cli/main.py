@@ -65,7 +65,7 @@ def version(show: Annotated[bool, typer.Option("--version", help="Print the vers
 def main() -> None:
     """Run the command line; exit with 0 if done, 1 if it failed, 2 if the request was wrong, 130 if interrupted."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # Threads that wait give way sooner than by default: beside other work, small batches are read 1.7 times as fast.
+    # Where waiting threads give way sooner, small batches are trained on 1.7 times as fast beside other work.
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     start_quickly()
     said = False

@@ -110,7 +110,8 @@ class Training:
         progress = Progress("training", self.plan.cost_until(steps))
         with stopping.Interruption() as interruption, self.ahead.thread, progress, self.watch:
             progress.start_at(self.plan.cost_until(first))
-            stop = self._evaluate(evaluate, interruption)
+            with self.watch.idling():
+                stop = self._evaluate(evaluate, interruption)
             while history.steps < steps and not (stop or self.is_out_of_patience):
                 step, started = history.steps, time.perf_counter()
                 micro_batches = self.ahead.take(self.batches, step)
