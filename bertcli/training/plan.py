@@ -8,7 +8,7 @@ from typing import Any, Self
 from bertcli import number_of
 from bertcli.families.family import BERT_RULES, CONSTANT, COSINE, COSINE_AFTER, LINEAR, MULTIPLIED, OptimizerRules
 
-EVALUATED = 0.4  # what a token costs in an evaluation, beside one in a step
+EVALUATED = 0.3  # what a token costs in an evaluation, beside one in a step
 FIRST_SAVE_SECONDS = 60.0  # a run that is killed early loses a minute
 
 

@@ -61,7 +61,7 @@ def fit_probe(model: TaskModel, split: Split, similarity: Floats | None = None) 
     examples = cast(TextExamples, split.examples).take(rows.tolist())
     features: Any = kind.encode(model.task, examples, Encoder(model.tokenizer, model.rules))
     reader = ModelWithLoss(inner, mean_states)
-    with Progress("reading the examples", len(features.lengths), "rows") as progress:
+    with Progress("reading the examples", float(features.lengths.sum()), "tokens") as progress:
         read = run_model(reader, features, model.device, inference_tokens(), model.dtype, progress.advance)["states"]
     norms = np.linalg.norm(read, axis=1, keepdims=True)
     states = (np.stack(read) / norms).astype(np.float64)

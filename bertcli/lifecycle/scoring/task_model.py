@@ -69,9 +69,9 @@ class TaskModel:
         """Each output of the head as arrays, in the order of the rows of the features."""
         tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
         run = partial(run_model, self.model, features, self.device, tokens, self.dtype)
-        if np.sum(np.asarray(features.lengths)) < MANY_TOKENS:
+        if (of_all := float(np.sum(np.asarray(features.lengths)))) < MANY_TOKENS:
             return run()
-        with Progress("predicting", len(features.lengths), "rows") as progress:
+        with Progress("predicting", of_all, "tokens") as progress:
             return run(progress.advance)
 
     def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
