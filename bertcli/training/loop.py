@@ -320,9 +320,9 @@ class Training:
 
     def _evaluate(self, evaluate: Evaluate, interruption: stopping.Interruption) -> bool:
         """Score the model if it is due; return whether a signal stopped that: a run of one process scores when it continues."""
-        history, before = self.history, replace(self.history)
-        if not history.is_unscored:
+        if not self.history.is_unscored:
             return False
+        history, before = self.history, replace(self.history)
         self.module.eval()
         scores = evaluate if self.accelerator.is_main_process else dict[str, float]
         metrics = interruption.unless_asked(scores, self.accelerator.num_processes == 1)

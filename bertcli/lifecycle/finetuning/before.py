@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bertcli.training.plan import Plan
 
 LONG_SECONDS = 1800
-MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run; examples that tell the best checkpoint as well
+MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run that scores; dev examples that are advised then
 
 
 def show(setup: Finetuning, plan: Plan, where: str) -> None:

@@ -224,7 +224,9 @@ def scored(run: Path) -> list[int]:
 
 
 @pytest.mark.slow
-def test_processes_whose_launcher_is_killed_save_and_stop_and_are_resumed(at_home: Path, tmp_path: Path) -> None:
+def test_processes_whose_launcher_is_killed_save_and_stop_and_leave_the_folder_free(
+    at_home: Path, tmp_path: Path
+) -> None:
     run, options = tmp_path / "run", {**LONG, "steps": 100_000, "processes": 2}
     command = [sys.executable, "-m", "bertcli", "pretrain", *flags(options), "--out", str(run)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as launcher:
