@@ -173,6 +173,7 @@ VECTORS: Engines = {
     "sentence-transformers": (sentence_transformers, ("float32", "bfloat16")),
 }
 ENGINES = LABELLING | VECTORS
+PRECISIONS = ("float32", "bfloat16", "int8")
 REFERENCES = ("torch", "float32"), ("sentence-transformers", "float32")
 
 
@@ -210,9 +211,10 @@ def texts_of(task: str, count: int) -> list[str]:
     return [" ".join(examples.texts[row].split()) for row in rows][:count]
 
 
-def compare(what: str, model: str, texts: Path, length: int, names: Sequence[str], rounds: int) -> list[list[str]]:
-    """The engines in turn, `rounds` times; a row for each."""
-    runs = [(name, precision) for name in names for precision in ENGINES[name][1]]
+def compare(
+    what: str, model: str, texts: Path, length: int, runs: Sequence[tuple[str, str]], rounds: int
+) -> list[list[str]]:
+    """The engines in their precisions in turn, `rounds` times; a row for each."""
     found: dict[tuple[str, str], list[dict[str, float]]] = {}
     answers: dict[tuple[str, str], Probabilities] = {}
     with tempfile.TemporaryDirectory() as kept:
@@ -243,6 +245,7 @@ def main(arguments: list[str]) -> list[list[str]]:
     options.add_argument("--models", nargs="*", default=["minilm"])
     options.add_argument("--data", nargs="*", default=[*DATA], choices=[*DATA])
     options.add_argument("--engines", nargs="*", default=[*ENGINES], choices=[*ENGINES])
+    options.add_argument("--precisions", nargs="*", default=PRECISIONS, choices=PRECISIONS)
     options.add_argument("--rounds", type=int, default=3)
     asked = options.parse_args(arguments)
     installed = {"bert": "torch", "bert similar": "torch", "pipeline": "transformers"}
@@ -257,7 +260,8 @@ def main(arguments: list[str]) -> list[list[str]]:
                 texts = Path(made, f"{task.replace('/', '-')}-{length}.txt")
                 texts.write_text("\n".join(texts_of(task, count)), encoding="utf-8")
                 for engines, make, words in ((LABELLING, learnt, ""), (VECTORS, model, ", vectors")):
-                    if own := [name for name in names if name in engines]:
+                    of_each = {name: engines[name][1] for name in names if name in engines}
+                    if own := [(name, each) for name in of_each for each in of_each[name] if each in asked.precisions]:
                         source = str(make(case, Path(made)))
                         rows += compare(f"{size}, {what}{words}", source, texts, length, own, asked.rounds)
     return rows
