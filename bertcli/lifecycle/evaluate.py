@@ -25,7 +25,7 @@ from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Cut, Source, check_options, cut_of, has_learnt, size_of, source_of
+from bertcli.lifecycle.sources import Lost, Source, check_options, has_learnt, lost_of, size_of, source_of
 from bertcli.lifecycle.workspace import (
     RUNS,
     learnt_before,
@@ -190,7 +190,7 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
 
 def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:
     """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
-    kind, answers, worst, cut = loaded.kind, list[Prediction](), list[Mistake](), list[Cut]()
+    kind, answers, worst, lost = loaded.kind, list[Prediction](), list[Mistake](), list[Lost]()
     once: dict[str, Prediction] = {}  # equal answers are held once
     chunks = chunks_of(
         range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
@@ -198,8 +198,8 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
     with Progress("scoring", len(split), "examples") as progress:
         for rows in chunks:
             part = Split(split.name, split.examples.take(rows))
-            predictions, cut_of_part = loaded.predict_part(part)
-            cut.append(cut_of_part)
+            predictions, lost_of_part = loaded.predict_part(part)
+            lost.append(lost_of_part)
             with quietly():
                 found = worst_mistakes(task, part, predictions, mistakes)
             for _, mistake in found:
@@ -209,5 +209,5 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
             kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
             answers += (once.setdefault(str(each), each) for each in kept)
             progress.advance(len(rows))
-    say("; ".join(filter(None, (size_of(split, sum(part.windows for part in cut)), cut_of(split.name, cut)))))
+    say("; ".join(filter(None, (size_of(split, sum(part.windows for part in lost)), lost_of(split.name, lost)))))
     return answers, worst

@@ -20,6 +20,7 @@ from bertcli.data.pretraining.masking import parse_shares
 from bertcli.data.pretraining.shards import MASKING_DEFAULTS, masking_rules
 from bertcli.data.remote import status_of
 from bertcli.data.results import Result
+from bertcli.data.text.coverage import Unknown
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError
@@ -52,6 +53,7 @@ class PretrainingData(Result):
     masked_tokens: int
     text_tokens: int
     unused_tokens: int  # of the text, in no instance
+    unknown_tokens: int  # of the text: [UNK]
     shards: int
     seconds: float
 
@@ -83,7 +85,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
     if config.dry_run:
-        return PretrainingData(config.out, 0, 0, 0, 0, 0, 0, 0, shards, 0.0)
+        return PretrainingData(config.out, 0, 0, 0, 0, 0, 0, 0, 0, shards, 0.0)
 
     part.mkdir(parents=True, exist_ok=True)
     folder = RunFolder(part)
@@ -263,4 +265,6 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
         what = f"{unused:.0%} of the text's {result.text_tokens / 1e6:.1f} M tokens"
         hint = "" if manifest["options"].get("split_sentences") else "; --split-sentences keeps more"
         say(f"not used: {what}, cut from pairs longer than --max-seq-length{hint}")
+    if words := str(Unknown(result.unknown_tokens, result.text_tokens)):
+        say(words)
     return result

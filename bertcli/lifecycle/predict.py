@@ -16,6 +16,7 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.own_splits import looks_like_file
 from bertcli.data.labelled.tables import chunks_of, count_rows
 from bertcli.data.results import Result, Rows
+from bertcli.data.text.coverage import Unknown
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind
@@ -163,7 +164,7 @@ def _predictions(
     model: Predictor, rows: Iterator[InputRow], file: str | None, watched: bool
 ) -> Iterator[tuple[InputRow, Prediction]]:
     """Each row with its prediction, made a chunk at a time; of a watched file with the progress."""
-    cut = 0
+    cut, unknown = 0, Unknown()
 
     def checked() -> Iterator[InputRow]:
         for row in rows:
@@ -174,14 +175,16 @@ def _predictions(
     try:
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
-                predictions, truncated = model.predict_rows(chunk)
-                cut += truncated
+                predictions, lost = model.predict_rows(chunk)
+                cut, unknown = cut + lost.inputs, unknown.plus(lost.unknown)
                 yield from zip(chunk, predictions, strict=True)
                 if progress:
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
         if cut:
             say(f"{cut:,} {model.words_for_cut()}")
+        if words := str(unknown):
+            say(words)
 
 
 def _weight(row: InputRow) -> int:

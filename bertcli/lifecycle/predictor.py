@@ -13,7 +13,7 @@ from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.baselining.description import description_of, method_of
-from bertcli.lifecycle.sources import Cut
+from bertcli.lifecycle.sources import Lost
 from bertcli.tasks.task import INPUT, Task
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Predictor(Protocol):
     def predict(self, split: Split) -> list[Prediction]:
         """One prediction per example."""
 
-    def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
-        """The same for a part of a split, and how many of its inputs were cut."""
+    def predict_part(self, split: Split) -> tuple[list[Prediction], Lost]:
+        """The same for a part of a split, and what of it is not read."""
 
-    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], int]:
-        """What `bert predict` shows of each row, and how many inputs were cut."""
+    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], Lost]:
+        """What `bert predict` shows of each row, and what of them is not read."""
 
     def check_input(self, row: Row, file: str | None) -> None:
         """Raise UserError if it cannot take a row."""

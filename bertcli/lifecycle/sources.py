@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -16,6 +17,7 @@ from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.official_files import data_folder, find_file, load_from_hub, split_file
 from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file
 from bertcli.data.labelled.prediction_table import has_lists_of_labels
+from bertcli.data.text.coverage import Unknown, count_unknown
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
     from bertcli.kinds.types import Features
 
 
-class Cut(NamedTuple):
-    """How many inputs of a part of a split were cut."""
+class Lost(NamedTuple):
+    """What a model does not read of a part of a split: how many inputs were cut, and which tokens are unknown."""
 
     inputs: int
     of_inputs: int  # which can be cut
     name: str  # of those
     windows: int = 0  # of the whole part, where its examples have windows
+    unknown: Unknown = Unknown()
 
 
 SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
@@ -183,17 +186,18 @@ def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRu
     return replace(split, features=features)
 
 
-def describe_split(task: Task, split: Split, rules: WindowRules) -> str:
-    """The size of an encoded split, where it is from, and what was cut."""
-    cut = cut_in(task, split, rules)
-    return "; ".join(filter(None, (size_of(split, cut.windows), cut_of(split.name, [cut]))))
+def describe_split(task: Task, split: Split, rules: WindowRules, tokenizer: WordPiece) -> str:
+    """The size of an encoded split, where it is from, and what was cut or is unknown."""
+    lost = lost_in(task, split, rules, tokenizer)
+    return "; ".join(filter(None, (size_of(split, lost.windows), lost_of(split.name, [lost]))))
 
 
-def cut_in(task: Task, split: Split, rules: WindowRules) -> Cut:
-    """How many inputs of an encoded split were cut, and its windows, where its examples have some."""
+def lost_in(task: Task, split: Split, rules: WindowRules, tokenizer: WordPiece) -> Lost:
+    """How many inputs of an encoded split were cut, its windows, where its examples have some, and its unknown tokens."""
     kind, features = KINDS[task.kind], cast(Any, split.features)
     windows = len(features.input_ids) if kind.has_windows or rules.in_windows else 0
-    return Cut(features.truncated, *kind.inputs_that_are_cut(split, rules), windows)
+    unknown = count_unknown(features.input_ids.values, tokenizer)
+    return Lost(features.truncated, *kind.inputs_that_are_cut(split, rules), windows, unknown)
 
 
 def size_of(split: Split, windows: int = 0) -> str:
@@ -202,10 +206,12 @@ def size_of(split: Split, windows: int = 0) -> str:
     return f"{split.name}: {len(split):,} {split.examples.unit}s{in_windows} from {split.examples.origin}"
 
 
-def cut_of(name: str, parts: list[Cut]) -> str:
-    """How many inputs of the parts of a split were cut, of how many that can be, and their name; nothing for none."""
+def lost_of(name: str, parts: list[Lost]) -> str:
+    """How many inputs of the parts of a split were cut, of how many that can be, and which share of the tokens is unknown; nothing for none."""
     cut, inputs = sum(part.inputs for part in parts), sum(part.of_inputs for part in parts)
-    return f"{name}: {cut:,} {parts[0].name}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
+    cut_words = f"{cut:,} {parts[0].name}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
+    words = "; ".join(filter(None, (cut_words, str(reduce(Unknown.plus, (part.unknown for part in parts), Unknown())))))
+    return f"{name}: {words}" if words else ""
 
 
 def advise_lengths(kind: Kind, split: Split, rules: WindowRules) -> str:

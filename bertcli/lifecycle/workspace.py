@@ -252,11 +252,11 @@ def _model_in(path: Path) -> str:
 
 
 def tokenizer_source(name: str) -> str:
-    """Where to open a tokenizer: the folder of a short name of `bert models`, else what was given."""
-    model = PRETRAINED.get(name)
+    """Where to open a tokenizer: the model of a run or of a short name of `bert models`, else what was given."""
+    is_model = name in PRETRAINED or (Path(name) / "config.yaml").exists()
     if not Path(name).exists() and not cached_model(name):
         hub_answers()  # or the libraries wait for it much longer
-    return resolve_model(name) if model else name
+    return resolve_model(name) if is_model else name
 
 
 def saved_config(model: str) -> dict[str, Any]:

@@ -33,8 +33,10 @@ from bertcli.kinds.types import OwnData
 from bertcli.lifecycle import own_files
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.own_files import Columns, for_training
 from bertcli.lifecycle.predict import predict
+from bertcli.lifecycle.similar import similar
 from tests.cli.test_main import run as run_command
 
 ROWS = [(f"the {word}, {number}", "ab"[number % 2]) for number, word in enumerate(WORDS)]
@@ -61,6 +63,37 @@ def write(name: str, content: str | bytes) -> str:
 
 def labelled(*labels: object) -> str:
     return "text,stars\n" + "".join(f"the {number},{label}\n" for number, label in enumerate(labels))
+
+
+# --- Languages
+
+
+def test_texts_of_a_language_that_the_vocabulary_lacks_are_said_by_each_command(
+    home: Path, workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    start = str(home / "runs/pretrain-tiny")
+    options = {"from_": start, "epochs": 1, "baseline": False, "max_seq_length": 16}
+    rows = [(f"это {word} the", "ab"[number % 2]) for number, word in enumerate(["фильм", "книга"] * 20)]
+    write("a.csv", "text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    write("a.txt", "\n".join(text for text, _ in rows))
+    write("b.csv", "text,label\n" + "".join(f"the {word},{'ab'[len(word) % 2]}\n" for word in WORDS * 2))
+    commands: list[Callable[[], object]] = [
+        lambda: finetune("a.csv", **options),
+        lambda: predict(file="a.csv", output="p.csv"),
+        lambda: predict(file="a.csv", features="f.npz", model=start),
+        lambda: evaluate("a.csv"),
+        lambda: similar(file="a.csv", text=["это фильм"], model=start),
+        lambda: make_pretraining_data("a.txt", tokenizer=start, max_seq_length=32),
+    ]
+    for command in commands:
+        said.clear()
+        command()
+        assert re.search(r"\d\d % of the tokens are \[UNK\], unknown to the vocabulary", said.text)
+        is_first = command is commands[0]
+        assert ("give --from a model of the language" in said.text) == is_first
+    said.clear()
+    finetune("b.csv", **options)
+    assert "[UNK]" not in said.text
 
 
 # --- Forms

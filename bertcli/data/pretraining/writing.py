@@ -20,7 +20,7 @@ from bertcli.errors import UserError
 
 ROWS_PER_GROUP = 8192
 BUFFER_CHARACTERS = 1 << 18
-COUNTS = ("instances", "tokens", "random_next", "masked_tokens", "text_tokens", "unused_tokens")
+COUNTS = ("instances", "tokens", "random_next", "masked_tokens", "text_tokens", "unused_tokens", "unknown_tokens")
 
 
 def text_of(folder: Path, shard: int) -> Path:
@@ -66,6 +66,7 @@ def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], v
     part, is_static = part_of(path), instances.rules.static_masking
     counts = dict.fromkeys(COUNTS, 0) | {"instances": len(order), "text_tokens": len(instances.corpus.tokens)}
     counts["unused_tokens"] = instances.unused_tokens()
+    counts["unknown_tokens"] = int((instances.corpus.tokens == instances.rules.masking.unk_id).sum())
     frequency = np.zeros(vocab_size, dtype=np.int64)
     schema = _table(instances.columns(order[:0]), vocab_size, is_static).schema
     with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=False) as writer:

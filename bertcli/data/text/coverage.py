@@ -1,12 +1,45 @@
-"""How well a vocabulary covers text: the share of unknown words, and tokens per word."""
+"""How well a vocabulary covers text: the share of unknown words or tokens, and tokens per word."""
+
+from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
-from bertcli.data.text.tokenization import WordPiece
+if TYPE_CHECKING:
+    from bertcli.data.packing.ragged import Ints
+    from bertcli.data.text.tokenization import WordPiece
 
 LINES_AT_ONCE = 1000
+MANY_UNKNOWN = 0.02  # of the tokens, from which on it is said
+
+
+class Unknown(NamedTuple):
+    """How many of the tokens of texts are [UNK], special tokens around the texts left out."""
+
+    tokens: int = 0
+    of_tokens: int = 0
+
+    def plus(self, other: Unknown) -> Unknown:
+        """The sum of both."""
+        return Unknown(self.tokens + other.tokens, self.of_tokens + other.of_tokens)
+
+    def __str__(self) -> str:
+        """The share in words if it is not small; else nothing."""
+        share = self.tokens / max(1, self.of_tokens)
+        return (
+            f"{100 * share:.0f} % of the tokens are [UNK], unknown to the vocabulary" if share >= MANY_UNKNOWN else ""
+        )
+
+
+def count_unknown(chunks: Iterable[Ints], tokenizer: WordPiece) -> Unknown:
+    """Count the unknown tokens in chunks of encoded texts."""
+    unk, cls, sep = (tokenizer.special(name) for name in ("unk", "cls", "sep"))
+    found = Unknown()
+    for ids in chunks:
+        found = found.plus(Unknown(int((ids == unk).sum()), int(((ids != cls) & (ids != sep)).sum())))
+    return found
 
 
 @dataclass(frozen=True)

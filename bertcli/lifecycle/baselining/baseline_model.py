@@ -17,7 +17,7 @@ from bertcli.lifecycle.baselining.methods.method import Baseline
 from bertcli.lifecycle.baselining.methods.words import word_places
 from bertcli.lifecycle.baselining.saving import load_baseline
 from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
-from bertcli.lifecycle.sources import Cut, size_of
+from bertcli.lifecycle.sources import Lost, size_of
 from bertcli.tasks.task import Task
 
 
@@ -61,15 +61,16 @@ class BaselineModel:
         say(size_of(split))
         return self.baseline.predict(self.task, split.examples)
 
-    def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
+    def predict_part(self, split: Split) -> tuple[list[Prediction], Lost]:
         """The same for a part of a split; nothing is cut."""
-        return self.baseline.predict(self.task, split.examples), Cut(0, len(split), "")
+        return self.baseline.predict(self.task, split.examples), Lost(0, len(split), "")
 
-    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], int]:
+    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], Lost]:
         """What `bert predict` shows of each row; nothing is cut."""
         examples = self.kind.input_examples(rows, cast(Any, _Words()))
         predictions = enumerate(self.baseline.predict(self.task, examples))
-        return [self.kind.show(rows[number], each, examples, number) for number, each in predictions], 0
+        shown = [self.kind.show(rows[number], each, examples, number) for number, each in predictions]
+        return shown, Lost(0, len(rows), "")
 
     def check_input(self, row: Row, file: str | None) -> None:
         """Any text will do."""

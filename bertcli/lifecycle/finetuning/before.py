@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import number_of, say
 from bertcli.lifecycle.pretrained import MINILM
-from bertcli.lifecycle.sources import advise_lengths, cut_in, cut_of, describe_split
+from bertcli.lifecycle.sources import advise_lengths, describe_split, lost_in, lost_of
 from bertcli.tasks.conll2003 import CONLL2003
 from bertcli.tasks.paper import FROZEN_SCORES
 from bertcli.training.progress import duration
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bertcli.training.plan import Plan
 
 LONG_SECONDS = 1800
+OTHER_LANGUAGE = "of [UNK] a model learns nothing: give --from a model of the language, such as google-bert/bert-base-multilingual-cased"
 MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run that scores; dev examples that are advised then
 
 
@@ -25,15 +26,16 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
 
     task, rules, is_own, splits = setup.task, setup.rules, setup.source.own is not None, (setup.train, *setup.dev)
     if not is_own:
-        say("; ".join(describe_split(task, split, rules) for split in splits))
-    cut = [cut_of(split.name, [cut_in(task, split, rules)]) for split in splits if is_own]
+        say("; ".join(describe_split(task, split, rules, setup.tokenizer) for split in splits))
+    lost = [lost_of(split.name, [lost_in(task, split, rules, setup.tokenizer)]) for split in splits if is_own]
     if is_own and rules.in_windows:
-        cut += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
-    say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, cut)]))
+        lost += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
+    say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, lost)]))
     own = own_head(setup.model)
     head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
     advice = advise_lengths(setup.kind, setup.train, rules)
-    for words in filter(None, (advice, head, setup.teacher_words, *setup.remarks)):
+    is_foreign = str(lost_in(task, setup.train, rules, setup.tokenizer).unknown)
+    for words in filter(None, (advice, is_foreign and OTHER_LANGUAGE, head, setup.teacher_words, *setup.remarks)):
         say(words)
     say(plan.describe(setup.trained_on, setup.settings.reasons))
 

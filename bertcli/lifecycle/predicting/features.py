@@ -16,6 +16,7 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.batches import evaluation_batches
 from bertcli.data.packing.text_features import TextFeatures, encode_texts
+from bertcli.data.text.coverage import Unknown, count_unknown
 from bertcli.kinds.classification import CLASSIFICATION
 from bertcli.models.encoder import in_precision, longest_input
 from bertcli.models.loading import load_with_tokenizer
@@ -43,15 +44,18 @@ def _chunks(name: str, rows: Iterator[dict[str, Any]], config: PredictConfig) ->
     model, tokenizer = load_with_tokenizer(name)
     model.to(inference_device()).eval()
     say_if_fewer(config.layers, model.config.num_hidden_layers)
-    vocabulary, truncated = tokenizer.tokens, 0
+    vocabulary, truncated, unknown = tokenizer.tokens, 0, Unknown()
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
         features = encode_texts(CLASSIFICATION.input_examples(chunk, tokenizer), tokenizer, longest_input(model), None)
         truncated += features.truncated
+        unknown = unknown.plus(count_unknown(features.input_ids.values, tokenizer))
         ids = [features.input_ids.take(np.array([row]))[0] for row in range(len(chunk))]
         states = _states(model, features, config)
         yield [([vocabulary[id_] for id_ in mine], read) for mine, read in zip(ids, states, strict=True)]
     if truncated:
         say(f"{truncated:,} inputs were longer than the model takes and were cut")
+    if words := str(unknown):
+        say(words)
 
 
 @torch.inference_mode()

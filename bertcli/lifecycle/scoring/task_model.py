@@ -19,7 +19,7 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
-from bertcli.lifecycle.sources import Cut, cut_in, describe_split, encode_split
+from bertcli.lifecycle.sources import Lost, describe_split, encode_split, lost_in
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary
@@ -61,7 +61,7 @@ class TaskModel:
         """One prediction per example, in input order; encodes the split if needed."""
         if split.features is None:
             split = encode_split(self.task, split, self.tokenizer, self.rules)
-            say(describe_split(self.task, split, self.rules))
+            say(describe_split(self.task, split, self.rules, self.tokenizer))
         assert split.features is not None
         return self.kind.decode(self.task, split, self.outputs(split.features), self.tokenizer)
 
@@ -74,17 +74,17 @@ class TaskModel:
         with Progress("predicting", of_all, "tokens") as progress:
             return run(progress.advance)
 
-    def predict_part(self, split: Split) -> tuple[list[Prediction], Cut]:
-        """The same for a part of a split, and how many of its inputs were cut; says nothing."""
+    def predict_part(self, split: Split) -> tuple[list[Prediction], Lost]:
+        """The same for a part of a split, and what of it is not read; says nothing."""
         part = encode_split(self.task, split, self.tokenizer, self.rules)
-        return self.predict(part), cut_in(self.task, part, self.rules)
+        return self.predict(part), lost_in(self.task, part, self.rules, self.tokenizer)
 
-    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], int]:
-        """What `bert predict` shows of each row, and how many inputs were cut; the rows have the same columns."""
+    def predict_rows(self, rows: Sequence[Row]) -> tuple[list[Prediction], Lost]:
+        """What `bert predict` shows of each row, and what of them is not read; the rows have the same columns."""
         split = self._encoded(rows)
         predictions = enumerate(self.predict(split))
         shown = [self.kind.show(rows[number], each, split.examples, number) for number, each in predictions]
-        return shown, cast("Features", split.features).truncated
+        return shown, lost_in(self.task, split, self.rules, self.tokenizer)
 
     def check_input(self, row: Row, file: str | None) -> None:
         """Check a row given to `bert predict`. Raises UserError if the model cannot take it."""

@@ -118,8 +118,8 @@ def _together(jobs: list[Job]) -> list[Answer]:
     is_cut = False
     for places in alike.values():
         model = jobs[places[0][0]].model
-        predictions, truncated = model.predict_rows([jobs[number].rows[place] for number, place in places])
-        is_cut |= truncated > 0
+        predictions, lost = model.predict_rows([jobs[number].rows[place] for number, place in places])
+        is_cut |= lost.inputs > 0
         for (number, place), prediction in zip(places, predictions, strict=True):
             found[number][place] = prediction
     cut = [sum(job.model.count_cut([row]) for row in job.rows) if is_cut else 0 for job in jobs]

@@ -86,9 +86,9 @@ class ServedModel:
             what = f"A text with more than {MOST_EXPLAINED_TOKENS} tokens is not explained here."
             raise Refused(422, what, "Send a shorter one, or type: bert predict --text TEXT --explain")
         model = self._with_gradients
-        predictions, cut = model.predict_rows(rows)
+        predictions, lost = model.predict_rows(rows)
         found = explained(model, zip(rows, predictions, strict=True), None, self.name, MOST_EXPLAINED_STEPS)
-        return [prediction for _, prediction in found], cut
+        return [prediction for _, prediction in found], lost.inputs
 
     def check(self, row: Row) -> None:
         """Raise Refused if the model does not take a row."""

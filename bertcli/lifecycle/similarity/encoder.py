@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bertcli import say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_texts
+from bertcli.data.text.coverage import Unknown, count_unknown
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.lifecycle.pretrained import longest_sentence
 from bertcli.models.encoder import longest_input
@@ -40,16 +41,19 @@ class TextEncoder:
     def encode(self, texts: list[str], advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """The vectors of texts, [N, D], each of length 1; `advance` is told how many are done."""
         found = np.empty((len(texts), self.model.model.config.hidden_size), np.float32)
-        cut = 0
+        cut, unknown = 0, Unknown()
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             chunk = TextExamples(texts[start : start + TEXTS_AT_ONCE], origin="the texts")
             features = encode_texts(chunk, self.tokenizer, self.longest, None)
             cut += features.truncated
+            unknown = unknown.plus(count_unknown(features.input_ids.values, self.tokenizer))
             states = np.stack(run_model(self.model, features, self.device, inference_tokens(), self.dtype)["states"])
             found[start : start + len(chunk)] = states / np.linalg.norm(states, axis=1, keepdims=True)
             advance(len(chunk))
         if cut:
             say(f"{cut:,} texts were longer than {self.longest} tokens and were cut")
+        if words := str(unknown):
+            say(words)
         return found
 
 
