@@ -119,6 +119,11 @@ class ChoiceFeatures:
     labels: Ints | None
 
     @property
+    def input_ids(self) -> Ragged:
+        """The tokens of the sequences."""
+        return self.sequences.input_ids
+
+    @property
     def truncated(self) -> int:
         """How many sequences were longer and were cut."""
         return self.sequences.truncated
