@@ -47,6 +47,9 @@ print(json.dumps({"choice": int(logits[0].argmax()), "scores": shares.tolist()})
     def described(self, task: Task, labels: list[str]) -> str:
         return f", one of {len(task.labels)}"
 
+    def inputs_of_example(self, task: Task) -> int:
+        return len(task.labels)
+
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         return len(cast(Any, split.features).sequences.lengths), super().inputs_that_are_cut(split, rules)[1]
 

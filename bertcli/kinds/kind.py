@@ -121,6 +121,10 @@ class Kind:
         """The number of training examples of each label, in words."""
         return []
 
+    def inputs_of_example(self, task: Task) -> int:
+        """Number of inputs of a model in which an example is encoded, before it is cut into windows."""
+        return 1
+
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         """Number of inputs that can be truncated, and a description of those that are."""
         return len(split), f"inputs longer than {rules.max_seq_length} tokens"

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from bertcli import number_of
 from bertcli.config.training import FinetuneConfig
+from bertcli.kinds import KINDS
 from bertcli.tasks.task import Task
 
 PAPER_HIDDEN_SIZE = 768  # of base: from here on the paper's settings hold for the paper's tasks
@@ -42,7 +43,8 @@ def choose_settings(
     """The settings of a fine-tuning on so many examples: those given, and for the others what is known to work.
 
     The paper's tasks on models of the paper's sizes get the paper's settings. Few pairs, of a model that
-    has learnt their similarity without labels, get a smaller learning rate.
+    has learnt their similarity without labels, get a smaller learning rate. Each choice of an example counts as one: of
+    128 questions of CODAH with four, minilm learns as much in 12 epochs as in 40 (41.1 and 38.9, two seeds).
     """
     batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
     reasons: dict[str, str] = {}
@@ -52,7 +54,7 @@ def choose_settings(
             learning_rate *= SHARE_OF_FEW**has_few_pairs
         fewest, per_label, most_epochs = STEPS_OF_FITTED if has_fitted_head else STEPS_OF_NEW
         steps = max(fewest + per_label * min(len(task.labels), MOST_LABELS), BILSTM_STEPS * config.bilstm)
-        needed = min(most_epochs, round(steps * batch_size / examples, 1))
+        needed = min(most_epochs, round(steps * batch_size / (examples * KINDS[task.kind].inputs_of_example(task)), 1))
         if epochs is None and needed > task.epochs:
             epochs = needed
             reasons["epochs"] = (

@@ -1,5 +1,7 @@
 """What is not given is chosen by the size of the data and of the model, and said."""
 
+from dataclasses import replace
+
 from bertcli.config.training import FinetuneConfig
 from bertcli.lifecycle.defaults import choose_settings
 from bertcli.tasks import get_task
@@ -35,6 +37,15 @@ def test_many_labels_take_more_steps_than_few() -> None:
     many = Task("own.csv", "classify", Files({}, {}), ("", None), ("accuracy",), tuple(map(str, range(77))))
     config = FinetuneConfig(task="own.csv")
     assert choose_settings(config, many, 770, 384).epochs > choose_settings(config, OWN, 770, 384).epochs
+
+
+def test_examples_with_choices_are_seen_less_often_as_each_choice_counts() -> None:
+    config = FinetuneConfig(task="own.csv")
+    classes = Task("own.csv", "classify", Files({}, {}), ("", None), ("accuracy",), tuple("0123"))
+    alone, of_four = (
+        choose_settings(config, each, 400, 384).epochs for each in (classes, replace(classes, kind="choose"))
+    )
+    assert of_four == round(alone / 4, 1) > OWN.epochs
 
 
 def test_a_new_bilstm_takes_more_steps_than_a_head() -> None:
