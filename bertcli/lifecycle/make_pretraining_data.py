@@ -262,7 +262,7 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
         f"{out}: {made} of {number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
     )
     if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:
-        what = f"{unused:.0%} of the text's {result.text_tokens / 1e6:.1f} M tokens"
+        what = f"{unused:.0%} of the text's tokens"
         hint = "" if manifest["options"].get("split_sentences") else "; --split-sentences keeps more"
         say(f"not used: {what}, cut from pairs longer than --max-seq-length{hint}")
     if words := str(Unknown(result.unknown_tokens, result.text_tokens)):
