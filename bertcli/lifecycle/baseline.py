@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
@@ -54,7 +54,7 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
     if source.own is None:
         say("; ".join(map(size_of, (train, *dev))))
     if config.dry_run:
-        say(f"would fit {config.method} to {len(train):,} {train.examples.unit}s of {source.task.name}")
+        say(f"would fit {config.method} to {number_of(len(train), train.examples.unit)} of {source.task.name}")
         return TrainingResult(task=source.task.name, seed=config.seed)
     with doing(f"fitting {config.method}"):
         found = fitted.fit(setup)

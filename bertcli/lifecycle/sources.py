@@ -9,7 +9,7 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.baselines import BaselineConfig
 from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import EvaluateConfig
@@ -203,7 +203,7 @@ def lost_in(task: Task, split: Split, rules: WindowRules, tokenizer: WordPiece) 
 def size_of(split: Split, windows: int = 0) -> str:
     """The size of a split and where it is from."""
     in_windows = f", {windows:,} windows" if windows else ""
-    return f"{split.name}: {len(split):,} {split.examples.unit}s{in_windows} from {split.examples.origin}"
+    return f"{split.name}: {number_of(len(split), split.examples.unit)}{in_windows} from {split.examples.origin}"
 
 
 def lost_of(name: str, parts: list[Lost]) -> str:
