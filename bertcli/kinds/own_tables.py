@@ -39,6 +39,7 @@ PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "question2", "answer", "se
 CONTEXT_NAMES = ("sent1", "context", "ctx", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
 CHOICE_LISTS = ("choices", "endings", "options")
 CHOICE_NAME = re.compile(r"(ending|choice|option)[ _]?(\d+|[a-h])", re.IGNORECASE)
+ROWS_LOOKED_AT = 200
 MOST_SPACES = 3  # in the name of a column
 YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
 
@@ -88,7 +89,7 @@ def _task(name: str, kind: TextKind, why: str, columns: dict[str, str], parts: d
 
 def _say_unread(name: str, table: Table, columns: dict[str, str]) -> None:
     """Say which columns of texts are not read: one may be a second text whose name does not show it."""
-    rows = table.cells[:200]
+    rows = table.cells[:ROWS_LOOKED_AT]
     unread = [column for column in table.names if column not in columns.values() and _holds_texts(rows, column)]
     if unread:
         how = "" if "text_pair" in columns else f"; as the second text of a pair: --text-pair {unread[0]}"
@@ -312,7 +313,7 @@ def _named_columns(table: Table, names: list[str], given: dict[str, str | None])
         text = take(named(TEXT_NAMES, left))
         pair = pair or take(named(PAIR_NAMES, left))
     if text is None and left:
-        text = take(max(left, key=partial(_characters, table.cells[:200])))
+        text = take(max(left, key=partial(characters_in, table.cells[:ROWS_LOOKED_AT])))
     if label is None and len(left) == 1:
         label = left[0]
     return [text, pair, label]
@@ -324,7 +325,8 @@ def _holds_texts(rows: list[dict[str, Any]], column: str) -> bool:
     return sum(" " in as_text(cell).strip() for cell in cells) > len(rows) / 2
 
 
-def _characters(rows: list[dict[str, Any]], column: str) -> int:
+def characters_in(rows: list[dict[str, Any]], column: str) -> int:
+    """How many characters the cells of a column have, which tells the texts."""
     return sum(len(as_text(row.get(column))) for row in rows)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, tee
+from itertools import chain, islice, tee
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from bertcli import say
@@ -21,7 +22,16 @@ from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.mask import MASK_TOKEN
-from bertcli.kinds.own_tables import MOST_SPACES, PAIR_NAMES, TEXT_NAMES, choice_columns, named, spread_choices
+from bertcli.kinds.own_tables import (
+    MOST_SPACES,
+    PAIR_NAMES,
+    ROWS_LOOKED_AT,
+    TEXT_NAMES,
+    characters_in,
+    choice_columns,
+    named,
+    spread_choices,
+)
 from bertcli.lifecycle.workspace import (
     Misfit,
     misfit_of_form,
@@ -120,7 +130,8 @@ def _texts_of_table(
     found = column or (learnt if learnt in names else None) or _columns_by_name(names).get("text")
     if found is None:
         what = f"The columns of `{path}` are {tables.columns_shown(names)}: which is the text?"
-        raise UserError(what, "Name it: --text-column COLUMN")
+        longest = max(names, key=partial(characters_in, [row for _, row in islice(cells, ROWS_LOOKED_AT)]))
+        raise UserError(what, f"Name it: --text-column {quote(longest)}")
     say(f"{path}: text = `{found}`")
     rows = ({"text": tables.as_text(row.get(found)), "line": number, "columns": row} for number, row in cells)
     return Inputs(counted(rows, _is_empty, "have no text", str(path)), "text")
