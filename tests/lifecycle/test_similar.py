@@ -202,7 +202,7 @@ def test_texts_to_search_for_may_be_a_column_of_a_table(
 
 def test_a_file_whose_text_has_no_known_name_is_refused_with_the_column_that_has_the_longest_texts(model: str) -> None:
     Path("odd.csv").write_text("mood,said\n" + "".join(f"good,{text}\n" for text in TEXTS))
-    with pytest.raises(UserError, match="mood, said: which is the text?") as refused:
+    with pytest.raises(UserError, match=r"mood, said: which is the text\?") as refused:
         similar(file="odd.csv", text=["the cat"], model=model)
     assert refused.value.hint == "Name it: --text-column said"
     assert similar(file="odd.csv", text=["the cat"], model=model, text_column="said").rows
