@@ -251,7 +251,7 @@ def _make_shards(
 
 
 def _result(out: str, manifest: dict[str, Any], objective: Objective, started: float) -> PretrainingData:
-    counts = {key: manifest.get(key, 0) for key in ("documents", *writing.COUNTS)}
+    counts = {key: manifest.get(key, 0) for key in ("documents", *writing.COUNTS, writing.UNKNOWN)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     share = (

@@ -20,7 +20,8 @@ from bertcli.errors import UserError
 
 ROWS_PER_GROUP = 8192
 BUFFER_CHARACTERS = 1 << 18
-COUNTS = ("instances", "tokens", "random_next", "masked_tokens", "text_tokens", "unused_tokens", "unknown_tokens")
+COUNTS = ("instances", "tokens", "random_next", "masked_tokens", "text_tokens", "unused_tokens")
+UNKNOWN = "unknown_tokens"  # counted in the manifest where there are some
 
 
 def text_of(folder: Path, shard: int) -> Path:
@@ -66,7 +67,8 @@ def _write_parquet(path: Path, instances: Instances, order: NDArray[np.int64], v
     part, is_static = part_of(path), instances.rules.static_masking
     counts = dict.fromkeys(COUNTS, 0) | {"instances": len(order), "text_tokens": len(instances.corpus.tokens)}
     counts["unused_tokens"] = instances.unused_tokens()
-    counts["unknown_tokens"] = int((instances.corpus.tokens == instances.rules.masking.unk_id).sum())
+    if unknown := int((instances.corpus.tokens == instances.rules.masking.unk_id).sum()):
+        counts[UNKNOWN] = unknown
     frequency = np.zeros(vocab_size, dtype=np.int64)
     schema = _table(instances.columns(order[:0]), vocab_size, is_static).schema
     with pq.ParquetWriter(part, schema, compression="zstd", use_dictionary=False) as writer:
@@ -117,6 +119,8 @@ def make_manifest(request: Json, shards: list[Json], documents: int, tokenizer: 
     most = int(frequency.argmax())
     shares = frequency[frequency > 0] / frequency.sum()
     facts = {"vocab_size": tokenizer.size, "cased": tokenizer.cased, "documents": documents, **totals}
+    if unknown := sum(shard.get(UNKNOWN, 0) for shard in shards):
+        facts[UNKNOWN] = unknown
     frequent = {"id": most, "token": tokenizer.tokens[most]}
     entropy = round(float(-(shares * np.log(shares)).sum()), 4)
     return {**request, **facts, "most_frequent_token": frequent, "token_entropy": entropy, "shards": shards}
