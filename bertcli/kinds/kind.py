@@ -122,7 +122,7 @@ class Kind:
         return []
 
     def inputs_of_example(self, task: Task) -> int:
-        """Number of inputs of a model in which an example is encoded, before it is cut into windows."""
+        """Number of model inputs that an example becomes, not counting windows."""
         return 1
 
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Lost, Source, check_options, has_learnt, lost_of, size_of, source_of
+from bertcli.lifecycle.sources import Lost, Source, check_options, describe_split, has_learnt, source_of
 from bertcli.lifecycle.workspace import (
     RUNS,
     learnt_before,
@@ -209,5 +209,5 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
             kept = ({key: each[key] for key in (kind.says, *kind.compared_with) if key in each} for each in predictions)
             answers += (once.setdefault(str(each), each) for each in kept)
             progress.advance(len(rows))
-    say("; ".join(filter(None, (size_of(split, sum(part.windows for part in lost)), lost_of(split.name, lost)))))
+    say(describe_split(split, lost))
     return answers, worst

@@ -176,7 +176,7 @@ def _predictions(
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):
                 predictions, lost = model.predict_rows(chunk)
-                cut, unknown = cut + lost.inputs, unknown.plus(lost.unknown)
+                cut, unknown = cut + lost.inputs, unknown + lost.unknown
                 yield from zip(chunk, predictions, strict=True)
                 if progress:
                     progress.advance(chunk[-1]["line"] - progress.done)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -186,14 +185,14 @@ def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRu
     return replace(split, features=features)
 
 
-def describe_split(task: Task, split: Split, rules: WindowRules, tokenizer: WordPiece) -> str:
-    """The size of an encoded split, where it is from, and what was cut or is unknown."""
-    lost = lost_in(task, split, rules, tokenizer)
-    return "; ".join(filter(None, (size_of(split, lost.windows), lost_of(split.name, [lost]))))
+def describe_split(split: Split, parts: list[Lost]) -> str:
+    """The size of a split, where it is from, and what was cut or is unknown of its parts."""
+    windows = sum(part.windows for part in parts)
+    return "; ".join(filter(None, (size_of(split, windows), lost_of(split, parts))))
 
 
 def lost_in(task: Task, split: Split, rules: WindowRules, tokenizer: WordPiece) -> Lost:
-    """How many inputs of an encoded split were cut, its windows, where its examples have some, and its unknown tokens."""
+    """How many inputs of an encoded split were cut, how many windows it has, and its unknown tokens."""
     kind, features = KINDS[task.kind], cast(Any, split.features)
     windows = len(features.input_ids) if kind.has_windows or rules.in_windows else 0
     unknown = count_unknown(features.input_ids.values, tokenizer)
@@ -206,12 +205,13 @@ def size_of(split: Split, windows: int = 0) -> str:
     return f"{split.name}: {number_of(len(split), split.examples.unit)}{in_windows} from {split.examples.origin}"
 
 
-def lost_of(name: str, parts: list[Lost]) -> str:
-    """How many inputs of the parts of a split were cut, of how many that can be, and which share of the tokens is unknown; nothing for none."""
+def lost_of(split: Split, parts: list[Lost]) -> str:
+    """How many inputs of the parts of a split were cut, and the share of unknown tokens, in words; nothing for none."""
     cut, inputs = sum(part.inputs for part in parts), sum(part.of_inputs for part in parts)
     cut_words = f"{cut:,} {parts[0].name}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
-    words = "; ".join(filter(None, (cut_words, str(reduce(Unknown.plus, (part.unknown for part in parts), Unknown())))))
-    return f"{name}: {words}" if words else ""
+    unknown = sum((part.unknown for part in parts), Unknown())
+    words = "; ".join(filter(None, (cut_words, str(unknown))))
+    return f"{split.name}: {words}" if words else ""
 
 
 def advise_lengths(kind: Kind, split: Split, rules: WindowRules) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bertcli.data.packing.ragged import Ints
@@ -15,31 +15,29 @@ LINES_AT_ONCE = 1000
 MANY_UNKNOWN = 0.02  # of the tokens, from which on it is said
 
 
-class Unknown(NamedTuple):
-    """How many of the tokens of texts are [UNK], special tokens around the texts left out."""
+@dataclass(frozen=True)
+class Unknown:
+    """How many of the tokens of texts are [UNK]; the special tokens around a text are not counted."""
 
-    tokens: int = 0
+    count: int = 0
     of_tokens: int = 0
 
-    def plus(self, other: Unknown) -> Unknown:
+    def __add__(self, other: Unknown) -> Unknown:
         """The sum of both."""
-        return Unknown(self.tokens + other.tokens, self.of_tokens + other.of_tokens)
+        return Unknown(self.count + other.count, self.of_tokens + other.of_tokens)
 
     def __str__(self) -> str:
-        """The share in words if it is not small; else nothing."""
-        share = self.tokens / max(1, self.of_tokens)
-        return (
-            f"{100 * share:.0f} % of the tokens are [UNK], unknown to the vocabulary" if share >= MANY_UNKNOWN else ""
-        )
+        """The share in words, or nothing if it is small."""
+        share = self.count / max(1, self.of_tokens)
+        is_said = share >= MANY_UNKNOWN
+        return f"{100 * share:.0f} % of the tokens are [UNK], unknown to the vocabulary" if is_said else ""
 
 
 def count_unknown(chunks: Iterable[Ints], tokenizer: WordPiece) -> Unknown:
     """Count the unknown tokens in chunks of encoded texts."""
     unk, cls, sep = (tokenizer.special(name) for name in ("unk", "cls", "sep"))
-    found = Unknown()
-    for ids in chunks:
-        found = found.plus(Unknown(int((ids == unk).sum()), int(((ids != cls) & (ids != sep)).sum())))
-    return found
+    found = (Unknown(int((ids == unk).sum()), int(((ids != cls) & (ids != sep)).sum())) for ids in chunks)
+    return sum(found, Unknown())
 
 
 @dataclass(frozen=True)

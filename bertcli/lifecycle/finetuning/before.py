@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bertcli.training.plan import Plan
 
 LONG_SECONDS = 1800
-OTHER_LANGUAGE = "of [UNK] a model learns nothing: give --from a model of the language, such as google-bert/bert-base-multilingual-cased"
+OTHER_LANGUAGE = "a model learns nothing from [UNK]: give --from a model of the language, such as google-bert/bert-base-multilingual-cased"
 MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run that scores; dev examples that are advised then
 
 
@@ -25,17 +25,19 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
     from bertcli.models.heads import own_head
 
     task, rules, is_own, splits = setup.task, setup.rules, setup.source.own is not None, (setup.train, *setup.dev)
+    lost = [lost_in(task, split, rules, setup.tokenizer) for split in splits]
+    describe = lost_of if is_own else describe_split
+    beside = [describe(split, [each]) for split, each in zip(splits, lost, strict=True)]
     if not is_own:
-        say("; ".join(describe_split(task, split, rules, setup.tokenizer) for split in splits))
-    lost = [lost_of(split.name, [lost_in(task, split, rules, setup.tokenizer)]) for split in splits if is_own]
-    if is_own and rules.in_windows:
-        lost += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
-    say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, lost)]))
+        say("; ".join(beside))
+        beside = []
+    elif rules.in_windows:
+        beside += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
+    say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, beside)]))
     own = own_head(setup.model)
     head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
-    advice = advise_lengths(setup.kind, setup.train, rules)
-    is_foreign = str(lost_in(task, setup.train, rules, setup.tokenizer).unknown)
-    for words in filter(None, (advice, is_foreign and OTHER_LANGUAGE, head, setup.teacher_words, *setup.remarks)):
+    advice = advise_lengths(setup.kind, setup.train, rules), str(lost[0].unknown) and OTHER_LANGUAGE
+    for words in filter(None, (*advice, head, setup.teacher_words, *setup.remarks)):
         say(words)
     say(plan.describe(setup.trained_on, setup.settings.reasons))
 

@@ -48,7 +48,7 @@ def _chunks(name: str, rows: Iterator[dict[str, Any]], config: PredictConfig) ->
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
         features = encode_texts(CLASSIFICATION.input_examples(chunk, tokenizer), tokenizer, longest_input(model), None)
         truncated += features.truncated
-        unknown = unknown.plus(count_unknown(features.input_ids.values, tokenizer))
+        unknown += count_unknown(features.input_ids.values, tokenizer)
         ids = [features.input_ids.take(np.array([row]))[0] for row in range(len(chunk))]
         states = _states(model, features, config)
         yield [([vocabulary[id_] for id_ in mine], read) for mine, read in zip(ids, states, strict=True)]

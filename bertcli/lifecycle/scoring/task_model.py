@@ -61,7 +61,7 @@ class TaskModel:
         """One prediction per example, in input order; encodes the split if needed."""
         if split.features is None:
             split = encode_split(self.task, split, self.tokenizer, self.rules)
-            say(describe_split(self.task, split, self.rules, self.tokenizer))
+            say(describe_split(split, [lost_in(self.task, split, self.rules, self.tokenizer)]))
         assert split.features is not None
         return self.kind.decode(self.task, split, self.outputs(split.features), self.tokenizer)
 

@@ -46,7 +46,7 @@ class TextEncoder:
             chunk = TextExamples(texts[start : start + TEXTS_AT_ONCE], origin="the texts")
             features = encode_texts(chunk, self.tokenizer, self.longest, None)
             cut += features.truncated
-            unknown = unknown.plus(count_unknown(features.input_ids.values, self.tokenizer))
+            unknown += count_unknown(features.input_ids.values, self.tokenizer)
             states = np.stack(run_model(self.model, features, self.device, inference_tokens(), self.dtype)["states"])
             found[start : start + len(chunk)] = states / np.linalg.norm(states, axis=1, keepdims=True)
             advance(len(chunk))
