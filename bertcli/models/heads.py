@@ -5,7 +5,7 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, embedding_bag, one_hot
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
 from bertcli.data.packing.batches import PackedBatch, send
@@ -56,10 +56,10 @@ def _means(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
 
 def means_of(hidden: Tensor, of_sequences: Sequence[int]) -> Tensor:
     """The mean of the states of each sequence, [N, H], in float32, of states end to end, [T, H], and their lengths."""
-    hidden, lengths = hidden.float(), torch.tensor(of_sequences)
-    rows = send(torch.repeat_interleave(lengths), hidden.device)  # [T] sequence of each token
-    sums = hidden.new_zeros(len(lengths), hidden.shape[1]).index_add(0, rows, hidden)
-    return sums / send(lengths, hidden.device)[:, None]
+    ends = send(torch.tensor([0, *of_sequences]).cumsum(0), hidden.device)
+    tokens = torch.arange(len(hidden), device=hidden.device)
+    # Unlike index_add, this sums in the same order each time, on a GPU too.
+    return embedding_bag(tokens, hidden.float(), ends, mode="mean", include_last_offset=True)
 
 
 def mean_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
@@ -71,9 +71,8 @@ def of_texts(outputs: Tensor, batch: PackedBatch) -> Tensor:
     """The outputs of each text, [E, ...]: of texts in windows the means, weighted by tokens; else unchanged."""
     if "window_texts" not in batch.labels:
         return outputs
-    weighted = outputs.float() * batch.labels["window_shares"][:, None]
-    means = weighted.new_zeros(len(batch.rows), outputs.shape[1])
-    return means.index_add(0, batch.labels["window_texts"], weighted)
+    shares = one_hot(batch.labels["window_texts"], len(batch.rows)) * batch.labels["window_shares"][:, None]  # [N, E]
+    return shares.T @ outputs.float()
 
 
 def _reads_batches(model: PreTrainedModel) -> bool:

@@ -132,8 +132,9 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (ids,) = ctx.saved_tensors
         given, rows = gradient.flatten(0, -2).float(), ids.flatten()
-        if gradient.device.type != "cpu":  # unique() would wait for the GPU
-            return given.new_zeros(ctx.rows, given.shape[1]).index_add_(0, rows, given).to(gradient.dtype), None, None
+        if gradient.device.type != "cpu":  # unique() would wait for the GPU, index_add would sum in any order
+            whole = torch.ops.aten.embedding_dense_backward(given, rows, ctx.rows, -1, False)
+            return whole.to(gradient.dtype), None, None
         rows, places = rows.unique(return_inverse=True)
         sums = given.new_zeros(len(rows), given.shape[1]).index_add_(0, places, given)
         sums, shape = sums.to(gradient.dtype), (ctx.rows, given.shape[1])

@@ -12,8 +12,10 @@ from bertcli.data.packing.sequences import Sequences
 from bertcli.kernels import cpu, gpu, switched_off
 from bertcli.models import cross_entropy, dropout
 from bertcli.models.dropout import Mask, next_mask, seed_dropout
+from bertcli.models.heads import means_of
 from bertcli.models.own import two_streams
 from bertcli.models.packed import PACKED, attention
+from bertcli.models.working_copy import _Embedding
 from bertcli.training.device import resolve_precision
 from tests.support import with_loss
 
@@ -221,6 +223,23 @@ def test_flash_attention_takes_the_whole_batch_and_the_boundaries_of_its_sequenc
     context.sum().backward()
     assert context.shape == (64, 4, 8)
     assert states.grad is not None
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_gpu)])
+def test_sums_are_made_in_the_same_order_each_time(device: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(7, (20_000,), generator=draw).to(device)
+    lengths = [3000, 2000, 1000, *[100] * 140]
+    given = torch.randn(20_000, 64, generator=draw).to(device)
+    tables = torch.nn.ModuleList([_Embedding(7, 64), _Embedding(7, 64)]).to(device, torch.bfloat16)
+    for table in tables:
+        table(ids).backward(given.bfloat16())
+    assert torch.equal(*(table.weight.grad for table in tables))
+    wanted = torch.zeros(7, 64, device=device, dtype=torch.float64).index_add_(0, ids, given.bfloat16().double())
+    torch.testing.assert_close(tables[0].weight.grad.double(), wanted, rtol=1e-2, atol=1e-2)
+    assert torch.equal(means_of(given, lengths), means_of(given, lengths))
+    means = torch.stack([part.mean(0) for part in given.split(lengths)])
+    torch.testing.assert_close(means_of(given, lengths), means, rtol=1e-4, atol=1e-5)
 
 
 @needs_gpu

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import embedding, pad
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from bertcli.data.packing.batches import send
@@ -32,23 +32,24 @@ class Relative:
         mask = next_mask(attention.pos_dropout.p if attention.training else 0.0, len(names))
         table = table[self.first : last + 1]
         table = drop(table, (*mask[:3], names)) if mask[1] else table
-        projections, heads = attention.project_positions(), attention.num_attention_heads
-        keys, queries = (each and each(table).unflatten(1, (heads, -1)).transpose(0, 1) for each in projections)
-        self.keys, self.queries = keys, queries  # [A, P, D] each
+        self.heads = attention.num_attention_heads
+        self.keys, self.queries = (each and each(table) for each in attention.project_positions())  # [P, A * D] each
 
     def of_distances(self, length: int, scaling: float, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
         """Keys by how far they are behind a query, and queries, scaled, by how far they are behind a key, [A, W, D] each.
 
         Row S - 1 is of no distance, the rows before it of tokens that come before.
         """
-        found = []
+        found: list[Tensor | None] = []
         rows = _rows(length, *self.kind) - self.first
         for vectors, order, factor in ((self.keys, rows.flip(0), 1.0), (self.queries, rows, scaling)):
             chosen = torch.cat([order, order[-1:]])
-            found.append(
-                None if vectors is None else vectors.index_select(1, send(chosen, vectors.device)).to(dtype) * factor
-            )
+            found.append(None if vectors is None else self._by_head(vectors, chosen).to(dtype) * factor)
         return found[0], found[1]
+
+    def _by_head(self, vectors: Tensor, rows: Tensor) -> Tensor:
+        """Some rows of vectors, [A, W, D]. Far distances share one: an embedding sums its gradient in a fixed order, on a GPU too."""
+        return embedding(send(rows, vectors.device), vectors).view(len(rows), self.heads, -1).transpose(0, 1)
 
 
 @lru_cache(maxsize=64)

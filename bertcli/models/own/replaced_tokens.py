@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 from transformers import DebertaV2Config, PreTrainedModel
 from transformers.activations import ACT2FN
 from transformers.models.deberta_v2 import modeling_deberta_v2 as v2
@@ -74,4 +75,5 @@ def disentangle_embeddings(model: PreTrainedModel, generator: PreTrainedModel, i
 def with_first(hidden: Tensor, batch: PackedBatch) -> Tensor:
     """Add the state of the first token of each sequence to those of all its tokens, [T, H]."""
     of_tokens = torch.repeat_interleave(torch.arange(len(batch.lengths)), torch.tensor(batch.lengths))
-    return hidden + hidden.index_select(0, batch.first_tokens).index_select(0, send(of_tokens, hidden.device))
+    # The gradient of an embedding is summed in the same order each time, on a GPU too, unlike that of index_select.
+    return hidden + embedding(send(of_tokens, hidden.device), hidden.index_select(0, batch.first_tokens))
