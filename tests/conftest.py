@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -33,6 +34,7 @@ settings.load_profile("no times")
 
 GOLDENS = Path(__file__).parent / "goldens"
 SHARED = Path(__file__).parent.parent.parent / "shared"
+MOST_PROCESSES = 4
 WORDS = [
     "the",
     "a",
@@ -76,6 +78,18 @@ def without_minilm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """Tests start from the small model in the package, unless they ask for `minilm`."""
     if "minilm" not in request.fixturenames:
         monkeypatch.setattr(pretrained, "in_package", lambda package, sha256: None)
+
+
+@pytest.fixture
+def float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models run in float32 on a GPU too, whose default is bfloat16: of tests that compare numbers."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Several processes take a GPU each, or the CPU."""
+    if item.get_closest_marker("several_processes") and 0 < torch.cuda.device_count() < MOST_PROCESSES:
+        pytest.skip(f"needs {MOST_PROCESSES} GPUs, or none")
 
 
 @pytest.fixture

@@ -179,6 +179,7 @@ def test_accumulated_micro_batches_give_the_gradients_of_one_large_batch(at_home
         torch.testing.assert_close(cut, whole, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.several_processes
 @pytest.mark.torture
 def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_one(
     at_home: Path, tmp_path: Path
@@ -202,6 +203,7 @@ def test_two_processes_that_were_stopped_go_on_to_the_losses_of_an_undisturbed_o
     assert [line["step"] for line in RunFolder(tmp_path / "cut").metrics() if "loss" in line] == [4, 6]
 
 
+@pytest.mark.several_processes
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "processes", "steps"),
@@ -240,7 +242,9 @@ def flags(options: dict) -> list[str]:
     return [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
 
 
-@pytest.mark.parametrize("processes", ["1", pytest.param("2", marks=pytest.mark.torture)])
+@pytest.mark.parametrize(
+    "processes", ["1", pytest.param("2", marks=[pytest.mark.torture, pytest.mark.several_processes])]
+)
 def test_ctrl_c_ends_with_130_keeps_the_checkpoint_and_can_go_on(at_home: Path, tmp_path: Path, processes: str) -> None:
     run = tmp_path / "run"
     options = {**SHORT, "steps": 100_000, "log_steps": 1, "processes": processes, "out": str(run)}

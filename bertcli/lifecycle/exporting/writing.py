@@ -243,7 +243,7 @@ def _with_scores(plan: Exported, small: GraphModel, data_dir: str | None) -> Exp
     except UserError as error:
         say(f"the effect of {plan.precision} is not measured, as the dev set is not there: {error.message}")
         return plan
-    quantized = replace(model, model=model.kind.with_loss(cast(Any, small)))
+    quantized = replace(model, model=model.kind.with_loss(cast(Any, small)), device=torch.device("cpu"))
     with doing(f"scoring {len(split):,} examples of {split.name}, before and after"):
         before, after = (score(source.task, split, each.predict(split)) for each in (model, quantized))
     lost = ", ".join(

@@ -46,6 +46,14 @@ def _prepare_for_shards(precision: str) -> None:
         os.environ["BERT_KERNELS"] = "off"
 
 
+def check_devices(processes: int) -> None:
+    """Check that each process can have a GPU of its own, where there are any. Raises UserError if there are too few."""
+    gpus = cuda.device_count()
+    if 0 < gpus < processes:
+        what = f"--processes {processes} needs as many GPUs, and this machine has {gpus}."
+        raise UserError(what, f"Give --processes {gpus}, or set CUDA_VISIBLE_DEVICES to nothing, to train on the CPU.")
+
+
 def disconnect() -> None:
     """Close the process group of several GPUs; that of CPUs ends with the process.
 

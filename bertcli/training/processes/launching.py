@@ -69,8 +69,12 @@ def _asked_of_accelerate(arguments: list[str]) -> int:
 def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) -> TrainingResult:
     """Run a training command in `count` processes, wait for them and read the result.
 
-    Raises Interrupted after Ctrl-C, with the checkpoint saved, and RunError if a process failed; it has printed why.
+    Raises Interrupted after Ctrl-C, with the checkpoint saved, RunError if a process failed, which has printed why, and
+    UserError if there are fewer GPUs than processes.
     """
+    from bertcli.training.processes.accelerator import check_devices
+
+    check_devices(count)
     if run.path.exists():
         run.check_free()  # the first process alone would say so, and the others wait for it
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from bertcli.errors import UserError
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.pretrain import pretrain
 from bertcli.training.processes import launching
+from bertcli.training.processes.accelerator import check_devices
 from bertcli.training.processes.launching import processes_to_launch
 from bertcli.training.run_folder import RunFolder
 from tests.lifecycle.test_finetune import OWN
@@ -27,6 +29,7 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 ACCELERATE = [sys.executable, "-m", "accelerate.commands.launch"]
 CONFIGURATION = "compute_environment: LOCAL_MACHINE\ndistributed_type: {type}\nuse_cpu: {cpu}\nmixed_precision: 'no'\n"
 SAVED = "num_processes: {count}\nnum_machines: 1\ndebug: false\n"
+pytestmark = pytest.mark.several_processes
 LONG = {**SHORT, "steps": 50, "log_steps": 1, "precision": "float32"}
 
 
@@ -127,6 +130,20 @@ def test_as_many_processes_are_started_as_accelerate_was_asked_for(
         parent.cmdline = typed.replace("launch ", "launch --num_machines 2 ").split
         with pytest.raises(UserError, match="on each machine"):
             processes_to_launch(1)
+
+
+@pytest.mark.parametrize(("gpus", "processes", "fits"), [(0, 4, True), (4, 4, True), (1, 1, True), (1, 2, False)])
+def test_fewer_gpus_than_processes_are_said_before_any_is_started(
+    gpus: int, processes: int, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    with (
+        nullcontext()
+        if fits
+        else pytest.raises(UserError, match="--processes 2 needs as many GPUs, and this machine has 1") as error
+    ):
+        check_devices(processes)
+    assert fits or "Give --processes 1," in error.value.hint
 
 
 @pytest.mark.torture

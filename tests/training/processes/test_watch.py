@@ -12,6 +12,7 @@ import pytest
 
 from tests.training.test_loop import SHORT, flags
 
+pytestmark = pytest.mark.several_processes
 LOST = """
 import os, signal, sys, time
 from bertcli.cli.main import main
