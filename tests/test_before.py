@@ -96,6 +96,7 @@ def logged(run: Path) -> list[dict[str, Any]]:
 # --- Finished runs
 
 
+@pytest.mark.usefixtures("float32")
 @pytest.mark.parametrize("name", EXPECTED["evaluated"])
 def test_a_run_scores_what_it_scored(name: str) -> None:
     old = EXPECTED["evaluated"][name]
@@ -104,6 +105,7 @@ def test_a_run_scores_what_it_scored(name: str) -> None:
     assert result["metrics"] == close(old["metrics"])
 
 
+@pytest.mark.usefixtures("float32")
 @pytest.mark.parametrize("name", EXPECTED["predicted"])
 def test_a_run_predicts_what_it_predicted(name: str) -> None:
     old = EXPECTED["predicted"][name]
@@ -122,6 +124,7 @@ def test_a_file_of_predictions_scores_what_it_scored(old: dict[str, Any]) -> Non
     assert json.loads(bert(*old["arguments"], "--json"))["metrics"] == close(old["metrics"])
 
 
+@pytest.mark.usefixtures("float32")
 @pytest.mark.parametrize("path", sorted((BEFORE / "predictions").iterdir()), ids=lambda path: path.name)
 def test_a_file_of_predictions_holds_what_it_held(path: Path, tmp_path: Path) -> None:
     what = ["glue/rte"] if path.stem == "rte" else ["--file", EXPECTED["evaluated"][path.stem]["data"]]

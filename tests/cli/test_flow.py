@@ -61,6 +61,7 @@ def test_a_learnable_task_is_learnt_and_its_best_checkpoint_kept(reviews: Traini
     assert max(line["metrics"]["accuracy"] for line in measured if "metrics" in line) == reviews.metrics["accuracy"]
 
 
+@pytest.mark.usefixtures("float32")
 def test_the_model_opens_in_plain_transformers_with_its_labels_and_the_same_logits(reviews: TrainingResult) -> None:
     model, info = AutoModelForSequenceClassification.from_pretrained(reviews.model, output_loading_info=True)
     assert not info["missing_keys"]

@@ -24,6 +24,7 @@ def test_it_cannot_be_pretrained_though_it_has_the_heads(tmp_path: Path) -> None
     assert not BIG_BIRD.can_pretrain(model)
 
 
+@pytest.mark.several_processes
 @pytest.mark.torture
 def test_two_processes_train_a_model_that_does_not_use_all_its_weights(workspace: Path) -> None:
     Path("words.txt").write_text("the king rode out\nthe ship sank\n" * 50)

@@ -46,6 +46,7 @@ def test_each_choice_is_a_pair_with_its_text(google_tokenizer: WordPiece) -> Non
     assert features.truncated == expected.truncated == 2
 
 
+@pytest.mark.usefixtures("float32")
 def test_a_swag_model_is_found_scored_and_asked(home: Path, swag_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     scored = evaluate("SWAG")

@@ -153,6 +153,7 @@ def test_entities_of_a_text_stand_at_their_characters(conll_run: Path, tmp_path:
     ]
 
 
+@pytest.mark.usefixtures("float32")
 def test_a_tagger_opens_in_plain_transformers_with_its_tags_and_the_same_logits(conll_run: Path) -> None:
     model, info = AutoModelForTokenClassification.from_pretrained(conll_run / "model", output_loading_info=True)
     assert not info["missing_keys"]

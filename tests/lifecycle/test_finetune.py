@@ -417,6 +417,7 @@ def test_the_papers_values_are_the_defaults_of_each_task_and_of_its_recipe() -> 
     assert FinetuneConfig().warmup_proportion == 0.1
 
 
+@pytest.mark.several_processes
 @pytest.mark.torture
 def test_two_processes_make_the_sweep_of_one(reviews: str, tmp_path: Path) -> None:
     options = {"epochs": 8.0, "batch_size": 16, "learning_rate": 1e-3, "eval_steps": 4, "patience": 2, "seeds": 2}

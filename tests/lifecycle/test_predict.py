@@ -517,6 +517,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(workspace: Path, model: str) ->
     assert process.returncode == 0
 
 
+@pytest.mark.usefixtures("float32")
 def test_in_bfloat16_labels_stay_and_scores_hardly_change(
     model: str, expected: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

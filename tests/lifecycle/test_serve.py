@@ -121,6 +121,7 @@ def texts_with_scores(model: str, count: int) -> dict[str, dict[str, float]]:
     return {text: predict(text, model=model, precision="float32").records[0]["scores"] for text in texts}
 
 
+@pytest.mark.usefixtures("float32")
 def test_answers_are_those_of_predict(server: Server, reviews_run: str) -> None:
     wanted = texts_with_scores(reviews_run, 5)
     one, *_ = wanted

@@ -45,6 +45,7 @@ def test_an_engine_answers_as_torch_from_a_graph_that_is_made_once(
     assert "making" not in said.text
 
 
+@pytest.mark.usefixtures("float32")
 def test_scores_of_an_engine_are_those_of_torch_and_int8_is_measured(run: Path, said: pytest.LogCaptureFixture) -> None:
     task = next(line.split(": ")[1] for line in (run / "config.yaml").read_text().splitlines() if "task:" in line)
     expected = evaluate(task, model=[str(run)]).metrics

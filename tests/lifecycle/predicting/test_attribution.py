@@ -78,6 +78,7 @@ def test_the_words_sum_to_the_difference_of_the_logits(models: dict[str, str], k
         assert found["output"] == pytest.approx(np.log(share / (1 - share)), abs=1e-2)
 
 
+@pytest.mark.usefixtures("float32")
 @pytest.mark.usefixtures("without_captum")
 @pytest.mark.parametrize("pair", [None, PAIR])
 def test_without_captum_a_short_text_gets_exact_shapley_values(models: dict[str, str], pair: str | None) -> None:
@@ -94,7 +95,7 @@ def test_without_captum_a_short_text_gets_exact_shapley_values(models: dict[str,
             for word in order:
                 ids.append(ids[-1].copy())
                 ids[-1][explainer.places[word]] = explainer.ids[explainer.places[word]]
-            scores = explainer._evidence(explainer._logits(torch.from_numpy(np.stack(ids)))).numpy()
+            scores = explainer._evidence(explainer._logits(torch.from_numpy(np.stack(ids)))).cpu().numpy()
             of_words[list(order)] += np.diff(scores) / len(orders)
     np.testing.assert_allclose(explainer._shapley_values(), of_words, atol=1e-4)
 

@@ -50,6 +50,7 @@ def read_back(path: Path) -> list[tuple[list[str] | None, np.ndarray]]:
     return [(row.get("tokens"), np.array(row["features"], dtype=np.float32)) for row in rows]
 
 
+@pytest.mark.usefixtures("float32")
 @pytest.mark.parametrize("ending", [".parquet", ".npz", ".jsonl"])
 @pytest.mark.parametrize(
     ("layers", "pooling"),

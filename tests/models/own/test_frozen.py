@@ -56,6 +56,7 @@ def test_the_bert_stays_as_it_is_and_the_tagger_is_used_like_any_other(
         AutoModelForTokenClassification.from_pretrained(run.model)
 
 
+@pytest.mark.usefixtures("float32")
 def test_kept_states_and_a_bert_run_at_each_step_give_the_same_losses(
     tagging: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
