@@ -10,7 +10,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -22,6 +21,8 @@ if shutil.which("nvidia-smi") is None:  # kernels of a GPU run in Triton's inter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # threads of several workers on the same cores wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
 
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.lifecycle import pretrained
