@@ -34,18 +34,6 @@ LogCapture = pytest.LogCaptureFixture
 SAMPLE = "a gripping, beautiful film"  # of example.py
 
 
-@pytest.fixture(scope="module")
-def graph(reviews_run: str) -> Path:
-    """The folder of the run as a graph."""
-    return Path(export(reviews_run).out)
-
-
-@pytest.fixture
-def graph_again(graph: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph of the run is copied, not made again, which takes seconds."""
-    monkeypatch.setattr(writing, "write_graph", lambda model, path: shutil.copyfile(graph / "model.onnx", path))
-
-
 def answer_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What the example in a folder prints."""
     capsys.readouterr()

@@ -45,7 +45,7 @@ def test_an_engine_answers_as_torch_from_a_graph_that_is_made_once(
     assert "making" not in said.text
 
 
-@pytest.mark.usefixtures("float32")
+@pytest.mark.usefixtures("float32", "graph_again")
 def test_scores_of_an_engine_are_those_of_torch_and_int8_is_measured(run: Path, said: pytest.LogCaptureFixture) -> None:
     task = next(line.split(": ")[1] for line in (run / "config.yaml").read_text().splitlines() if "task:" in line)
     expected = evaluate(task, model=[str(run)]).metrics
@@ -54,6 +54,7 @@ def test_scores_of_an_engine_are_those_of_torch_and_int8_is_measured(run: Path, 
     assert "int8 on dev" in said.text
 
 
+@pytest.mark.usefixtures("graph_again")
 def test_a_graph_older_than_the_weights_is_not_used(run: Path) -> None:
     graph = Path(export(str(run)).out) / "model.onnx"
     os.utime(graph, (1, 1))
@@ -90,6 +91,7 @@ def test_without_the_extra_the_error_says_how_to_install_it(run: Path, monkeypat
     assert "pip install 'bertcli[openvino]'" in error.value.hint
 
 
+@pytest.mark.usefixtures("graph_again")
 def test_a_server_takes_an_engine(run: Path) -> None:
     pytest.importorskip("starlette", reason="needs the extra: pip install 'bertcli[serve]'")
     from bertcli.lifecycle.serving.server import load_served

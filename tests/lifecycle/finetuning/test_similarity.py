@@ -47,7 +47,8 @@ def test_single_texts_runs_that_have_read_pairs_and_shallow_models_do_not_learn_
     minilm: Path, pairs: tuple[str, str], said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train, _ = pairs
-    monkeypatch.setattr(similarity, "STEPS", 2)
+    for name in ("STEPS", "MOST_PARTS"):
+        monkeypatch.setattr(similarity, name, 2)
     lines = Path(train).read_text().splitlines()
     with Path("single.csv").open("w", newline="") as file:
         csv.writer(file).writerows([each[0], each[-1]] for each in csv.reader(lines))
