@@ -24,7 +24,7 @@ class _ToStderr(logging.Handler):
     """Prints to the current stderr, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(_between_words(self.format(record)), file=sys.stderr)
+        print(_between_words(_with_names(self.format(record))), file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,12 @@ class Output:
         Console(highlight=False).print(text)
 
 
+def _with_names(text: str) -> str:
+    from bertcli.lifecycle.pretrained import with_names
+
+    return with_names(text) if "/" in text else text
+
+
 def _between_words(note: str) -> str:
     """A note with line breaks between words, where a terminal would break it inside of one."""
     if not sys.stderr.isatty():
@@ -114,7 +120,7 @@ def _between_words(note: str) -> str:
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
     if is_first():
-        print(f"error: {message}\nhint: {hint}", file=sys.stderr)
+        print(_with_names(f"error: {message}\nhint: {hint}"), file=sys.stderr)
 
 
 def is_piped() -> bool:

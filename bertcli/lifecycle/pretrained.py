@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -104,6 +105,14 @@ def longest_sentence(folder: str) -> int | None:
 def _read_json(path: Path) -> dict[str, Any]:
     found = read_json(path, "Restore it, or remove it.") if path.is_file() else {}
     return found if isinstance(found, dict) else {}
+
+
+def with_names(text: str) -> str:
+    """A text with the short names of models in the place of their folders in packages."""
+    for model in PRETRAINED.values():
+        if model.package:
+            text = re.sub(rf"[^\s`'\"]*/{model.package}/model\b", model.name, text)
+    return text.replace(shipped_model(), SHIPPED)
 
 
 @cache

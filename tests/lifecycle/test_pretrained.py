@@ -1,6 +1,7 @@
 """Pre-trained models are found by their names: in the package, in an extra's package, in the Hub's cache, on the Hub."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import write_reviews
 
+from bertcli.cli.main import main
 from bertcli.config.recipes import shipped_model
 from bertcli.data import hub
 from bertcli.data.labelled.official_files import load_from_hub
@@ -104,6 +107,20 @@ def test_a_hub_that_does_not_answer_is_asked_once_for_three_seconds(monkeypatch:
     assert len(asked) == 1
     assert time.perf_counter() - started < 5
     assert os.environ["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize("name", ["minilm", "bert-books"])
+def test_words_name_a_model_as_it_is_typed_not_its_place(
+    name: str, workspace: Path, minilm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_reviews(Path("reviews.csv"), 12)
+    monkeypatch.setattr(sys, "argv", ["bert", "evaluate", "reviews.csv", "--model", name])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    words = capsys.readouterr().err
+    assert f"error: The model `{name}` (" in words
+    assert not {"site-packages", "recipes"} & {*re.split(r"\W", words)}
+    assert "new:" not in words  # its weights are not read
 
 
 def test_a_score_on_texts_that_the_start_was_trained_on_is_said_to_be_one(home: Path, workspace: Path) -> None:

@@ -22,7 +22,7 @@ from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
 from bertcli.lifecycle.sources import Lost, describe_split, encode_split, lost_in
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
-from bertcli.models.loading import check_length, check_vocabulary
+from bertcli.models.loading import check_length, check_vocabulary, open_config
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.tasks.task import INPUT, Task
 from bertcli.training.device import (
@@ -121,10 +121,11 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     """
     keep_freed_memory()
     kind = KINDS[task.kind]
-    model = kind.load_model(source)
-    if not kind.has_made(model.config):
-        made = ", ".join(model.config.architectures or [])
+    config = open_config(source)
+    if not kind.has_made(config):
+        made = ", ".join(config.architectures or [])
         raise UserError(f"The model `{source}` ({made}) is not of the kind `{kind.name}`.", how_to_make(task))
+    model = kind.load_model(source)
     if kind.names_outputs:
         task = replace(task, labels=model_labels(model.config.id2label, task, source))
     tokenizer, saved = load_tokenizer(source), saved_config(source)
