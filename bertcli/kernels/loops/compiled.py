@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from filelock import FileLock
 from llvmlite import binding
+from numba.core import event
 from torch import Tensor
 
 from bertcli import say
@@ -42,6 +43,21 @@ def make_folder(cpu: str) -> Path | None:
     return folder
 
 
+class _Listener(event.Listener):  # type: ignore[misc]
+    """Says once that loops are compiled, for which the first run on a machine waits."""
+
+    is_said = False
+
+    def on_start(self, event: Any) -> None:
+        """Before something is compiled."""
+        if not self.is_said:
+            self.is_said = True
+            say("compiling loops for this CPU, which takes up to a minute; the next runs find them")
+
+    def on_end(self, event: Any) -> None:
+        """After it."""
+
+
 # LLVM takes half of what AVX-512 has for vectors, unless told not to.
 if (features := binding.get_host_cpu_features()).get("avx512f"):
     numba.config.CPU_FEATURES = features.flatten() + ",-prefer-256-bit"
@@ -54,6 +70,8 @@ torch.set_num_threads(threads)
 name = numba.config.CPU_NAME or binding.get_host_cpu_name()
 folder = make_folder(f"{name} {numba.config.CPU_FEATURES or features.flatten()}")
 numba.config.CACHE_DIR = str(folder or "")
+if folder:
+    event.register("numba:compile", _Listener())
 # Sums may be reordered, or there would be no vectors of them; NaN stays NaN. A loop that sums must not write to an array:
 # LLVM makes it twice, and takes vectors only where the arrays lie far enough apart, which differs from run to run.
 FAST_MATH = {"reassoc", "contract", "nsz", "arcp"}
