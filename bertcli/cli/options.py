@@ -36,16 +36,17 @@ SHARED: dict[str, Any] = {  # name -> annotation
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the application: its name, the function that Typer calls, and what its help ends with."""
+    """A command of the application: its name, what its help says first and last, and the function that Typer calls."""
 
     name: str
-    run: Callable[..., None]
+    help: str
     epilog: str
-    parser: type[TyperCommand]
+    run: Callable[..., None]
+    config_class: type[Config]
 
     def register(self, app: typer.Typer) -> None:
-        """Add the command to the application."""
-        app.command(self.name, cls=self.parser, epilog=self.epilog)(self.run)
+        """Add the command to the application, without its flags."""
+        app.command(self.name, cls=_parser(self), help=self.help, epilog=self.epilog)(lambda: None)
 
 
 def command(
@@ -78,19 +79,35 @@ def command(
             if json and result is not None:
                 output.emit(result)
 
-        run.__signature__ = _signature(config_class)  # type: ignore[attr-defined]
-        run.__doc__, _, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:\n")
+        text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:\n")
         epilog = "\n\n".join(("Examples:", *examples.splitlines()))
-        return Command(function.__name__.replace("_", "-"), run, epilog, _parser(config_class))
+        return Command(function.__name__.replace("_", "-"), text, epilog, run, config_class)
 
     return make
 
 
-def _parser(config_class: type[Config]) -> type[TyperCommand]:
-    """What parses a command line on which an option may have no value, or several, which Typer does not."""
-    declared = {flag(each): each for each in fields(config_class) if each.metadata["nargs"]}
+def _parser(command: Command) -> type[TyperCommand]:
+    """What parses a command line on which an option may have no value, or several, which Typer does not.
+
+    The flags are made when they are first asked for: those of all commands take longer than what one is asked.
+    """
+    declared = {flag(each): each for each in fields(command.config_class) if each.metadata["nargs"]}
 
     class Parser(TyperCommand):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            del self.params
+
+        def __getattr__(self, name: str) -> Any:
+            if name != "params":
+                raise AttributeError(name)
+            command.run.__signature__ = _signature(command.config_class)  # type: ignore[attr-defined]
+            app = typer.Typer(add_completion=False)
+            app.command()(command.run)
+            made = typer.main.get_command(app)
+            self.params, self.callback = made.params, made.callback
+            return self.params
+
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             return super().parse_args(ctx, [*_with_one_value_each(args, declared)])
 

@@ -8,8 +8,6 @@ from typing import Any
 from bertcli.cli.console import Output, is_piped
 from bertcli.cli.options import command
 from bertcli.config.use import PredictConfig
-from bertcli.data.labelled.tables import chunks_of
-from bertcli.kinds import KINDS
 from bertcli.lifecycle.predicting.options import INPUTS
 
 MOST_WORDS = 10  # of an explanation
@@ -33,6 +31,8 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
         bert predict --compare "river bank" "bank account" --word bank
         bert predict squad --data-dir data --split dev --output predictions.json
     """
+    from bertcli.data.labelled.tables import chunks_of
+    from bertcli.kinds import KINDS
     from bertcli.lifecycle.predict import stream
 
     result = stream(_with_piped_input(config))
