@@ -83,7 +83,7 @@ def without_minilm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models run in float32 on a GPU too, whose default is bfloat16: of tests that compare numbers."""
+    """Models run in float32 on a GPU too, whose default is bfloat16: for tests that compare numbers."""
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: False)
 
 

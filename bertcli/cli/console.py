@@ -13,6 +13,8 @@ from shutil import get_terminal_size
 from textwrap import TextWrapper
 from typing import Any
 
+from bertcli.lifecycle.pretrained import with_names
+
 logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
 # Characters of cells that are kept whole while possible, of any column, and of a first column.
@@ -24,7 +26,7 @@ class _ToStderr(logging.Handler):
     """Prints to the current stderr, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(_between_words(_with_names(self.format(record))), file=sys.stderr)
+        print(_between_words(with_names(self.format(record))), file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,6 @@ class Output:
         Console(highlight=False).print(text)
 
 
-def _with_names(text: str) -> str:
-    from bertcli.lifecycle.pretrained import with_names
-
-    return with_names(text) if "/" in text else text
-
-
 def _between_words(note: str) -> str:
     """A note with line breaks between words, where a terminal would break it inside of one."""
     if not sys.stderr.isatty():
@@ -120,7 +116,7 @@ def _between_words(note: str) -> str:
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
     if is_first():
-        print(_with_names(f"error: {message}\nhint: {hint}"), file=sys.stderr)
+        print(with_names(f"error: {message}\nhint: {hint}"), file=sys.stderr)
 
 
 def is_piped() -> bool:

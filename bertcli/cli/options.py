@@ -89,14 +89,14 @@ def command(
 def _parser(command: Command) -> type[TyperCommand]:
     """What parses a command line on which an option may have no value, or several, which Typer does not.
 
-    The flags are made when they are first asked for: those of all commands take longer than what one is asked.
+    Its flags are made when they are first asked for: making those of every command takes a tenth of a second.
     """
     declared = {flag(each): each for each in fields(command.config_class) if each.metadata["nargs"]}
 
     class Parser(TyperCommand):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
-            del self.params
+            del self.params  # __getattr__ makes them
 
         def __getattr__(self, name: str) -> Any:
             if name != "params":

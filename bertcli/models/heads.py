@@ -72,7 +72,7 @@ def of_texts(outputs: Tensor, batch: PackedBatch) -> Tensor:
     if "window_texts" not in batch.labels:
         return outputs
     shares = one_hot(batch.labels["window_texts"], len(batch.rows)) * batch.labels["window_shares"][:, None]  # [N, E]
-    return shares.T @ outputs.float()
+    return shares.T @ outputs.float()  # sums in a fixed order too
 
 
 def _reads_batches(model: PreTrainedModel) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs, patch_environment
+from accelerate.utils import DistributedDataParallelKwargs, parse_flag_from_env, patch_environment
 from torch import cuda
 from torch.backends import mps
 
@@ -47,8 +47,8 @@ def _prepare_for_shards(precision: str) -> None:
 
 
 def check_devices(processes: int) -> None:
-    """Check that each process can have a GPU of its own, where there are any. Raises UserError if there are too few."""
-    gpus = cuda.device_count()
+    """Check that each process can have a GPU of its own, if they are to be used. Raises UserError if there are too few."""
+    gpus = 0 if parse_flag_from_env("ACCELERATE_USE_CPU") else cuda.device_count()
     if 0 < gpus < processes:
         what = f"--processes {processes} needs as many GPUs, and this machine has {gpus}."
         raise UserError(what, f"Give --processes {gpus}, or set CUDA_VISIBLE_DEVICES to nothing, to train on the CPU.")

@@ -78,8 +78,7 @@ def test_the_words_sum_to_the_difference_of_the_logits(models: dict[str, str], k
         assert found["output"] == pytest.approx(np.log(share / (1 - share)), abs=1e-2)
 
 
-@pytest.mark.usefixtures("float32")
-@pytest.mark.usefixtures("without_captum")
+@pytest.mark.usefixtures("float32", "without_captum")
 @pytest.mark.parametrize("pair", [None, PAIR])
 def test_without_captum_a_short_text_gets_exact_shapley_values(models: dict[str, str], pair: str | None) -> None:
     found = explained(models["classify"], text="green cats sat", text_pair=pair)["explanation"]
