@@ -1,4 +1,4 @@
-"""Importing the models of transformers in two thirds of the time, by leaving out what no command uses of them."""
+"""Importing torch and the models of transformers: it is said meanwhile, and leaves out what no command uses of the latter."""
 
 import importlib
 import os
@@ -22,19 +22,28 @@ NOT_USED = tuple(
 )
 
 
-class _QuickStart(MetaPathFinder):
-    """An import hook, for the first import of the module of all models."""
+class _FirstImport(MetaPathFinder):
+    """An import hook: the first import of a module, which takes seconds, says so, and is made by `run`."""
+
+    def __init__(self, name: str, run: Callable[[Callable[[ModuleType], None], ModuleType], None]) -> None:
+        self.name, self.run = name, run
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != MODELS:
+        if fullname != self.name:
             return None
         sys.meta_path.remove(self)
         spec = find_spec(fullname)
         if spec and spec.loader:
-            spec.loader.exec_module = partial(_import_quickly, spec.loader.exec_module)  # type: ignore[method-assign]
+            spec.loader.exec_module = partial(self._import, spec.loader.exec_module)  # type: ignore[method-assign]
         return spec
+
+    def _import(self, run: Callable[[ModuleType], None], module: ModuleType) -> None:
+        from bertcli.training.progress import doing
+
+        with doing(f"loading {self.name.partition('.')[0]}"):
+            self.run(run, module)
 
 
 class _Compiler(ModuleType):
@@ -85,6 +94,9 @@ def _replaced(names: MutableMapping[str, Any], name: str, value: object) -> Iter
 
 
 def start_quickly() -> None:
-    """Install the import hook, unless this is one of several processes, which may need all of it."""
+    """Install the import hooks, unless this is one of several processes, which may need all of it."""
     if os.environ.get("WORLD_SIZE", "1") == "1" and MODELS not in sys.modules:
-        sys.meta_path.insert(0, _QuickStart())
+        sys.meta_path[:0] = [
+            _FirstImport(MODELS, _import_quickly),
+            _FirstImport("torch", lambda run, module: run(module)),
+        ]

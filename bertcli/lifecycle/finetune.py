@@ -22,7 +22,6 @@ from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
-from bertcli.training.progress import doing
 from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import MEND
 
@@ -79,9 +78,7 @@ def train_on_task(
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
     splits = [source.read("train", training=True, limit=config.limit), *dev]
-    with doing("loading torch"):
-        of_task = load()
-    result: TrainingResult = of_task.prepare(config, source, start, splits, resumed).run(settings, folder)
+    result: TrainingResult = load().prepare(config, source, start, splits, resumed).run(settings, folder)
     return result
 
 

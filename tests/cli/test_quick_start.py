@@ -1,8 +1,11 @@
 """A command imports of transformers what it uses; what it left out works when somebody wants it."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from bertcli.lifecycle.predict import predict
@@ -60,3 +63,18 @@ quick_start._import_quickly(lambda module: None, None)
 import torch._inductor.standalone_compile
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+
+
+def test_a_terminal_says_meanwhile_that_torch_is_loaded(at_home: Path) -> None:
+    ours, terminal = pty.openpty()
+    command = [sys.executable, "-m", "bertcli", "predict", "--text", "the [MASK] sat", "--model", "runs/pretrain-tiny"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=terminal, cwd=at_home)
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # of a terminal that nobody writes to any more
+        while part := os.read(ours, 1024):
+            shown += part
+    os.close(ours)
+    assert process.wait() == 0
+    assert b"loading torch" in shown
+    assert b"loading transformers" in shown
