@@ -1,4 +1,4 @@
-"""`bert build-vocab`: learn a WordPiece vocabulary from text, or add words to a model's vocabulary."""
+"""`bert build-vocab`: learn a vocabulary from text, or add words to a model's vocabulary."""
 
 import bertcli
 from bertcli.cli.console import Output

@@ -10,7 +10,6 @@ from bertcli import quietly
 from bertcli.config.options import choices_of
 from bertcli.config.recipes import recipe_names
 from bertcli.errors import UserError
-from bertcli.tasks import TASKS
 
 Complete = Callable[[Any, str], list[str]]
 
@@ -25,6 +24,12 @@ def completion_of(declared: Field[Any]) -> Complete | None:
 
 def _starting(values: Callable[[Any], Iterable[str]]) -> Complete:
     return lambda ctx, incomplete: [value for value in values(ctx) if value.startswith(incomplete)]
+
+
+def _tasks(ctx: Any) -> Iterable[str]:
+    from bertcli.tasks import TASKS
+
+    return TASKS
 
 
 def _models(ctx: Any) -> Iterator[str]:
@@ -58,7 +63,7 @@ def _columns_of(files: list[str]) -> list[str]:
 
 complete_recipes = _starting(lambda ctx: recipe_names())
 _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
-    "task": lambda ctx: TASKS,
+    "task": _tasks,
     **dict.fromkeys(("from", "model", "teacher"), _models),
     **dict.fromkeys(("run", "runs", "source"), _runs),
     **dict.fromkeys(("text", "text_pair", "label"), _columns),

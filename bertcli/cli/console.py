@@ -13,8 +13,6 @@ from shutil import get_terminal_size
 from textwrap import TextWrapper
 from typing import Any
 
-from bertcli.lifecycle.pretrained import with_names
-
 logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
 # Characters of cells that are kept whole while possible, of any column, and of a first column.
@@ -26,7 +24,7 @@ class _ToStderr(logging.Handler):
     """Prints to the current stderr, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(_between_words(with_names(self.format(record))), file=sys.stderr)
+        print(_between_words(_with_names(self.format(record))), file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -116,7 +114,13 @@ def _between_words(note: str) -> str:
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
     if is_first():
-        print(with_names(f"error: {message}\nhint: {hint}"), file=sys.stderr)
+        print(_with_names(f"error: {message}\nhint: {hint}"), file=sys.stderr)
+
+
+def _with_names(words: str) -> str:
+    from bertcli.lifecycle.pretrained import with_names
+
+    return with_names(words)
 
 
 def is_piped() -> bool:

@@ -1,4 +1,4 @@
-"""`bert demo`: every step from text to predictions, on the text that ships with the package, in a few minutes."""
+"""`bert demo`: run every step from text to predictions, on the text that ships with the package, in a few minutes."""
 
 import bertcli
 from bertcli.cli.console import Output

@@ -1,4 +1,4 @@
-"""`bert finetune`: fine-tune a pre-trained BERT on a task."""
+"""`bert finetune`: fine-tune a pre-trained BERT on a task or on your own labelled data."""
 
 import bertcli
 from bertcli.cli.console import Output

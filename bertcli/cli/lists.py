@@ -12,10 +12,6 @@ from bertcli.cli.console import Output
 from bertcli.cli.options import AsJson
 from bertcli.config.recipes import recipe_names, recipe_path
 from bertcli.errors import UserError
-from bertcli.families import get_family, pretrainable
-from bertcli.families.bert import BERT
-from bertcli.lifecycle.pretrained import PRETRAINED
-from bertcli.tasks import TASKS
 
 OfFamily = Annotated[str, typer.Option("--family", help="Family, as `bert families` lists them.")]
 RecipeName = Annotated[str, typer.Argument(autocompletion=complete_recipes)]
@@ -25,6 +21,8 @@ recipes = typer.Typer(help="List, show or copy the recipes that ship with bert."
 
 def tasks(json: AsJson = False) -> None:
     """List the tasks, with the paper's scores."""
+    from bertcli.tasks import TASKS
+
     if json:
         shown = ("kind", "metrics", "labels", "paper", "warning")
         return Output().emit({name: {key: getattr(task, key) for key in shown} for name, task in TASKS.items()})
@@ -41,6 +39,8 @@ def tasks(json: AsJson = False) -> None:
 
 def models(json: AsJson = False) -> None:
     """List the pre-trained models that `--from` and `--model` take by name."""
+    from bertcli.lifecycle.pretrained import PRETRAINED
+
     if json:
         shown = ("parameters", "megabytes", "licence", "good_for", "trained_on")
         listed = {name: {key: getattr(model, key) for key in shown} for name, model in PRETRAINED.items()}
@@ -57,8 +57,11 @@ def models(json: AsJson = False) -> None:
     typer.echo("Any other model of the Hub is named OWNER/NAME; a run or a folder by its path.")
 
 
-def sizes(family: OfFamily = BERT.key, json: AsJson = False) -> None:
+def sizes(family: OfFamily = "bert", json: AsJson = False) -> None:
     """List the model sizes of a family; parameters are counted for BERT with 30,522 tokens."""
+    from bertcli.families import get_family
+    from bertcli.families.bert import BERT
+
     found, names = get_family(family).sizes, ("layers", "hidden", "heads")
     counts = {name: size.parameters() for name, size in found.items()} if family == BERT.key else {}
     if json:
@@ -75,6 +78,8 @@ def sizes(family: OfFamily = BERT.key, json: AsJson = False) -> None:
 
 def families(json: AsJson = False) -> None:
     """List the families of models that can be pre-trained from text."""
+    from bertcli.families import get_family, pretrainable
+
     found = {name: get_family(name) for name in pretrainable()}
     if json:
         shown = ("name", "vocabularies", "objectives")

@@ -9,24 +9,9 @@ import typer
 
 from bertcli import __version__
 from bertcli.cli import console, lists
-from bertcli.cli.baseline import baseline
-from bertcli.cli.build_vocab import build_vocab
-from bertcli.cli.convert import convert
-from bertcli.cli.demo import demo
-from bertcli.cli.distill import distill
-from bertcli.cli.evaluate import evaluate
-from bertcli.cli.export import export
-from bertcli.cli.finetune import finetune
-from bertcli.cli.make_pretraining_data import make_pretraining_data
-from bertcli.cli.predict import predict
-from bertcli.cli.pretrain import pretrain
+from bertcli.cli.options import register
 from bertcli.cli.quick_start import start_quickly
-from bertcli.cli.report import report
-from bertcli.cli.reproduce import reproduce
-from bertcli.cli.serve import serve
-from bertcli.cli.similar import similar
 from bertcli.cli.spelling import nearest_option
-from bertcli.cli.submit import submit
 from bertcli.errors import UserError
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -42,15 +27,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help, which is the order in which they are used.
-COMMANDS = [build_vocab, make_pretraining_data, pretrain, finetune, distill, baseline, evaluate, predict, similar]
-COMMANDS += [report, reproduce, export, serve, submit, convert]
-for each in COMMANDS:
-    each.register(app)
-app.command()(lists.tasks)
-app.command()(lists.models)
-app.command()(lists.sizes)
-app.command()(lists.families)
-demo.register(app)
+TRAIN = ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "distill", "baseline")
+USE = ("evaluate", "predict", "similar", "report", "reproduce", "export", "serve", "submit", "convert")
+for name in (*TRAIN, *USE):
+    register(app, name)
+for listed in (lists.tasks, lists.models, lists.sizes, lists.families):
+    app.command()(listed)
+register(app, "demo")
 app.add_typer(lists.recipes, name="recipes")
 
 

@@ -5,6 +5,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import Field, dataclass, fields
+from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -14,7 +16,6 @@ from bertcli.cli.completion import complete_recipes, completion_of
 from bertcli.cli.console import Output, is_first
 from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of
 from bertcli.config.recipes import with_recipe
-from bertcli.config.training import TrainingConfig
 from bertcli.errors import UserError
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout, nothing else.")]
@@ -36,17 +37,21 @@ SHARED: dict[str, Any] = {  # name -> annotation
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the application: its name, what its help says first and last, and the function that Typer calls."""
+    """A command of the application: what its help says first and last, and the function that Typer calls."""
 
-    name: str
     help: str
     epilog: str
     run: Callable[..., None]
     config_class: type[Config]
 
-    def register(self, app: typer.Typer) -> None:
-        """Add the command to the application, without its flags."""
-        app.command(self.name, cls=_parser(self), help=self.help, epilog=self.epilog)(lambda: None)
+    def with_flags(self) -> TyperCommand:
+        """The command as Typer has it."""
+        self.run.__signature__ = _signature(self.config_class)  # type: ignore[attr-defined]
+        app = typer.Typer(add_completion=False)
+        app.command(help=self.help, epilog=self.epilog)(self.run)
+        made = typer.main.get_command(app)
+        assert isinstance(made, TyperCommand)
+        return made
 
 
 def command(
@@ -59,6 +64,8 @@ def command(
     The function gets the checked configuration (flags win over `--recipe`, which wins over defaults) and the output; what
     it returns is printed with `--json`. The examples are those of its docstring.
     """
+    from bertcli.config.training import TrainingConfig
+
     shares_processes = issubclass(config_class, TrainingConfig)
 
     def make(function: Callable[[ConfigType, Output], object]) -> Command:
@@ -81,17 +88,24 @@ def command(
 
         text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:\n")
         epilog = "\n\n".join(("Examples:", *examples.splitlines()))
-        return Command(function.__name__.replace("_", "-"), text, epilog, run, config_class)
+        return Command(text, epilog, run, config_class)
 
     return make
 
 
-def _parser(command: Command) -> type[TyperCommand]:
+def register(app: typer.Typer, name: str) -> None:
+    """Add a command to the application: its file is imported when the command is called, and its first line describes it until then."""
+    module = name.replace("-", "_")
+    with Path(__file__).with_name(f"{module}.py").open(encoding="utf-8") as file:
+        words = file.readline().strip().strip('"').partition(": ")[2]
+    app.command(name, cls=_parser(module), help=words[:1].upper() + words[1:])(lambda: None)
+
+
+def _parser(module: str) -> type[TyperCommand]:
     """What parses a command line on which an option may have no value, or several, which Typer does not.
 
-    Its flags are made when they are first asked for: making those of every command takes a tenth of a second.
+    Its flags are made when they are first asked for: importing every command and making its flags takes a fifth of a second.
     """
-    declared = {flag(each): each for each in fields(command.config_class) if each.metadata["nargs"]}
 
     class Parser(TyperCommand):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -99,17 +113,16 @@ def _parser(command: Command) -> type[TyperCommand]:
             del self.params  # __getattr__ makes them
 
         def __getattr__(self, name: str) -> Any:
-            if name != "params":
+            if name not in ("params", "declared"):
                 raise AttributeError(name)
-            command.run.__signature__ = _signature(command.config_class)  # type: ignore[attr-defined]
-            app = typer.Typer(add_completion=False)
-            app.command()(command.run)
-            made = typer.main.get_command(app)
-            self.params, self.callback = made.params, made.callback
-            return self.params
+            command: Command = getattr(import_module(f"bertcli.cli.{module}"), module)
+            made = command.with_flags()
+            self.params, self.callback, self.help, self.epilog = made.params, made.callback, made.help, made.epilog
+            self.declared = {flag(each): each for each in fields(command.config_class) if each.metadata["nargs"]}
+            return getattr(self, name)
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            return super().parse_args(ctx, [*_with_one_value_each(args, declared)])
+            return super().parse_args(ctx, [*_with_one_value_each(args, self.declared)])
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
             """The help without the column of --no-... flags, so that its words have room in 80 columns."""

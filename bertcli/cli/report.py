@@ -1,4 +1,4 @@
-"""`bert report`: the report of a run, or of several beside each other."""
+"""`bert report`: write the report of a run, or of several beside each other."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""`bert similar`: the rows of a file that are nearest to a text in meaning, or to each other."""
+"""`bert similar`: find the rows of a file that are nearest to a text in meaning, or to each other."""
 
 from dataclasses import replace
 from typing import Any

@@ -408,6 +408,17 @@ def test_every_commands_help_shows_examples(
         assert f"bert {name} " in out
 
 
+def test_the_list_of_commands_says_what_each_does_and_imports_none() -> None:
+    program = "import sys; sys.argv = ['bert', '--help']; from bertcli.cli.main import main\n"
+    program += "try: main()\nfinally: print([name for name in sys.modules if name.startswith('bertcli.config.')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    *shown, imported = done.stdout.splitlines()
+    assert imported == str(["bertcli.config.options", "bertcli.config.recipes"])
+    for name in (*COMMANDS, "distill", "baseline", "reproduce"):
+        (described,) = (line for line in shown if line.startswith(f"│ {name} "))
+        assert described.removeprefix(f"│ {name}").strip(" │")[0].isupper()
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_tables_fit_narrow_terminals_and_keep_names_whole(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
