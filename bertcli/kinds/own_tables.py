@@ -215,7 +215,8 @@ def _check_cells(table: Table, found: dict[str, str]) -> None:
                 what = f"{table.place(row)} has an object where a label should be."
                 raise UserError(what, 'Give its name: {"label": "good"}')
             if key != "label" and isinstance(cell, list | dict):
-                raise UserError(f"{table.place(row)} has a list where a text should be.", "Give one text a column.")
+                shape = "a list" if isinstance(cell, list) else "an object"
+                raise UserError(f"{table.place(row)} has {shape} where a text should be.", "Give one text a column.")
 
 
 def _complete(part: TextExamples, kind: TextKind) -> TextExamples:

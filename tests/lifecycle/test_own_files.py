@@ -398,6 +398,7 @@ def utf16(text: str) -> bytes:
             "line 2 has a list where a text should be",
             "one text",
         ),
+        ("a.jsonl", '{"text": {"body": "x"}, "label": "y"}\n', "has an object where a text should be", "one text"),
         (
             "a.jsonl",
             '{"text": "x", "label": {"name": "neg"}}\n',
