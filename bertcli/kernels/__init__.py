@@ -17,7 +17,7 @@ if "OMP_NUM_THREADS" not in os.environ:  # torch counts the machine's cores; a c
 
 P = ParamSpec("P")
 R = TypeVar("R")
-MODULES = ("cpu", "products", "gpu")  # with functions that are named like their plain twins
+MODULES = ("cpu", "updates", "products", "gpu")  # with functions that are named like their plain twins
 
 
 def are_on() -> bool:

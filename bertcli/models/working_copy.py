@@ -146,7 +146,7 @@ class _Lookup(torch.autograd.Function):
 class _Embedding(nn.Embedding):
     """A frequent token's row is the sum of thousands of gradients, which eight bits of mantissa cannot hold."""
 
-    deferred: Any = None  # where rows without a gradient are updated when they are read (kernels/cpu.py)
+    deferred: Any = None  # where rows without a gradient are updated when they are read (kernels/updates.py)
 
     def forward(self, input: Tensor) -> Tensor:
         if self.deferred:

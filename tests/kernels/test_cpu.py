@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bertcli.data.packing.sequences import LENGTH_STEP, Sequences
-from bertcli.kernels import cpu
+from bertcli.kernels import cpu, updates
 from bertcli.kernels.cpu import MANY, fits, fits_many
 from bertcli.models.cross_entropy import cross_entropy_gradient, log_sums
 from bertcli.models.dropout import drop, dropout, next_mask, seed_dropout
@@ -136,7 +136,7 @@ def test_cross_entropy_gives_what_its_plain_twin_gives(dtype: torch.dtype) -> No
 @PRECISIONS
 def test_an_update_gives_what_its_plain_twin_gives(dtype: torch.dtype) -> None:
     weights = []
-    for norm, step in ((cpu.gradient_norm, cpu.adam_step), (gradient_norm.__wrapped__, adam_step.__wrapped__)):
+    for norm, step in ((updates.gradient_norm, updates.adam_step), (gradient_norm.__wrapped__, adam_step.__wrapped__)):
         torch.manual_seed(0)
         model = nn.Linear(91, 93)
         copy = WorkingCopy(model, dtype)
@@ -178,8 +178,8 @@ class Bag(nn.Module):
 def test_rows_that_are_updated_when_they_are_next_read_have_the_bits_of_those_updated_at_once(
     name: str, dtype: torch.dtype, passes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu, "MANY_ROWS", 100)
-    monkeypatch.setattr(cpu, "MOST_DEFERRED", 11)
+    monkeypatch.setattr(updates, "MANY_ROWS", 100)
+    monkeypatch.setattr(updates, "MOST_DEFERRED", 11)
     found = []
     for is_deferred in (False, True):
         model, norms, slots = Bag(), [], {}
@@ -227,7 +227,7 @@ def test_a_tied_embedding_one_in_small_and_those_of_lamb_or_of_no_kernels_are_up
         return len(copy.deferred)
 
     assert deferred(Bag()) == 0
-    monkeypatch.setattr(cpu, "MANY_ROWS", 100)
+    monkeypatch.setattr(updates, "MANY_ROWS", 100)
     assert deferred(Bag()) == 1
     assert deferred(Bag(), "lamb") == 0
     tied = Bag()

@@ -19,7 +19,7 @@ from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
 from bertcli.families import pretrainable
-from bertcli.kernels import cpu
+from bertcli.kernels import updates
 from bertcli.kinds.kind import Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.evaluate import evaluate
@@ -130,13 +130,13 @@ def test_a_run_that_updates_rows_when_they_are_next_read_has_the_bits_of_one_tha
     reviews: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     options = {**FAST, "eval_steps": 3, "save_steps": 2, "micro_batch_tokens": 200, "precision": precision}
-    monkeypatch.setattr(cpu, "MANY_ROWS", 1)
+    monkeypatch.setattr(updates, "MANY_ROWS", 1)
     with monkeypatch.context() as patch:
         stop_at_call(patch, 6)
         with pytest.raises(Interrupted):
             finetune(reviews, **options, out=str(tmp_path / "cut"))
     resumed = finetune(reviews, **options, out=str(tmp_path / "cut"), resume=True)
-    monkeypatch.setattr(cpu, "MANY_ROWS", 10**9)
+    monkeypatch.setattr(updates, "MANY_ROWS", 10**9)
     whole = finetune(reviews, **options, out=str(tmp_path / "whole"))
     assert_same_bits(whole.run, resumed.run)
     assert logged(resumed.run) == logged(whole.run)

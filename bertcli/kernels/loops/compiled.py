@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -67,6 +68,8 @@ numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 threads = torch.get_num_threads()
 numba.set_num_threads(1)
 torch.set_num_threads(threads)
+MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS
+_told = threading.local()  # how many threads numba was last told, by each thread that calls kernels
 name = numba.config.CPU_NAME or binding.get_host_cpu_name()
 folder = make_folder(f"{name} {numba.config.CPU_FEATURES or features.flatten()}")
 numba.config.CACHE_DIR = str(folder or "")
@@ -91,7 +94,10 @@ def kernel(function: Callable[..., Any]) -> Callable[..., None]:
         compiled.compile = _in_turn(compiled)
 
     def call(*arguments: Any) -> None:
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        threads = min(torch.get_num_threads(), MOST_THREADS)
+        if getattr(_told, "threads", 0) != threads:
+            _told.threads = threads
+            numba.set_num_threads(threads)
         compiled(*map(_native, arguments))
 
     return call
@@ -118,5 +124,5 @@ def _in_turn(compiled: Any) -> Callable[..., Any]:
 
 def array(tensor: Tensor) -> Any:
     """The NumPy array of a tensor, bfloat16 as uint16."""
-    bits = tensor.detach()
+    bits = tensor.detach() if tensor.requires_grad else tensor
     return (bits.view(torch.uint16) if bits.dtype == torch.bfloat16 else bits).numpy()
