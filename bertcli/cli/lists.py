@@ -91,6 +91,7 @@ def families(json: AsJson = False) -> None:
     ]
     Output().table(["family", "vocabulary", "objective", "others", "sizes"], rows)
     typer.echo("bert build-vocab TEXT --family F; bert make-pretraining-data TEXT --family F; bert pretrain")
+    typer.echo("DistilBERT is made from a pre-trained BERT: bert distill --teacher RUN")
 
 
 @recipes.callback()

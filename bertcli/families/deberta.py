@@ -81,6 +81,7 @@ DEBERTA_3 = replace(
     objectives=("rtd-gdes", "rtd-es", "rtd-none", "masked-ngrams"),
     vocabularies=("sentencepiece",),
     tokenizer_class="DebertaV2Tokenizer",
+    vocabulary_defaults={"cased": True},
     data_defaults={**DATA, "mask_shares": "100,0,0", "max_predictions_per_seq": _most_masked},
     training_defaults={"learning_rate": _learning_rate},
 )

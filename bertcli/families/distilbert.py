@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bertcli.families.family import Family
+from bertcli.families.family import LINEAR, Family, OptimizerRules
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +36,13 @@ def _predict_tokens(model: "PreTrainedModel", hidden: "Tensor") -> Any:
     return model.vocab_projector(model.vocab_layer_norm(model.activation(model.vocab_transform(hidden))))
 
 
-DISTILBERT = Family("DistilBERT", ("distilbert",), is_packed=True, predict_tokens=_predict_tokens)
+DISTILBERT = Family(
+    "DistilBERT",
+    ("distilbert",),
+    is_packed=True,
+    predict_tokens=_predict_tokens,
+    optimizer=OptimizerRules(adam_beta2=0.98, weight_decay=0.0, max_grad_norm=5.0, schedule=LINEAR),  # train.py
+)
 
 
 def distilbert_names(layers: Sequence[int], has_head: bool = True) -> dict[str, str]:

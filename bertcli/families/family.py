@@ -160,6 +160,7 @@ class Family:
     tokenizer_class: str = "BertTokenizer"  # of transformers
     special_tokens: tuple[str, ...] = ()  # the first ids of a new vocabulary, where it is not WordPiece
     last_tokens: tuple[str, ...] = ()  # its last ids
+    vocabulary_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert build-vocab`
     data_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert make-pretraining-data`
     training_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert pretrain`
     finetuning_defaults: Mapping[str, Any] = field(default_factory=dict)  # of `bert finetune`

@@ -58,6 +58,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     files, out = find_text_files(config.text), Path(config.out or "vocab")
     write, wrote = _check_replaceable(out)
     family = _family(config)
+    config = config.with_defaults(family.vocabulary_defaults)
     learn = LEARN[family.vocabularies[0]]
     if config.dry_run:
         say(f"would learn {config.vocab_size:,} tokens from {number_of(len(files), 'file')} and {write} {out}")

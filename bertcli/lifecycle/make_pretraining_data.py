@@ -127,9 +127,12 @@ def _check_vocabulary(tokenizer: WordPiece, family: Family) -> None:
     """Raise UserError if a family does not take this kind of vocabulary."""
     if tokenizer.algorithm not in family.vocabularies:
         what = f"`{tokenizer.source}` is a {tokenizer.algorithm or 'strange'} vocabulary, which {family.name} does not take."
-        raise UserError(
-            what, f"Make one: bert build-vocab TEXT --family {family.key}; or give --family, or --tokenizer."
-        )
+    else:
+        needed = () if tokenizer.is_wordpiece else (*family.special_tokens, *family.last_tokens)
+        if not (missing := [token for token in needed if token not in tokenizer.vocab]):
+            return
+        what = f"`{tokenizer.source}` is not a vocabulary for {family.name}: it lacks {', '.join(missing)}."
+    raise UserError(what, f"Make one: bert build-vocab TEXT --family {family.key}; or give --family, or --tokenizer.")
 
 
 def _check_engine(config: MakePretrainingDataConfig) -> None:

@@ -165,5 +165,6 @@ FULL_SENTENCES = Objective(
     model_class="AutoModelForMaskedLM",
     fits=has_heads,
     trains_every_weight=False,
+    ignored=("short_seq_prob", "max_predictions_per_seq", "span_mask", "ngram_mask"),
 )
 DOC_SENTENCES = replace(FULL_SENTENCES, name="doc-sentences", cut=partial(cut_blocks, WITHIN_DOCUMENTS))

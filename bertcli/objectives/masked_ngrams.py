@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bertcli.data.pretraining.shards import UnpackedRows
     from bertcli.objectives.objective import Targets
 
+IGNORED = ("short_seq_prob", "span_mask", "ngram_mask")
 LONGEST = 3  # words of an n-gram (`--max_ngram 3` of mlm.sh)
 
 
@@ -105,4 +106,5 @@ MASKED_NGRAMS = replace(
     cut=rows_of_stream,
     draw_masks=draw_masks,
     trains_every_weight=True,
+    ignored=IGNORED,
 )

@@ -180,5 +180,5 @@ PERMUTATION_LM = PermutationObjective(
     cut_streams,
     fits=lambda model: hasattr(model.base_model, "mask_emb") and hasattr(model, "lm_loss"),
     has_memory=True,
-    ignored=("short_seq_prob", "whole_word_mask", "span_mask", "mask_shares"),
+    ignored=("short_seq_prob", "whole_word_mask", "span_mask", "ngram_mask", "mask_shares"),
 )

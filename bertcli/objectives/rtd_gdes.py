@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bertcli.objectives.masked_lm import MASKED_LM
-from bertcli.objectives.masked_ngrams import draw_masks, rows_of_stream, targets_of
+from bertcli.objectives.masked_ngrams import IGNORED, draw_masks, rows_of_stream, targets_of
 from bertcli.objectives.replaced_tokens import REPLACED_TOKENS, Detection, with_draws
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ RTD_GDES = DebertaDetection(
     draw_masks=draw_masks,
     fits=lambda model: hasattr(model, "mask_predictions"),
     share=_disentangle,
+    ignored=IGNORED,
 )
 RTD_ES = replace(RTD_GDES, name="rtd-es", share=_share)  # one table learns from both losses, as in ELECTRA
 RTD_NONE = replace(RTD_GDES, name="rtd-none", share=_share_nothing)

@@ -1,5 +1,8 @@
 """A vocabulary is reproducible, both libraries read it, and it says what it covers."""
 
+import lzma
+import re
+from collections import Counter
 from itertools import permutations
 from pathlib import Path
 from zlib import crc32
@@ -10,10 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from bertcli.config.recipes import recipes_folder
 from bertcli.data.text.tokenization import SPECIAL_TOKENS, load_tokenizer
 from bertcli.errors import UserError
 from bertcli.lifecycle import build_vocab as vocabulary
 from bertcli.lifecycle.build_vocab import build_vocab
+
+NOVEL = "arthur-conan-doyle_the-adventures-of-sherlock-holmes.txt.xz"
 
 
 @pytest.mark.parametrize("most_held_out", [3, 1000])
@@ -154,3 +160,13 @@ def in_hindi(folder: Path) -> str:
     path = folder / "text.txt"
     path.write_text("\n".join(f"{HINDI} {'अआकखगघ'[number % 6]}" for number in range(60)), encoding="utf-8")
     return str(path)
+
+
+def test_frequent_words_are_sentence_pieces_whole_and_none_has_digits_beside_marks(tmp_path: Path) -> None:
+    novel = lzma.decompress((recipes_folder() / "demo" / "books" / NOVEL).read_bytes()).decode()[:400_000]
+    (tmp_path / "novel.txt").write_text(novel + "in 1990, 3;4 or 5! at 10:30.\n" * 40)
+    build_vocab([str(tmp_path / "novel.txt")], family="albert", vocab_size=3000, out=str(tmp_path / "vocab"))
+    pieces = load_tokenizer(tmp_path / "vocab").vocab
+    words = Counter(re.findall(r"[a-z]+", novel.lower())).most_common(100)
+    assert sum(f"▁{word}" in pieces for word, _ in words) >= 95
+    assert [piece for piece in pieces if re.search(r"\d[^\w▁]|[^\w▁]\d", piece)] == []

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import string
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +19,8 @@ from bertcli.data.text.layout import Layout
 from bertcli.data.text.sentence_pieces import ORIGINALS, AlbertPieces
 from bertcli.errors import UserError, check_regular, first_line
 
+# Any of which a folder must have for a tokenizer of transformers.
+VOCABULARIES = ("tokenizer.json", "vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model")
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_CHARACTERS_PER_WORD = 200  # tokenization.py; the tokenizers library's own default is 100
@@ -31,6 +35,7 @@ ALGORITHMS = {
     "Unigram": "sentencepiece",
 }  # a model's type in tokenizer.json
 SPACES = "Ġ▁"  # the space before a word, as pieces have it
+MARKS_BEGIN_WORDS = {"DebertaTokenizer", "DebertaV2Tokenizer"}  # (part_of_whole_word of DeBERTa's tokenizers)
 LARGEST_VOCABULARY = 100_000_000  # bytes
 
 
@@ -203,9 +208,13 @@ class Subwords(WordPiece):
         """For each id, whether it is a piece of a word that is not its first, [V]; a special token is a word."""
         if self.original:
             return self.original.continues_word
-        special = set(self.fast.all_special_ids)
-        words = [number in special or token.startswith(tuple(SPACES)) for number, token in enumerate(self.tokens)]
-        return [not begins for begins in words]
+        special, are_words = set(self.fast.all_special_ids), type(self.fast).__name__ in MARKS_BEGIN_WORDS
+        continues = [number not in special and token[0] not in SPACES for number, token in enumerate(self.tokens)]
+        decode = self.backend.decoder.decode
+        return [
+            each and not (are_words and is_mark(decode([token])))
+            for each, token in zip(continues, self.tokens, strict=True)
+        ]
 
     def special(self, name: str) -> int:
         """The id of a special token, by a name such as `cls`."""
@@ -228,6 +237,11 @@ class Subwords(WordPiece):
         if model_max_length:
             self.fast.model_max_length = min(self.fast.model_max_length, model_max_length)
         self.fast.save_pretrained(folder)
+
+
+def is_mark(text: str) -> bool:
+    """Whether a text is a single punctuation, space or control character, as the original's BasicTokenizer has them."""
+    return len(text) == 1 and (text in string.punctuation or text.isspace() or unicodedata.category(text)[0] in "PC")
 
 
 def of_transformers(fast: Any, source: str) -> Subwords:
@@ -266,7 +280,7 @@ def load_tokenizer(source: str | Path, cased: bool = False) -> WordPiece:
         rules = saved.get("strip_accents"), saved.get("tokenize_chinese_chars", True)
         vocab, is_cased = _read_vocab(path / "vocab.txt"), not saved.get("do_lower_case", not cased)
         return WordPiece(vocab, is_cased, str(source), *rules)
-    if path.is_dir() and not (path / "tokenizer.json").exists():
+    if path.is_dir() and not any((path / name).exists() for name in VOCABULARIES):
         raise UserError(f"The folder `{source}` holds no vocabulary.", "Make one: bert build-vocab TEXT --out vocab")
     return _load_from_transformers(str(source))
 

@@ -1,10 +1,12 @@
 """A unigram vocabulary of sentence pieces, as ALBERT and XLNet have."""
 
-import json
+import io
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, normalizers
 
 from bertcli import say
 from bertcli.config.data import BuildVocabConfig
@@ -14,9 +16,11 @@ from bertcli.families.family import Family
 from bertcli.lifecycle.vocabularies.wordpiece import drops_marks, most_frequent, normalized
 
 SYMBOLS = '()"-.–£€'  # never part of a longer piece, as in the vocabularies of ALBERT and XLNet
-# A piece has no letter beside what is none, and a space only at its front, as SentencePiece has it. Nor has it digits beside
-# marks: the authors of ALBERT and XLNet split such pieces again, and so do not all tokenizers.
-PARTS = Regex(r"[()\"\-.–£€]|▁?[\p{L}\p{M}]+|▁?\p{N}+|▁?[^\p{L}\p{M}\p{N}▁()\"\-.–£€]+|▁")
+# No piece has digits beside marks: the authors of ALBERT and XLNet split such pieces again, and so do not all tokenizers.
+DIGITS_AND_MARKS = re.compile(r"(?<=\d)(?=[^\w\s])|(?<=[^\w\s])(?=\d)")
+APART = "\x01"  # between what no piece joins
+THREADS = 16  # on any machine, as sums depend on it
+LONGEST_LINE = 1 << 30  # bytes
 
 
 def learn(
@@ -42,18 +46,39 @@ def learn(
     if (reserved := len({*special, *alphabet, "▁"})) > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {reserved:,}."
         raise UserError(what, f"Give --vocab-size {reserved + 1000} or more, or a smaller --limit-alphabet.")
-    backend = Tokenizer(models.Unigram())
     others = Regex("[^" + "".join(f"\\x{{{ord(character):x}}}" for character in alphabet) + "]")
-    backend.normalizer = normalizers.Sequence([empty.normalizer, normalizers.Replace(others, " ")])
-    backend.pre_tokenizer = pre_tokenizers.Sequence([empty.pre_tokenizer, pre_tokenizers.Split(PARTS, "isolated")])
-    trainer = trainers.UnigramTrainer(
-        vocab_size=config.vocab_size - len(special) + len(SYMBOLS),
-        initial_alphabet=sorted({*alphabet, *SYMBOLS}),
-        show_progress=False,
-    )
-    backend.train_from_iterator(lines, trainer)
-    learnt = {piece: round(score, 3) for piece, score in json.loads(backend.to_str())["model"]["vocab"]}
-    learnt = {piece: score for piece, score in learnt.items() if piece not in special}
+    normalizer = normalizers.Sequence([empty.normalizer, normalizers.Replace(others, " ")])
+    learnt = _pieces(lines, normalizer, config.vocab_size - len(special))
     pieces = sorted(learnt.items(), key=lambda each: (-each[1], each[0]))
     vocab = [*first[: -len(family.last_tokens) or None], *pieces, *first[len(first) - len(family.last_tokens) :]]
     return family.new_tokenizer(source, vocab=vocab, **options), len(alphabet)
+
+
+def _pieces(lines: Iterable[str], normalizer: Any, count: int) -> dict[str, float]:
+    """So many pieces with the logarithms of their probabilities, or fewer where the text is too small, by SentencePiece itself."""
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+    def normalized_lines() -> Iterator[str]:
+        for line in lines:
+            yield DIGITS_AND_MARKS.sub(APART, normalizer.normalize_str(line))
+
+    written = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=normalized_lines(),
+        model_writer=written,
+        vocab_size=count + len(SYMBOLS) + 1,
+        hard_vocab_limit=False,
+        user_defined_symbols=[*SYMBOLS],
+        unk_id=0,
+        bos_id=-1,
+        eos_id=-1,
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        pretokenization_delimiter=APART,
+        max_sentence_length=LONGEST_LINE,
+        num_threads=THREADS,
+        minloglevel=2,
+    )
+    made = SentencePieceProcessor(model_proto=written.getvalue())
+    scores = {made.id_to_piece(number): made.get_score(number) for number in range(1, made.get_piece_size())}
+    return {piece: round(score, 3) for piece, score in scores.items() if piece not in SYMBOLS}
