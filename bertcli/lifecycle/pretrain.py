@@ -12,7 +12,7 @@ from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of
-from bertcli.families import get_family
+from bertcli.families import FAMILIES, get_family
 from bertcli.families.family import GENERATOR_SETTINGS
 from bertcli.lifecycle.pretraining.family import name_of_run, starts_from_model, with_family
 from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
@@ -133,9 +133,10 @@ def _make_model(request: Request) -> PreTrainedModel:
     if source:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
         if not objective.fits(model):
+            takes = " or ".join(each.name for each in FAMILIES if objective.name in each.objectives)
             raise UserError(
                 f"The model `{source}` ({model.config.model_type}) cannot be trained by --objective {objective.name}.",
-                "Give --from a BERT or an ERNIE, --objective the one it was trained by, or leave --from out.",
+                f"Give --from a model of {takes}, --objective the one it was trained by, or leave --from out.",
             )
         check_vocabulary(model, tokenizer, source)
     else:
