@@ -209,12 +209,13 @@ class Subwords(WordPiece):
         if self.original:
             return self.original.continues_word
         special, are_words = set(self.fast.all_special_ids), type(self.fast).__name__ in MARKS_BEGIN_WORDS
-        continues = [number not in special and token[0] not in SPACES for number, token in enumerate(self.tokens)]
         decode = self.backend.decoder.decode
-        return [
-            each and not (are_words and is_mark(decode([token])))
-            for each, token in zip(continues, self.tokens, strict=True)
-        ]
+
+        def begins(number: int, token: str) -> bool:
+            is_word = number in special or token.startswith(tuple(SPACES))
+            return is_word or (are_words and is_mark(decode([token])))
+
+        return [not begins(number, token) for number, token in enumerate(self.tokens)]
 
     def special(self, name: str) -> int:
         """The id of a special token, by a name such as `cls`."""
