@@ -162,6 +162,14 @@ def in_hindi(folder: Path) -> str:
     return str(path)
 
 
+def test_sentence_pieces_are_the_same_in_any_order_of_the_files(tmp_path: Path) -> None:
+    files = [str(write_corpus(tmp_path / f"{seed}.txt", seed=seed)) for seed in range(3)]
+    for number, order in enumerate((files, files[::-1])):
+        build_vocab(order, family="xlnet", vocab_size=80, out=str(tmp_path / f"vocab{number}"))
+    first, second = ((tmp_path / f"vocab{number}" / "tokenizer.json").read_bytes() for number in range(2))
+    assert first == second
+
+
 def test_frequent_words_are_sentence_pieces_whole_and_none_has_digits_beside_marks(tmp_path: Path) -> None:
     novel = lzma.decompress((recipes_folder() / "demo" / "books" / NOVEL).read_bytes()).decode()[:400_000]
     (tmp_path / "novel.txt").write_text(novel + "in 1990, 3;4 or 5! at 10:30.\n" * 40)
