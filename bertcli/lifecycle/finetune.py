@@ -74,6 +74,9 @@ def train_on_task(
     else:
         start = model_to_start_from(config.from_, config.size)
         check_new_weights(config, start)
+        if command == "finetune" and config.family and start != "scratch":
+            hint = f"Leave it out, or give both: --from scratch --size mini --family {config.family}"
+            raise UserError("--family is for new weights only.", hint)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)

@@ -84,6 +84,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("pretrain --wombat tiny", "--wombat", "pretrain --help"),
         ("finetune good.csv --model minilm", "--model", "--from"),
         ("finetune good.csv --num_train_epochs 3", "--num_train_epochs", "--epochs"),
+        ("finetune good.csv --from bert-books --family electra", "--family is for new weights", "--from scratch"),
         ("pretrain --steps many", "--steps", "pretrain --help"),
         ("pretrain --recipe unknown.yaml", "recipe key `stepz`", "`steps`"),
         ("pretrain --recipe broken.yaml", "is not YAML", "recipes show"),
