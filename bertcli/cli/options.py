@@ -94,7 +94,10 @@ def command(
 
 
 def register(app: typer.Typer, name: str) -> None:
-    """Add a command to the application: its file is imported when the command is called, and its first line describes it until then."""
+    """Add a command to the application by its name.
+
+    Its file is imported when the command is called. The list of commands shows the first line of the file.
+    """
     module = name.replace("-", "_")
     with Path(__file__).with_name(f"{module}.py").open(encoding="utf-8") as file:
         words = file.readline().strip().strip('"').partition(": ")[2]

@@ -1,4 +1,4 @@
-"""Importing torch and the models of transformers: it is said meanwhile, and leaves out what no command uses of the latter."""
+"""Importing torch and the models of transformers, which is said meanwhile; what no command uses of the models is left out."""
 
 import importlib
 import os
@@ -23,7 +23,7 @@ NOT_USED = tuple(
 
 
 class _FirstImport(MetaPathFinder):
-    """An import hook: the first import of a module, which takes seconds, says so, and is made by `run`."""
+    """An import hook for the first import of a module, which `run` makes; as that takes seconds, it is said meanwhile."""
 
     def __init__(self, name: str, run: Callable[[Callable[[ModuleType], None], ModuleType], None]) -> None:
         self.name, self.run = name, run

@@ -124,14 +124,15 @@ def with_family(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataC
 
 
 def _check_vocabulary(tokenizer: WordPiece, family: Family) -> None:
-    """Raise UserError if a family does not take this kind of vocabulary."""
+    """Raise UserError if a family does not take this kind of vocabulary, or special tokens of the family are missing in it."""
+    needed = () if tokenizer.is_wordpiece else (*family.special_tokens, *family.last_tokens)
+    missing = [token for token in needed if token not in tokenizer.vocab]
     if tokenizer.algorithm not in family.vocabularies:
         what = f"`{tokenizer.source}` is a {tokenizer.algorithm or 'strange'} vocabulary, which {family.name} does not take."
-    else:
-        needed = () if tokenizer.is_wordpiece else (*family.special_tokens, *family.last_tokens)
-        if not (missing := [token for token in needed if token not in tokenizer.vocab]):
-            return
+    elif missing:
         what = f"`{tokenizer.source}` is not a vocabulary for {family.name}: it lacks {', '.join(missing)}."
+    else:
+        return
     raise UserError(what, f"Make one: bert build-vocab TEXT --family {family.key}; or give --family, or --tokenizer.")
 
 

@@ -3,7 +3,7 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from tokenizers import Regex, normalizers
@@ -18,7 +18,7 @@ from bertcli.lifecycle.vocabularies.wordpiece import drops_marks, most_frequent,
 SYMBOLS = '()"-.–£€'  # never part of a longer piece, as in the vocabularies of ALBERT and XLNet
 # No piece has digits beside marks: the authors of ALBERT and XLNet split such pieces again, and so do not all tokenizers.
 DIGITS_AND_MARKS = re.compile(r"(?<=\d)(?=[^\w\s])|(?<=[^\w\s])(?=\d)")
-APART = "\x01"  # between what no piece joins
+APART = "\x01"  # put between what no piece may join
 THREADS = 16  # on any machine, as sums depend on it
 LONGEST_LINE = 1 << 30  # bytes
 
@@ -55,16 +55,12 @@ def learn(
 
 
 def _pieces(lines: Iterable[str], normalizer: Any, count: int) -> dict[str, float]:
-    """So many pieces with the logarithms of their probabilities, or fewer where the text is too small, by SentencePiece itself."""
+    """The pieces that SentencePiece learns, each with the logarithm of its probability: `count`, or fewer from a small text."""
     from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
-
-    def normalized_lines() -> Iterator[str]:
-        for line in lines:
-            yield DIGITS_AND_MARKS.sub(APART, normalizer.normalize_str(line))
 
     written = io.BytesIO()
     SentencePieceTrainer.train(
-        sentence_iterator=normalized_lines(),
+        sentence_iterator=(DIGITS_AND_MARKS.sub(APART, normalizer.normalize_str(line)) for line in lines),
         model_writer=written,
         vocab_size=count + len(SYMBOLS) + 1,
         hard_vocab_limit=False,
