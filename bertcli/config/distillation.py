@@ -3,30 +3,19 @@
 from dataclasses import dataclass
 
 from bertcli.config.options import option
-from bertcli.config.training import DATA_CACHE, FinetuneConfig
+from bertcli.config.training import DATA_CACHE, FLOPS, FinetuneConfig
 
 TARGETS = (LOGITS, HIDDEN, VECTORS) = ("logits", "hidden", "sentence-vectors")
 SHAPES = (DISTILBERT_SHAPE, TEACHER_SHAPE) = ("distilbert", "teacher")
 POSITIONS = (ALL, MASKED) = ("all", "masked")
 TEXTS = (MASKED_TEXT, WHOLE_TEXT) = ("masked", "whole")
 # Options that belong to distillation at pre-training, or to distillation at a task.
-AT_PRETRAINING = {"data", "data_cache_gb", "eval_data", "steps", "warmup_steps", "vocab_from_text", "vocab_size"}
-AT_PRETRAINING |= {
-    "shape",
-    "soft_targets",
-    "teacher_reads",
-    "mask_smoothing",
-    "masked_lm_weight",
-    "mse_weight",
-    "dropout",
-}
-TARGETS_HELP = (
-    "What the student learns from the teacher: logits, hidden (last hidden states), sentence-vectors (their means)."
-)
+AT_PRETRAINING = {"data", "data_cache_gb", "eval_data", "steps", "flops", "warmup_steps", "dropout", "shape"}
+AT_PRETRAINING |= {"vocab_from_text", "vocab_size", "soft_targets", "teacher_reads", "mask_smoothing"}
+AT_PRETRAINING |= {"masked_lm_weight", "mse_weight"}
+TARGETS_HELP = "What the student learns of the teacher: logits, hidden (last states), sentence-vectors (their means)."
 WEIGHT = "Weight of the soft targets; default: 5 at pre-training, 0.5 at a task."
-SHAPE = (
-    "Shape of a student made of the teacher's layers: distilbert, or as the teacher; default: distilbert for a BERT."
-)
+SHAPE = "Shape of a student made of the teacher's layers: distilbert or teacher; default: distilbert for a BERT."
 TEACHER_LAYERS = "The layers of the teacher by their numbers, from 0, in place of --layers: 0,1,4,5."
 SMOOTHING = "At pre-training: mask rare tokens more often, with weight frequency^-VALUE; the authors' VALUE is 0.7."
 VOCAB = "Train on these texts, with a vocabulary cut to the teacher's tokens that occur in them; makes the data."
@@ -58,6 +47,7 @@ class DistillConfig(FinetuneConfig):
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out pre-training data for evaluation; default: part of --data.")
     steps: int | None = option(None, "At pre-training: number of steps; default: three epochs.", minimum=1)
+    flops: float | None = option(None, f"At pre-training: {FLOPS[0].lower()}{FLOPS[1:]}", minimum=1)
     warmup_steps: int | None = option(None, "At pre-training: warm-up steps; default: 5 % of all.", minimum=0)
     dropout: float | None = option(None, "At pre-training: dropout; default: the model's.", minimum=0, maximum=0.9)
     vocab_from_text: list[str] = option([], VOCAB, nargs="+")

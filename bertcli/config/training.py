@@ -12,9 +12,7 @@ from bertcli.tasks.paper import FROZEN_SCORES
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 AUTO = "{choices}; auto: bfloat16 on hardware that supports it, else float32"
 LONG_TEXTS = (CUT, WINDOWS) = ("cut", "windows")
-DATA = (
-    "Pre-training data, a folder or a URL, one for each of --phases, with commas; default: the latest in this folder."
-)
+DATA = "Pre-training data, a folder or a URL; one for each of --phases, with commas; default: the latest folder here."
 FLOPS = "In place of --steps: floating-point operations of the training (1e15), to compare models at equal compute."
 PHASES = "Lengths and shares of the steps, as 128:0.9,512:0.1, the paper's; default: all steps on --data of any length."
 DATA_CACHE = "Maximum size of the data cache in GB; larger data are shuffled a few shards at a time."
@@ -26,15 +24,11 @@ BETA2 = "Decay of the second moments; default: the family's, 0.999."
 SCHEDULE = "Learning-rate schedule: linear decay from step 0 (bert) or from the end of the warm-up (linear), cosine decay from step 0 (cosine) or from the end of the warm-up (linear-cosine), warm-up multiplied by linear decay (multiplied), or no decay (constant); default: the family's."
 GENERATOR = "ELECTRA: hidden size of a new generator, as a fraction of the model's; default: 1/4, for base 1/3."
 SPAN_HEAD = "ELECTRA, ALBERT and XLNet, span tasks: joint: the authors' head, whose ends depend on starts; default: two logits a token."
-LAYER_DECAY = (
-    "Factor of the learning rate from each layer to the one below it; default: the family's, 1 or ELECTRA's 0.8."
-)
+LAYER_DECAY = "Factor of the learning rate from each layer to the one below; default: the family's, 1 or ELECTRA's 0.8."
 MEMORY = "XLNet: number of preceding tokens that each row attends to, without gradients; default: 0."
 EMBEDDINGS = "New token embeddings: random, or cooccurrence: from counts in the data, which shortens the first plateau."
 FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): {choices}; all: each, beside Table 7."
-GRID = (
-    "paper: try the batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
-)
+GRID = "paper: try batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
 LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of windows over them: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
 STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."

@@ -81,13 +81,9 @@ class OptimizerRules:
     final_rate: float = 0.0  # that the learning rate decays to, as a share of the peak
     power: float = 1.0  # of its decay
     layer_decay: float = 1.0  # factor of the learning rate from each layer to the one below it
-    sums_losses: bool = (
-        False  # whether a loss is the sum over a batch, not its mean, so that most gradients are clipped
-    )
+    sums_losses: bool = False  # whether a loss is the sum over a batch, not its mean: most gradients are clipped
     not_decayed: str = r"LayerNorm|layer_norm|bias"  # the names of weights without decay; "": all weights decay
-    corrects_epsilon: bool = (
-        True  # torch's AdamW adds epsilon to the corrected root, TensorFlow's and fairseq's Adam do not
-    )
+    corrects_epsilon: bool = True  # epsilon is added to the corrected root: torch's AdamW, not TensorFlow or fairseq
     corrects_lamb: bool = True  # bias correction in LAMB
     adapts_undecayed: bool = True  # whether LAMB scales the steps of weights without decay
 
@@ -138,9 +134,7 @@ class Family:
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
-    generator: Callable[[ModelSize, float | None], dict[str, int]] | None = (
-        None  # its settings, by its share of the width
-    )
+    generator: Callable[[ModelSize, float | None], dict[str, int]] | None = None  # its settings, by its share of width
     glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly
     has_joint_spans: bool = False  # whether it may be fine-tuned with the head of models/own/joint_spans.py
     first_position: Callable[[PreTrainedModel], int] = lambda model: 0
@@ -154,9 +148,7 @@ class Family:
     cuts_new_weights: bool = True  # normal weights are cut at two deviations, as TensorFlow's
     # Pre-training from raw text, for a family that has an objective.
     objectives: tuple[str, ...] = ()  # the default first
-    vocabularies: tuple[str, ...] = (
-        "wordpiece",
-    )  # algorithms of vocabularies that fit; `bert build-vocab` makes the first
+    vocabularies: tuple[str, ...] = ("wordpiece",)  # algorithms that fit; `bert build-vocab` takes the first
     tokenizer_class: str = "BertTokenizer"  # of transformers
     special_tokens: tuple[str, ...] = ()  # the first ids of a new vocabulary, where it is not WordPiece
     last_tokens: tuple[str, ...] = ()  # its last ids

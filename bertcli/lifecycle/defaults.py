@@ -57,9 +57,8 @@ def choose_settings(
         needed = min(most_epochs, round(steps * batch_size / (examples * KINDS[task.kind].inputs_of_example(task)), 1))
         if epochs is None and needed > task.epochs:
             epochs = needed
-            reasons["epochs"] = (
-                f"as {number_of(examples, 'example')} {('is', 'are')[examples != 1]} few{' for a new BiLSTM' * config.bilstm}"
-            )
+            few = f"{('is', 'are')[examples != 1]} few{' for a new BiLSTM' * config.bilstm}"
+            reasons["epochs"] = f"as {number_of(examples, 'example')} {few}"
     rate = task.learning_rate if learning_rate is None else learning_rate
     return Settings(batch_size, epochs or task.epochs, rate, reasons)
 

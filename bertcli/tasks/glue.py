@@ -53,9 +53,7 @@ MNLI = _glue(
 )
 QNLI = _glue("qnli", _tsv("QNLI", PAIR), ("question", "sentence"), INFERENCES)
 RTE = _glue("rte", _tsv("RTE", PAIR), SENTENCES, INFERENCES)
-WNLI_WARNING = (
-    "The dev set contradicts the training set; the paper leaves WNLI out, and 65.1 is the majority class of test."
-)
+WNLI_WARNING = "Dev contradicts the training set; the paper leaves WNLI out, and 65.1 is the majority class of test."
 WNLI = _glue("wnli", _tsv("WNLI", PAIR), SENTENCES, "not_entailment entailment", warning=WNLI_WARNING, **BINARY)
 # diagnostic.tsv has no labels; diagnostic-full.tsv, from the same authors, has them, and is used if present.
 AX_COLUMNS: Columns = {

@@ -251,6 +251,7 @@ def test_families_are_pre_trained_for_the_same_operations(data: Path, workspace:
     rows = {"rows": ["RoBERTa", "BERT, one text", "BERT"]}
     result = reproduce("family", flops=4e9, **rows, **{**tiny(data), "vocab_size": 300})
     assert [*dict.fromkeys(cell["row"] for cell in result.cells)] == ["BERT", "BERT, one text", "RoBERTa"]
+    assert all(cell["median"] > 0 for cell in result.cells if cell["column"] == "minutes")
     assert {(each["row"], each["beside"]) for each in result.comparisons} == {(row, "BERT") for row in rows["rows"][:2]}
     assert "differences" in result.sentence
     runs = [yaml.safe_load(path.read_text()) for path in Path(result.folder).glob("pretrained/*/config.yaml")]
@@ -258,6 +259,16 @@ def test_families_are_pre_trained_for_the_same_operations(data: Path, workspace:
     assert len({run["steps"] for run in runs}) > 1
     with pytest.raises(UserError, match="ALBER"):
         reproduce("family", rows=["ALBER"], **tiny(data))
+
+
+def test_a_row_may_have_its_own_vocabulary_and_a_teacher_of_another_row(data: Path, workspace: Path) -> None:
+    result = reproduce("family", flops=4e9, rows=["BERT, capitals", "DistilBERT"], **{**tiny(data), "vocab_size": 300})
+    assert result.systems == ["BERT, capitals", "DistilBERT"]
+    titles = {cost["title"]: cost["count"] for cost in result.costs}
+    assert {"learn a vocabulary, cased", "learn a vocabulary", "pre-train BERT", "distill DistilBERT"} < titles.keys()
+    (run,) = Path(result.folder).glob("distilled/tiny-*/")
+    assert json.loads((run / "model" / "config.json").read_text())["model_type"] == "distilbert"
+    assert yaml.safe_load((run / "config.yaml").read_text())["teacher"].startswith(f"{result.folder}/pretrained/")
 
 
 def test_a_pre_training_for_operations_starts_over_where_nothing_of_it_was_saved(home: Path, workspace: Path) -> None:

@@ -41,9 +41,7 @@ class StreamRules:
     row_length: int  # L
     reuse_length: int  # tokens of a row that the row after it continues; half of L in the original
     predictions: int | None  # of a row; None: about `beta` of `alpha` tokens
-    streams: int = (
-        STREAMS  # parts of the text; of those in both directions, the second half are the first read backwards
-    )
+    streams: int = STREAMS  # parts of the text; in both directions, the second half are the first read backwards
     in_both_directions: bool = True
     alpha: int = 6
     beta: int = 1

@@ -39,6 +39,7 @@ from bertcli.lifecycle.distilling.cut_vocabulary import cut_vocabulary
 from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, make_distilbert
 from bertcli.lifecycle.distilling.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
 from bertcli.lifecycle.pretraining.phases import check_data, held_out_of, open_data
 from bertcli.lifecycle.pretraining.run import Request, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
@@ -78,6 +79,7 @@ class _Vocabularies:
 def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     """Train a student on pre-training data. Raises UserError if teacher, student and data do not fit together."""
     config, folder = begin("distill", asked, f"distill-{Path(asked.teacher).name}")
+    check_flops(config, folder)
     source, digest = find_teacher(config, folder.config if config.resume else {})
     if config.dry_run and config.vocab_from_text:
         say(f"would cut the vocabulary of {config.teacher}, make data of the texts, and train a student on them")
@@ -101,7 +103,6 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
     model = _student(config, objective, vocabularies, source, folder)
     start_bias(model, _token_counts(examples))
     check_length(model, examples.max_seq_length)
-    objective.teacher.place(inference_device())
     request = Request(
         config=pretraining,
         objective=objective,
@@ -114,7 +115,10 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
         resolved={"teacher_digest": digest, "from": pretraining.from_},
         notes=(f"Distilled from `{config.teacher}`: {', '.join(config.targets)}, and masked-LM.",),
         add_files=_add_pooling if VECTORS in config.targets else lambda folder: None,
+        warmup=lambda steps: math.ceil(WARMUP * steps),
     )
+    request = with_steps(request, model)
+    objective.teacher.place(inference_device())
     return run_pretraining(request, model, folder)
 
 
@@ -165,7 +169,6 @@ def _resolved(config: DistillConfig, rows: int) -> DistillConfig:
         "batch_size": batch_size,
         "steps": steps,
         "learning_rate": LEARNING_RATE if config.learning_rate is None else config.learning_rate,
-        "warmup_steps": math.ceil(WARMUP * steps) if config.warmup_steps is None else config.warmup_steps,
         "soft_weight": SOFT_WEIGHT if config.soft_weight is None else config.soft_weight,
     }
     return config.build(config, given)

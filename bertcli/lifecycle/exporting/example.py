@@ -68,9 +68,8 @@ def example_of(form: str, kind: Kind, model: PreTrainedModel, tokenizer: WordPie
     """A program of some ten lines that runs the model in its folder on a sample of its kind, and prints the answer."""
     from bertcli.models.heads import MeanPooledBertForSequenceClassification
 
-    pools = (
-        isinstance(model, MeanPooledBertForSequenceClassification) and "{auto}" in PROGRAMS[form]
-    )  # which no class of transformers does
+    # No class of transformers pools by the mean.
+    pools = isinstance(model, MeanPooledBertForSequenceClassification) and "{auto}" in PROGRAMS[form]
     head = next((name for name in kind.architectures if not pools and name in type(model).__name__), "")
     sample, pad, mask = {**kind.sample}, tokenizer.special("pad"), tokenizer.special("mask")
     sample |= {"text_pair": "a bad film"} if is_pair else {}

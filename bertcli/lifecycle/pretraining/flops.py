@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bertcli import say
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.training import PretrainConfig
 from bertcli.errors import UserError, flag_of
 from bertcli.training.run_folder import RunFolder
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 ROWS = 16  # that are counted; a step has more of the same lengths
 
 
-def check_flops(config: PretrainConfig, run: RunFolder) -> None:
+def check_flops(config: PretrainConfig | DistillConfig, run: RunFolder) -> None:
     """Raise UserError if --flops is beside an option that it decides or cannot go with."""
     is_new = not (config.resume or run.starts_over)
     for name in ("steps", "phases", "keep_steps") if config.flops and is_new else ():
@@ -51,4 +52,7 @@ def with_steps(request: Request, model: PreTrainedModel) -> Request:
     resolved = {**request.resolved, "flops": config.flops}
     paid = replace(config, steps=steps, flops=None)
     paid.given = config.given
-    return replace(request, config=paid, phases=(replace(phase, steps=range(steps)),), resolved=resolved)
+    options = request.options and request.options.build(request.options, {"steps": steps, "flops": None})
+    return replace(
+        request, config=paid, options=options, phases=(replace(phase, steps=range(steps)),), resolved=resolved
+    )

@@ -88,9 +88,7 @@ def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder |
         what = f"`{examples.folder}` has the pairs of --objective {made_for}, not of {objective.name}."
         raise UserError(what, f"Leave --objective out. {examples.how_to_make_other(f'--objective {objective.name}')}")
     if run and run.config.get("data_digest", resolved["data_digest"]) != resolved["data_digest"]:
-        what = (
-            f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` was begun with."
-        )
+        what = f"`{resolved['data']}` holds other data, or another tokenizer, than the run in `{run.path}` began with."
         raise UserError(what, "Name the data it was begun with: --data FOLDER; or start a new run.")
 
 

@@ -50,6 +50,9 @@ class Request:
     resolved: Mapping[str, Any] = field(default_factory=dict)  # more of config.yaml
     notes: tuple[str, ...] = ()  # for the model card
     add_files: Callable[[Path], None] = lambda folder: None  # to the folder of the finished model
+    warmup: Callable[[int], int] = lambda steps: min(
+        10_000, steps // 10
+    )  # steps of it where none are given; the paper's
 
     @property
     def asked(self) -> TrainingConfig:
@@ -84,13 +87,13 @@ def run_pretraining(request: Request, model: PreTrainedModel, folder: RunFolder)
 
 
 def _plan(request: Request, model: PreTrainedModel) -> Plan:
-    """The plan of the run, with the paper's warm-up, but at most a tenth of the steps, where none is given."""
+    """The plan of the run."""
     from bertcli.training.plan import EVALUATED, Plan
 
     config, hidden_size = request.config, model.config.hidden_size
     costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     eval_cost = EVALUATED * costs[0][1] * len(request.held_out) / config.batch_size
-    warmup_steps = config.warmup_steps if config.warmup_steps is not None else min(10_000, config.steps // 10)
+    warmup_steps = config.warmup_steps if config.warmup_steps is not None else request.warmup(config.steps)
     eval_steps, kept = config.eval_steps or config.steps, kept_steps(config)
     rules = family_of(model.config.model_type).optimizer.given_by(config)
     derived = {"warmup_steps": warmup_steps, "kept_steps": kept, "step_costs": costs, "eval_cost": eval_cost}

@@ -100,7 +100,7 @@ class Estimator:
         if part.command in SECONDS_PER_MEGABYTE:
             size: float = _megabytes(tuple(options["text"])) * options.get("dupe_factor", 1)
             return SECONDS_PER_MEGABYTE[part.command] * size
-        if part.command == "pretrain":
+        if part.command in ("pretrain", "distill"):
             return SECONDS_OF_RUN + self._of_pretraining(part)
         if part.command == "evaluate":
             finetuned = self.parts[part.needs["model"]]
@@ -135,8 +135,8 @@ class Estimator:
 
     def _speed(self, part: Part) -> Speed:
         """The training speed of the model of a part, calibrated once for each model."""
-        while "size" not in part.options and "from_" in part.needs:
-            part = self.parts[part.needs["from_"].partition("/models/")[0]]
+        while "size" not in part.options and (start := part.needs.get("from_") or part.needs.get("teacher")):
+            part = self.parts[start.partition("/models/")[0]]
         shape = {name: part.options[name] for name in ("layers", "hidden_size", "heads") if name in part.options}
         model = str(part.options.get("from_") or [part.options["size"], shape])
         if model not in self.speeds:

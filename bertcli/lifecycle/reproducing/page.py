@@ -134,9 +134,7 @@ def page_of(reproductions: Sequence[Reproduction]) -> Page:
             )
         )
     first, missing = reproductions[0], [line for each in reproductions for line in each.skipped]
-    sentence = (
-        first.sentence if len(reproductions) == 1 else f"{len(reproductions)} experiments of the paper, run again."
-    )
+    sentence = f"{len(reproductions)} experiments of the paper, run again." if reproductions[1:] else first.sentence
     return Page(", ".join(titles), sentence, sections, missing, "reproduction")
 
 

@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.recipes import recipes_folder, with_recipe
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.data.checksums import digest_of
@@ -123,8 +124,9 @@ class _Planner:
         return path
 
     def _vocabulary(self, system: System) -> str:
-        options = {"text": self._text, "vocab_size": self.config.vocab_size, **_of_family(system)}
-        named = f" for {system.family}" if _of_family(system) else ""
+        family, own = _of_family(system), system.vocabulary
+        options = {"text": self._text, "vocab_size": self.config.vocab_size, **family, **own}
+        named = f" for {system.family}" * bool(family) + "".join(f", {option}" for option in own)
         return self._add("vocabulary", f"learn a vocabulary{named}", "build_vocab", options)
 
     @property
@@ -171,8 +173,14 @@ class _Planner:
         needs = {"data": self._data(self._text, "make data", system)}
         if self._held_out_text:
             needs["eval_data"] = self._data(self._held_out_text, "make held-out data", system, dupe_factor=1)
-        title = f"pre-train {system.name}{f', seed {seed}' if config.pretrain_seeds > 1 else ''}"
-        return self._add(f"pretrained/{options['objective']}-{config.size}", title, "pretrain", options, **needs)
+        name = f"{system.name}{f', seed {seed}' if config.pretrain_seeds > 1 else ''}"
+        if not system.teacher:
+            kind = f"pretrained/{options['objective']}-{config.size}"
+            return self._add(kind, f"pre-train {name}", "pretrain", options, **needs)
+        known = DistillConfig().values().keys() - {"size"}  # a student has that of its teacher's layers
+        options = {name: value for name, value in options.items() if name in known}
+        needs["teacher"] = self._model(system.teacher, seed)
+        return self._add(f"distilled/{config.size}", f"distill {name}", "distill", options, **needs)
 
     def _finetuned(self, row: Row, column: Column, model: str, seed: int) -> str:
         config, task = self.config, get_task(column.task)

@@ -10,6 +10,7 @@ from typing import Any
 import bertcli
 from bertcli import say
 from bertcli.config.data import BuildVocabConfig, MakePretrainingDataConfig
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.options import Config
 from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.config.use import EvaluateConfig
@@ -26,11 +27,12 @@ CONFIGS: dict[str, type[Config]] = {
     "build_vocab": BuildVocabConfig,
     "make_pretraining_data": MakePretrainingDataConfig,
     "pretrain": PretrainConfig,
+    "distill": DistillConfig,
     "finetune": FinetuneConfig,
     "evaluate": EvaluateConfig,
 }
 KEPT = ("collapsed", "tokens_per_second", "steps", "tokens", "instances")  # of a result, beside its scores
-RESUMED = ("pretrain", "finetune")  # runs, which `resume` starts or continues
+RESUMED = ("pretrain", "distill", "finetune")  # runs, which `resume` starts or continues
 
 
 def check_parts(parts: Mapping[str, Part]) -> None:

@@ -18,7 +18,7 @@ from bertcli.lifecycle.reproducing.running import result_of
 from bertcli.lifecycle.scoring.scores import compare, resampled
 from bertcli.lifecycle.sources import find_source
 from bertcli.tasks import get_task
-from bertcli.tasks.experiments.experiment import PERPLEXITY, Column, Experiment
+from bertcli.tasks.experiments.experiment import MINUTES, PERPLEXITY, Column, Experiment
 
 if TYPE_CHECKING:
     from bertcli.metrics.metric import Array
@@ -62,8 +62,8 @@ def cells_of(
     for row in rows:
         of_row: list[Cell] = []
         for column in experiment.columns:
-            found = [result_of(folder, part)["metrics"] for part in parts.get((row.name, column.head), ())]
-            scores = [_score(metrics, column) for metrics in found]
+            found = (result_of(folder, part) for part in parts.get((row.name, column.head), ()))
+            scores = [_score(result, column) for result in found]
             if column.metric == "average":
                 scores = _average(of_row, len(experiment.table.columns) - 1)
             paper = experiment.paper_score(row.paper, column)
@@ -79,7 +79,10 @@ def _average(cells: Sequence[Cell], count: int) -> list[float]:
     return [round(fmean(medians), 4)] if len(medians) == count else []
 
 
-def _score(metrics: Mapping[str, float], column: Column) -> float:
+def _score(result: Mapping[str, Any], column: Column) -> float:
+    if column.metric == MINUTES:
+        return round(float(result["seconds"]) / 60, 2)
+    metrics: Mapping[str, float] = result["metrics"]
     return round(math.exp(metrics[MASKED_LM_LOSS]), 4) if column.metric == PERPLEXITY else metrics[column.metric]
 
 
@@ -98,7 +101,7 @@ class Comparisons:
         named, paper_rows = {(each.row, each.column): each for each in cells}, {row.name: row.paper for row in rows}
         found = []
         for row in rows:
-            for column in self.experiment.columns:
+            for column in self.experiment.compared_columns:
                 own, other = named.get((row.name, column.head)), named.get((row.beside, column.head))
                 if own and other and own.scores and other.scores:
                     papers = [self.experiment.paper_score(paper_rows[each], column) for each in (row.name, row.beside)]

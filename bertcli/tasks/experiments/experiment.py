@@ -9,6 +9,7 @@ from bertcli.tasks.paper import PaperTable
 from bertcli.tasks.task import Task
 
 Options = Mapping[str, Any]  # of a command, by their names in Python
+MINUTES = "minutes"  # that a pre-training took
 PERPLEXITY = "perplexity"  # of masked words of held-out text, which a pre-training measures
 
 
@@ -24,6 +25,8 @@ class System:
     words: str = ""  # what it is called beside other rows of a `--from` model, where its name does not say it
     leaves_out: tuple[str, ...] = ()  # columns that the paper leaves empty
     family: str = "bert"  # whose vocabulary, data and model are made
+    vocabulary: Options = field(default_factory=dict)  # options of `bert build-vocab`
+    teacher: Self | None = None  # the system whose model it is distilled from, not trained with an objective
     note: str = ""  # what differs from the paper in it
 
 
@@ -62,6 +65,11 @@ class Experiment:
     def tasks(self) -> list[str]:
         """The names of the tasks that it is scored by."""
         return list(dict.fromkeys(column.task for column in self.columns if column.task))
+
+    @property
+    def compared_columns(self) -> list[Column]:
+        """The columns by which rows are compared: all but the minutes."""
+        return [column for column in self.columns if column.metric != MINUTES]
 
     @property
     def all_notes(self) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from bertcli import pretrain
+from bertcli import distill, pretrain
 from bertcli.config.recipes import with_recipe
 from bertcli.data.packing.batches import longest_first
 from bertcli.data.pretraining.shards import load_pretraining_examples
@@ -50,6 +50,21 @@ def test_flops_that_steps_contradict_and_flops_that_pay_for_no_step_are_refused(
         pretrain(data=data, size="tiny", flops=2e10, **beside)
     with pytest.raises(UserError, match="more than --flops 5"):
         pretrain(data=data, size="tiny", flops=5)
+
+
+def test_a_distillation_counts_the_answers_of_its_teacher_too(data: str, home: Path) -> None:
+    options = {"teacher": str(home / "runs" / "pretrain-tiny"), "data": data, "batch_size": 8}
+    student = distill(**options, size="tiny", flops=2e10, out="student")
+    alone = pretrain(data=data, objective="mlm", size="tiny", batch_size=8, flops=2e10, out="alone")
+    assert 3 < student.steps < alone.steps
+    saved = yaml.safe_load(Path("student/config.yaml").read_text())
+    assert (saved["flops"], saved["steps"], saved["warmup_steps"]) == (2e10, student.steps, -(-student.steps // 20))
+    more = student.steps + 2
+    assert distill(**options, out="student", resume=True, steps=more).steps == more
+    with pytest.raises(UserError, match="--steps cannot be given"):
+        distill(**options, flops=2e10, steps=3)
+    with pytest.raises(UserError, match="--flops is for distillation at pre-training"):
+        distill("glue/rte", teacher=options["teacher"], flops=2e10)
 
 
 def test_the_steps_of_a_recipe_give_way_to_flops() -> None:

@@ -74,9 +74,7 @@ class BagOfWords(LinearTexts):
 
     def notes(self, task: Task) -> list[str]:
         """The sizes of the vocabularies."""
-        words = (
-            f"{len(self.words):,} words and pairs of words, and of {len(self.characters):,} runs of 2 to 5 characters"
-        )
+        words = f"{len(self.words):,} words and pairs of words, and {len(self.characters):,} runs of 2 to 5 characters"
         return [f"TF-IDF of {words}, with logistic regression, or ridge regression for values."]
 
 
