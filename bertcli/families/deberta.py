@@ -71,6 +71,7 @@ DEBERTA = Family(
     special_tokens=("[PAD]", "[CLS]", "[SEP]", "[UNK]"),
     last_tokens=("[MASK]",),
     data_defaults={**DATA, "whole_word_mask": True, "max_predictions_per_seq": 80},
+    finetuning_rates={768: 2e-5, 1024: 1e-5},  # experiments/glue
 )
 DEBERTA_3 = replace(
     DEBERTA,
@@ -84,4 +85,5 @@ DEBERTA_3 = replace(
     vocabulary_defaults={"cased": True},
     data_defaults={**DATA, "mask_shares": "100,0,0", "max_predictions_per_seq": _most_masked},
     training_defaults={"learning_rate": _learning_rate},
+    finetuning_rates={384: 4.5e-5, 768: 2e-5, 1024: 1e-5},
 )

@@ -44,10 +44,9 @@ def _settings(size: ModelSize) -> dict[str, Any]:
     }
 
 
-def _for_task(task: Task, hidden: int) -> Task:
-    """The settings of configure_finetuning.py; models narrower than base get rates by their width, as others do."""
-    rate = 5e-5 if hidden > WIDE else 1e-4
-    return replace(task, batch_size=32, epochs=EPOCHS.get(task.name, task.epochs), learning_rate=rate)
+def _for_task(task: Task) -> Task:
+    """The settings of configure_finetuning.py."""
+    return replace(task, batch_size=32, epochs=EPOCHS.get(task.name, task.epochs))
 
 
 def _most_masked(options: Any) -> int:
@@ -78,5 +77,6 @@ ELECTRA = Family(
     optimizer=OptimizerRules(schedule=MULTIPLIED),
     finetuning=OptimizerRules(schedule=MULTIPLIED, sums_losses=True),
     layer_decay=lambda hidden: 0.9 if hidden > WIDE else 0.8,
+    finetuning_rates={256: 3e-4, 768: 1e-4, 1024: 5e-5},  # that of small is the paper's
     for_task=_for_task,
 )

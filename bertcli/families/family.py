@@ -160,7 +160,8 @@ class Family:
     optimizer: OptimizerRules = BERT_RULES  # in pre-training
     finetuning: OptimizerRules = BERT_RULES
     layer_decay: Callable[[int], float] = lambda hidden: 1.0  # in fine-tuning, by hidden units
-    for_task: Callable[[Task, int], Task] = lambda task, hidden: task  # with the family's own settings, by hidden units
+    finetuning_rates: Mapping[int, float] = field(default_factory=dict)  # hidden units -> peak learning rate
+    for_task: Callable[[Task], Task] = lambda task: task  # with the family's own settings
 
     @property
     def key(self) -> str:
@@ -175,6 +176,11 @@ class Family:
     def finetuning_of(self, hidden: int) -> OptimizerRules:
         """How a model of so many hidden units is fine-tuned."""
         return replace(self.finetuning, layer_decay=self.layer_decay(hidden))
+
+    def task_of(self, task: Task, hidden: int) -> Task:
+        """A task with the family's own settings, for a model of so many hidden units."""
+        task, rates = self.for_task(task), [rate for width, rate in self.finetuning_rates.items() if width <= hidden]
+        return replace(task, learning_rate=rates[-1], papers_width=min(self.finetuning_rates)) if rates else task
 
     def new_tokenizer(self, source: str, **vocabulary: Any) -> Subwords:
         """The tokenizer of a new vocabulary that is not WordPiece; its mask stands for a word and the space before it."""

@@ -55,7 +55,7 @@ for token in shares.argsort()[:-6:-1]:
 
         model = super().load_model(generator_beside(source) or source, config, seed)
         if model.get_output_embeddings() is None:
-            what = f"The model `{source}` ({type(model).__name__}) detects replaced tokens, and fills no {MASK_TOKEN}."
+            what = f"The model `{source}` ({type(model).__name__}) finds replaced tokens; it cannot fill {MASK_TOKEN}."
             raise UserError(what, "Give the generator that was trained beside it.")
         return model
 

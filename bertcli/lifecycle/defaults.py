@@ -8,7 +8,6 @@ from bertcli.config.training import FinetuneConfig
 from bertcli.kinds import KINDS
 from bertcli.tasks.task import Task
 
-PAPER_HIDDEN_SIZE = 768  # of base: from here on the paper's settings hold for the paper's tasks
 # Hidden units at most -> peak learning rate: narrower models need larger ones (Turc et al. 2019 search up to 3e-4 for theirs),
 # and a new head larger ones than a head that is fitted to the frozen model.
 RATES_OF_FITTED, RATES_OF_NEW = {128: 1e-3, 256: 3e-4, 512: 1e-4}, {128: 1e-3, 256: 5e-4, 512: 3e-4}
@@ -48,7 +47,7 @@ def choose_settings(
     """
     batch_size, epochs, learning_rate = config.batch_size or task.batch_size, config.epochs, config.learning_rate
     reasons: dict[str, str] = {}
-    if not (config.frozen or (task.hub[0] and hidden_size >= PAPER_HIDDEN_SIZE)):
+    if not (config.frozen or (task.hub[0] and hidden_size >= task.papers_width)):
         if learning_rate is None and (learning_rate := _rate_of_width(hidden_size, has_fitted_head)):
             reasons["learning_rate"] = f"for {hidden_size} hidden units{' and few pairs' * has_few_pairs}"
             learning_rate *= SHARE_OF_FEW**has_few_pairs

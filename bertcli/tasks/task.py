@@ -40,6 +40,7 @@ class Task:
     batch_size: int = 32
     learning_rate: float = 5e-5
     epochs: float = 3.0
+    papers_width: int = 768  # hidden units from which on these settings are those of a paper; BERT's start at base
     warning: str = ""
     with_impossible: bool = False  # whether a question may have no answer
     learnt_as: str = ""  # a task without training data is scored with models of this one

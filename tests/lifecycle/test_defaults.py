@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bertcli.config.training import FinetuneConfig
+from bertcli.families import family_of
 from bertcli.lifecycle.defaults import choose_settings
 from bertcli.tasks import get_task
 from bertcli.tasks.task import Files, Task
@@ -19,6 +20,18 @@ def test_the_papers_tasks_get_the_papers_settings_on_its_sizes() -> None:
         task.learning_rate,
     )
     assert not chosen.reasons
+
+
+def test_a_family_has_its_own_settings_on_the_sizes_of_its_paper() -> None:
+    def rate(model_type: str, hidden: int) -> float:
+        task = family_of(model_type).task_of(get_task("glue/rte"), hidden)
+        return choose_settings(FinetuneConfig(task="glue/rte"), task, 2490, hidden).learning_rate
+
+    assert [rate("electra", hidden) for hidden in (256, 768, 1024)] == [3e-4, 1e-4, 5e-5]
+    assert [rate("deberta-v2", hidden) for hidden in (384, 768, 1024)] == [4.5e-5, 2e-5, 1e-5]
+    assert rate("deberta", 1024) == 1e-5
+    for family, hidden in (("electra", 128), ("deberta-v2", 256), ("deberta", 384)):  # no size of their papers
+        assert rate(family, hidden) == rate("bert", hidden)
 
 
 def test_narrow_models_learn_faster_and_few_examples_are_seen_more_often() -> None:

@@ -141,9 +141,8 @@ def _say_repeated(name: str, train: Examples) -> set[Any]:
     given = list(train.inputs())
     distinct = set(given)
     if repeated := len(given) - len(distinct):
-        answered = (
-            {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else distinct
-        )
+        is_whole = len(given) == len(train)
+        answered = {(each, train.answer(row)) for row, each in enumerate(given)} if is_whole else distinct
         unlike = len(answered) - len(distinct)
         others = f", {unlike:,} of them with another answer" if unlike else ""
         say(f"{name}: {repeated:,} of {len(given):,} train examples repeat others{others}")

@@ -69,9 +69,8 @@ class Instances:
         if self.rules.static_masking:
             masking, layout = self.rules.masking, self.rules.layout
             has_second = second[1] > second[0]
-            first_length = (
-                len(layout.before) + first[1] - first[0] + len(layout.between if has_second else layout.after)
-            )
+            behind = layout.between if has_second else layout.after
+            first_length = len(layout.before) + first[1] - first[0] + len(behind)
             length, ids = first_length + (second[1] - second[0] + len(layout.after) if has_second else 0), list[int]()
             if masking.reads_words or self.rules.draw_masks is not draw_masks:
                 ids = [*layout.before, *self.corpus.tokens[slice(*first)].tolist()]

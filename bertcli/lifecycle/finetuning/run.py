@@ -86,7 +86,7 @@ class Finetuning(Setup):
             new = partial(cls.start_model, start, config, source, tokenizer)
             model = resumed_model(resumed, kind, config.frozen) if resumed else new()
         family = family_of(model.config.model_type)
-        source = replace(source, task=family.for_task(task, model.config.hidden_size))
+        source = replace(source, task=family.task_of(task, model.config.hidden_size))
         check_length(model, rules.max_seq_length)
         config = config.with_defaults(family.finetuning_defaults)
         rules = replace(rules, max_answer_length=config.max_answer_length)

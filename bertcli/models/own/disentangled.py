@@ -120,9 +120,8 @@ class _Attention(torch.autograd.Function):
             for block, products in _products(states, vectors, empty=True):
                 _by_distance(products, len(states)).copy_(given[:, :, block])
                 own, columns = _block(states, block), _columns(states.shape[2], block)
-                of_states[:, :, block] += (
-                    (products @ vectors[:, columns]).unflatten(1, (len(states), -1)).transpose(0, 1)
-                )
+                of_block = (products @ vectors[:, columns]).unflatten(1, (len(states), -1))
+                of_states[:, :, block] += of_block.transpose(0, 1)
                 of_vectors[-1][:, columns] += products.transpose(-1, -2) @ own  # type: ignore[index]
         return None, None, of_query, of_key, of_value, *of_vectors
 

@@ -132,9 +132,8 @@ class _Attention:
         """What some of the queries, which are the states from row `first` on, read of a group's keys: [queries, A, D]."""
         weights = self.weights
         asked = asking.group.padded(query[asking.rows] * weights.scale).transpose(0, 1).contiguous()  # [A, n, Q, D]
-        of_place, of_content, of_type = (
-            bias[:, None] * weights.scale for bias in (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
-        )
+        biases = (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
+        of_place, of_content, of_type = (bias[:, None] * weights.scale for bias in biases)
         flat, (longest, size) = asked.flatten(1, 2), (of_keys[0].shape[2], self.relative.shape[2])
         needed = slice(size // 2 - longest, size // 2 + longest)  # the others are of longer sequences
         by_distance = ((flat + of_place) @ self.relative[..., needed]).view(*asked.shape[:3], -1)

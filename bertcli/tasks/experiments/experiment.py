@@ -119,10 +119,8 @@ class Experiment:
 
     def paper_row(self, system: System, model: str) -> str:
         """The row of the paper's table for a system: where that is its base, and a large model is named, its large."""
-        is_large = (
-            "large" in model.rpartition("/")[2] and system.name == "BERT base" and "BERT large" in self.table.rows
-        )
-        return "BERT large" if is_large else system.name
+        has_large = system.name == "BERT base" and "BERT large" in self.table.rows
+        return "BERT large" if has_large and "large" in model.rpartition("/")[2] else system.name
 
 
 def columns_of(table: PaperTable) -> tuple[Column, ...]:
