@@ -64,6 +64,8 @@ SPANS_TOLERANCE = 0.1  # the Trainer's softmax over tokens counts padding too, w
 IN_BATCHES = "--batch-size {batch_size}"
 OVER_FLOAT32, OVER_BF16 = ("ours, bfloat16", "Trainer"), ("ours, bfloat16", "Trainer --bf16")
 OF_FAMILIES = (Row(*OVER_FLOAT32, "2 ×"), Row(*OVER_BF16, "2 ×"), Row("ours, float32", "Trainer"))
+# Both sides train the student that is kept with its teacher, as a DistilBERT is trained.
+DISTILL = PRETRAIN.replace("pretrain", "distill --teacher {student}/teacher").replace("{model}", "{student}")
 OVERFLOWS = ("deberta", "Trainer --bf16")  # transformers masks scores of bfloat16 by the lowest float32
 
 CPU_CASES = (
@@ -103,7 +105,16 @@ CPU_CASES = (
             batch_size=64,
             steps=12,
         )
-        for family in ("roberta", "albert", "electra", "deberta", "xlnet")
+        for family in ("roberta", "albert", "electra", "deberta", "deberta-v3", "xlnet")
+    ),
+    Case(
+        "distill-mini",
+        "distill a DistilBERT of a mini BERT, 128 tokens, batch 16",
+        {name: run.replace("{model}", "{student}") for name, run in training(DISTILL, IN_BATCHES, *BOTH).items()},
+        OF_FAMILIES,
+        size="mini",
+        batch_size=16,
+        steps=12,
     ),
     *(
         Case(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForPreTraining, AutoModelForSequenceClassification
+from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassification
 
 from bertcli.config.recipes import SHIPPED, recipes_folder
 from bertcli.data.checksums import CHECKSUMS
@@ -19,12 +19,13 @@ from bertcli.families import get_family
 from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.build_vocab import build_vocab
+from bertcli.lifecycle.distilling.students import layers_to_keep, make_distilbert
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrained import PRETRAINED
 from bertcli.lifecycle.sources import find_source
-from bertcli.models.loading import build_model, save_model, save_models
-from bertcli.objectives.replaced_tokens import DETECTION
+from bertcli.models.loading import build_model, load_model, save_model, save_models
+from bertcli.objectives import get_objective
 from bertcli.tasks import get_task
 from tests.benchmarks.cases import Case
 from tests.support import build
@@ -164,13 +165,27 @@ def model(case: Case, folder: Path) -> Path:
             torch.manual_seed(0)
             built = AutoModelForSequenceClassification.from_pretrained(folder, **labels)
         elif case.family != BERT.key:
-            built = build_model(AutoModelForPreTraining, get_family(case.family), case.size, tokenizer, labels, seed=0)
+            family = get_family(case.family)
+            made_for = get_objective(family.objective)
+            built = build_model(made_for.auto_class(), family, case.size, tokenizer, labels, seed=0)
         else:
             built = build(kind, case.size, tokenizer, labels, seed=0)
         built.config.hidden_act = "gelu"  # what BertConfig has, and so those who train with the Trainer
         save_model(built, tokenizer, made)
-        if case.family == "electra":  # the generator, from which both sides start too
-            save_models(DETECTION.with_loss(built).models, tokenizer, made)
+        if case.family in ("electra", "deberta-v3"):  # the generator, from which both sides start too
+            save_models(made_for.with_loss(built).models, tokenizer, made)
+    return made
+
+
+def student(case: Case, folder: Path) -> Path:
+    """A DistilBERT of a BERT, which is beside it as its teacher; biases that are all 0 would be set by the frequencies of tokens."""
+    teacher, made = model(case, folder), folder / f"student-{case.size}"
+    if not made.exists():
+        read, tokenizer = load_model(str(teacher), AutoModelForMaskedLM, {}, seed=0), load_tokenizer(teacher)
+        torch.nn.init.normal_(read.get_output_embeddings().bias, std=0.02)
+        layers = layers_to_keep(read.config.num_hidden_layers, max(1, read.config.num_hidden_layers // 2))
+        save_model(make_distilbert(read, layers), tokenizer, made)
+        save_model(read, tokenizer, made / "teacher")
     return made
 
 
@@ -236,5 +251,5 @@ def enlarge(folder: Path, size: str) -> None:
 
 
 MAKERS: dict[str, Callable[[Case, Path], object]] = {
-    made.__name__: made for made in (books, vocab, shards, data, trained_on, model, texts, learnt)
+    made.__name__: made for made in (books, vocab, shards, data, trained_on, model, student, texts, learnt)
 }

@@ -15,6 +15,7 @@ from datasets import Dataset, load_dataset
 from scipy.stats import spearmanr
 from seqeval.metrics import f1_score as seqeval_f1
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+from torch.nn.functional import binary_cross_entropy_with_logits, cosine_similarity, kl_div, log_softmax, softmax
 from transformers import (
     AutoConfig,
     AutoModelForMaskedLM,
@@ -37,6 +38,7 @@ from bertcli.data.labelled.squad import Questions
 from bertcli.data.packing.keyed import rows_of_step
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.sources import Source, find_source
+from bertcli.models.own.replaced_tokens import DebertaV2ForPreTraining, disentangle_embeddings
 from bertcli.training.loop import UNTIMED_STEPS
 
 CUDA = torch.cuda.is_available()
@@ -136,6 +138,72 @@ class WithGenerator(torch.nn.Module):
         return {"loss": generated.loss + 50 * self.model(ids, **columns, labels=is_replaced.long()).loss}
 
 
+class WithDebertaGenerator(torch.nn.Module):
+    """DeBERTa 3's two models as one; the model adds weights of its own to the generator's embeddings, which it does not train."""
+
+    def __init__(self, model: Any, generator: Any) -> None:
+        super().__init__()
+        self.model, self.generator = model, generator
+        self.config = model.config
+        disentangle_embeddings(model, generator, is_new=False)
+
+    @classmethod
+    def from_pretrained(cls, folder: str, dtype: torch.dtype) -> "WithDebertaGenerator":
+        """Both models from where ours starts; the class of the first, which transformers lacks, is a head on its encoder."""
+        model = DebertaV2ForPreTraining.from_pretrained(folder, dtype=dtype)
+        return cls(model, AutoModelForMaskedLM.from_pretrained(Path(folder, "generator"), dtype=dtype))
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, labels: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """The loss of the generator, and 50 times that of the discriminator on its samples."""
+        generated = self.generator(input_ids, attention_mask=attention_mask, labels=labels)
+        is_masked, is_real = labels != -100, attention_mask.bool()
+        shares = generated.logits[is_masked].detach().float().softmax(-1)
+        ids = torch.where(is_masked, labels, input_ids).masked_scatter(is_masked, shares.multinomial(1)[:, 0])
+        is_replaced = is_masked & (ids != labels)
+        states = self.model.deberta(ids, attention_mask=attention_mask).last_hidden_state
+        logits = self.model.mask_predictions((states + states[:, :1])[is_real])
+        detected = binary_cross_entropy_with_logits(logits.float(), is_replaced[is_real].float())
+        return {"loss": generated.loss + 50 * detected}
+
+
+class WithTeacher(torch.nn.Module):
+    """A student with its teacher, as one that the Trainer takes: the three losses of DistilBERT with their weights."""
+
+    def __init__(self, model: Any, teacher: Any) -> None:
+        super().__init__()
+        self.model, self.teacher = model, teacher.requires_grad_(False)
+        self.config = model.config
+
+    @classmethod
+    def from_pretrained(cls, folder: str, dtype: torch.dtype) -> "WithTeacher":
+        """Both models from where ours starts."""
+        student, teacher = (
+            AutoModelForMaskedLM.from_pretrained(each, dtype=dtype) for each in (folder, Path(folder, "teacher"))
+        )
+        return cls(student, teacher)
+
+    def train(self, mode: bool = True) -> "WithTeacher":
+        """The teacher has no dropout."""
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor, labels: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Soft targets at temperature 2, masked-LM, and the cosine distance of the last states."""
+        columns, is_real = {"attention_mask": attention_mask, "output_hidden_states": True}, attention_mask.bool()
+        with torch.no_grad():
+            taught = self.teacher(input_ids, token_type_ids=token_type_ids, **columns)
+        own = self.model(input_ids, labels=labels, **columns)
+        given, wanted = ((each.logits[is_real] / 2) for each in (own, taught))
+        soft = 4 * kl_div(log_softmax(given, -1), softmax(wanted, -1), reduction="batchmean")
+        states, others = (each.hidden_states[-1][is_real] for each in (own, taught))
+        return {"loss": 5 * soft + 2 * own.loss + (1 - cosine_similarity(states, others)).mean()}
+
+
 def in_order(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """A batch for XLNet: a sixth of the tokens is predicted, in a random order in each half; the first does not see the second.
 
@@ -202,9 +270,16 @@ def speed(args: argparse.Namespace) -> dict[str, Any]:
     if args.task == "pretraining":
         rows, model_class = instances(args.data, args.out), AutoModelForPreTraining
         collate = DataCollatorForLanguageModeling(tokenizer)
-        if AutoConfig.from_pretrained(args.model).model_type == "xlnet":
+        model_type = AutoConfig.from_pretrained(args.model).model_type
+        if model_type == "xlnet":
             collate = in_order
-        if Path(args.model, "generator").is_dir():
+        if Path(args.model, "teacher").is_dir():
+            model_class = WithTeacher
+        elif model_type == "deberta-v2":
+            model_class = WithDebertaGenerator
+            shares = {"mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+            collate = DataCollatorForLanguageModeling(tokenizer, **shares)
+        elif Path(args.model, "generator").is_dir():
             model_class = WithGenerator
             shares = {"mask_replace_prob": 0.85, "random_replace_prob": 0.0}
             # Of draws with replacement, 15 % of all tokens, 13.8 % are distinct.
