@@ -178,9 +178,8 @@ def takes_pairs(saved: dict[str, Any]) -> bool | None:
     kind = KINDS.get(saved.get("kind", ""))
     if kind is None or "pair" not in kind.inputs:
         return None
-    return (
-        "text_pair" in get_task(saved["task"]).files.columns if is_task(saved["task"]) else bool(saved.get("text_pair"))
-    )
+    task = saved["task"]
+    return "text_pair" in get_task(task).files.columns if is_task(task) else bool(saved.get("text_pair"))
 
 
 def model_to_start_from(name: str | None, size: str | None) -> str:

@@ -96,9 +96,8 @@ class RunRecord:
         """The interval of a score where it is wide, as that of few examples is."""
         found = self.evaluation
         low, high = (found and found.confidence_intervals.get(metric)) or (0.0, 0.0)
-        return (
-            f" ({low:.1f} to {high:.1f}, as {found.examples:,} examples tell)" if found and high - low >= WIDE else ""
-        )
+        is_wide = high - low >= WIDE
+        return f" ({low:.1f} to {high:.1f}, as {found.examples:,} examples tell)" if found and is_wide else ""
 
 
 def _plain(metric: str) -> str:
