@@ -99,7 +99,7 @@ def _calibration(record: RunRecord) -> Section | None:
         f" {100 * error:.1f} points on average (expected calibration error, ten bins, {len(confidences):,} decisions)."
     )
     if record.result.split == CROSS_VALIDATED and record.result.steps:
-        text += " They are of the head on the frozen model; with all weights trained, the model may be overconfident."
+        text += " They are of the head on the frozen model; once all weights are trained, it may be overconfident."
     right = scatter_chart(
         "Right, %", points, "its probability, %", [(0, 0, ""), (100, 100, "")], range=(0, 100), xrange=(0, 100)
     )
