@@ -160,7 +160,7 @@ class Family:
     optimizer: OptimizerRules = BERT_RULES  # in pre-training
     finetuning: OptimizerRules = BERT_RULES
     layer_decay: Callable[[int], float] = lambda hidden: 1.0  # in fine-tuning, by hidden units
-    finetuning_rates: Mapping[int, float] = field(default_factory=dict)  # hidden units -> peak learning rate
+    finetuning_rates: Mapping[int, float] = field(default_factory=dict)  # hidden units, from which on -> peak rate
     for_task: Callable[[Task], Task] = lambda task: task  # with the family's own settings
 
     @property

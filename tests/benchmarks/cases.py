@@ -65,7 +65,7 @@ IN_BATCHES = "--batch-size {batch_size}"
 OVER_FLOAT32, OVER_BF16 = ("ours, bfloat16", "Trainer"), ("ours, bfloat16", "Trainer --bf16")
 OF_FAMILIES = (Row(*OVER_FLOAT32, "2 ×"), Row(*OVER_BF16, "2 ×"), Row("ours, float32", "Trainer"))
 # Both sides train the student that is kept with its teacher, as a DistilBERT is trained.
-DISTILL = PRETRAIN.replace("pretrain", "distill --teacher {student}/teacher").replace("{model}", "{student}")
+DISTILL = PRETRAIN.replace("pretrain", "distill --teacher {student}/teacher")
 OVERFLOWS = ("deberta", "Trainer --bf16")  # transformers masks scores of bfloat16 by the lowest float32
 
 CPU_CASES = (

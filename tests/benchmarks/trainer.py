@@ -109,6 +109,16 @@ def questions(source: Source, split: str, tokenizer: Any) -> Dataset:
     return Dataset.from_dict({**encoded, **sides})
 
 
+def with_samples(
+    logits: torch.Tensor, input_ids: torch.Tensor, labels: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The ids with a sample of the generator in the place of each mask, and which tokens differ from the original, [N, L] both."""
+    is_masked = labels != -100
+    shares = logits[is_masked].detach().float().softmax(-1)
+    ids = torch.where(is_masked, labels, input_ids).masked_scatter(is_masked, shares.multinomial(1)[:, 0])
+    return ids, is_masked & (ids != labels)
+
+
 class WithGenerator(torch.nn.Module):
     """ELECTRA's two models as one that the Trainer takes: transformers has them, but nothing that trains both."""
 
@@ -131,10 +141,7 @@ class WithGenerator(torch.nn.Module):
         """The loss of the generator, and 50 times that of the discriminator on its samples."""
         columns = {"attention_mask": attention_mask, "token_type_ids": token_type_ids}
         generated = self.generator(input_ids, **columns, labels=labels)
-        is_masked = labels != -100
-        shares = generated.logits[is_masked].detach().float().softmax(-1)
-        ids = torch.where(is_masked, labels, input_ids).masked_scatter(is_masked, shares.multinomial(1)[:, 0])
-        is_replaced = is_masked & (ids != labels)
+        ids, is_replaced = with_samples(generated.logits, input_ids, labels)
         return {"loss": generated.loss + 50 * self.model(ids, **columns, labels=is_replaced.long()).loss}
 
 
@@ -158,10 +165,8 @@ class WithDebertaGenerator(torch.nn.Module):
     ) -> dict[str, torch.Tensor]:
         """The loss of the generator, and 50 times that of the discriminator on its samples."""
         generated = self.generator(input_ids, attention_mask=attention_mask, labels=labels)
-        is_masked, is_real = labels != -100, attention_mask.bool()
-        shares = generated.logits[is_masked].detach().float().softmax(-1)
-        ids = torch.where(is_masked, labels, input_ids).masked_scatter(is_masked, shares.multinomial(1)[:, 0])
-        is_replaced = is_masked & (ids != labels)
+        ids, is_replaced = with_samples(generated.logits, input_ids, labels)
+        is_real = attention_mask.bool()
         states = self.model.deberta(ids, attention_mask=attention_mask).last_hidden_state
         logits = self.model.mask_predictions((states + states[:, :1])[is_real])
         detected = binary_cross_entropy_with_logits(logits.float(), is_replaced[is_real].float())

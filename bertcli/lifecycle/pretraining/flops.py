@@ -53,6 +53,5 @@ def with_steps(request: Request, model: PreTrainedModel) -> Request:
     paid = replace(config, steps=steps, flops=None)
     paid.given = config.given
     options = request.options and request.options.build(request.options, {"steps": steps, "flops": None})
-    return replace(
-        request, config=paid, options=options, phases=(replace(phase, steps=range(steps)),), resolved=resolved
-    )
+    phases = (replace(phase, steps=range(steps)),)
+    return replace(request, config=paid, options=options, phases=phases, resolved=resolved)

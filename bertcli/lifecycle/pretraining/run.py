@@ -50,9 +50,8 @@ class Request:
     resolved: Mapping[str, Any] = field(default_factory=dict)  # more of config.yaml
     notes: tuple[str, ...] = ()  # for the model card
     add_files: Callable[[Path], None] = lambda folder: None  # to the folder of the finished model
-    warmup: Callable[[int], int] = lambda steps: min(
-        10_000, steps // 10
-    )  # steps of it where none are given; the paper's
+    # Warm-up steps where none are given: the paper's, but at most a tenth of all.
+    warmup: Callable[[int], int] = lambda steps: min(10_000, steps // 10)
 
     @property
     def asked(self) -> TrainingConfig:

@@ -26,7 +26,7 @@ class System:
     leaves_out: tuple[str, ...] = ()  # columns that the paper leaves empty
     family: str = "bert"  # whose vocabulary, data and model are made
     vocabulary: Options = field(default_factory=dict)  # options of `bert build-vocab`
-    teacher: Self | None = None  # the system whose model it is distilled from, not trained with an objective
+    teacher: Self | None = None  # its model is distilled from that of this system, and not pre-trained
     note: str = ""  # what differs from the paper in it
 
 
