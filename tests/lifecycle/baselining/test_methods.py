@@ -82,6 +82,16 @@ def test_word_vectors_are_a_function_of_text_and_seed_and_may_be_of_another_text
         baseline("pairs.csv", method="static-vectors", vectors_text=["once.txt"])
 
 
+def test_an_lstm_predicts_values_in_the_unit_of_the_labels(workspace: Path) -> None:
+    draw = random.Random(0)
+    sizes = [draw.choice(["small", "large"]) for _ in range(80)]
+    rows = [f"a {size} home,{(100_000 if size == 'small' else 220_000) + draw.randrange(9000)}" for size in sizes]
+    Path("homes.csv").write_text("\n".join(["text,value", *rows]) + "\n")
+    baseline("homes.csv", method="lstm", epochs=15, batch_size=4, learning_rate=0.005, out="run")
+    small, large = (predict(f"a {word} home", model="run").rows[0]["prediction"] for word in ("small", "large"))
+    assert 70_000 < small < 140_000 and 190_000 < large < 260_000
+
+
 def test_an_lstm_is_the_same_for_the_same_seed_and_its_best_epoch_is_kept(workspace: Path) -> None:
     write_pairs(Path("pairs.csv"), 60)
     runs = [baseline("pairs.csv", method="lstm", epochs=3, seed=seed) for seed in (1, 1)]

@@ -16,6 +16,7 @@ from bertcli.config.baselines import STATIC
 from bertcli.data.labelled.examples import Examples, Sentences, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
+from bertcli.kinds.regression import REGRESSION
 from bertcli.kinds.tagging import TAGGING
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
@@ -53,22 +54,17 @@ class WordLstm(Baseline):
         from bertcli.lifecycle.baselining.methods.recurrent import train
 
         examples = setup.train.examples
-        spoken = chain.from_iterable(chain.from_iterable(cls.inputs(examples)))
-        counts = Counter(spoken)
-        words = sorted(
-            (word for word, count in counts.items() if count >= MIN_FREQUENCY), key=lambda word: (-counts[word], word)
-        )
+        counts = Counter(chain.from_iterable(chain.from_iterable(cls.inputs(examples))))
+        kept = [word for word, count in counts.items() if count >= MIN_FREQUENCY]
+        words = sorted(kept, key=lambda word: (-counts[word], word))
         parts = len(next(iter(cls.inputs(examples))))
         unfitted = cls(words, parts, np.zeros(0, dtype=np.float32))
         network = unfitted.network(setup.task, setup.config.seed, setup.config.dropout)
         if setup.config.vectors == STATIC:
             found = train_vectors(setup)
-            rows = [
-                (len(UNKNOWN) + row, found.rows[word.lower()])
-                for row, word in enumerate(words)
-                if word.lower() in found.rows
-            ]
-            network.set_vectors([row for row, _ in rows], found.table[[row for _, row in rows]])
+            own = [row for row, word in enumerate(words) if word.lower() in found.rows]
+            table = found.table[[found.rows[words[row].lower()] for row in own]]
+            network.set_vectors([len(UNKNOWN) + row for row in own], table)
 
         def score_on_dev() -> dict[str, float]:
             from bertcli import quietly
@@ -78,8 +74,13 @@ class WordLstm(Baseline):
             with quietly():
                 return score(setup.task, setup.dev[0], fitted.predict(setup.task, setup.dev[0].examples))
 
-        parameters = train(network, unfitted.ids(examples), cls.targets(setup, setup.train), setup, score_on_dev)
-        return cls(words, parts, parameters)
+        targets, middle, width = cls.targets(setup, setup.train), 0.0, 1.0
+        if setup.kind is REGRESSION:  # learnt as numbers around 0, whatever their unit
+            middle, width = np.mean(targets), np.std(targets) or 1.0
+            targets = [np.float32((value - middle) / width) for value in targets]
+        network.set_flat(train(network, unfitted.ids(examples), targets, setup, score_on_dev))
+        network.stretch(float(width), float(middle))
+        return cls(words, parts, network.flat())
 
     @classmethod
     @abstractmethod
