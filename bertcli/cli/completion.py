@@ -46,11 +46,6 @@ def _runs(ctx: Any) -> list[str]:
     return sorted(str(run.path) for run in run_folders())
 
 
-def _columns(ctx: Any) -> list[str]:
-    """The columns of the table that stands before."""
-    return _columns_of([*(ctx.params.get("task") or ()), *ctx.args])
-
-
 def _columns_of(files: list[str]) -> list[str]:
     from bertcli.data.labelled.tables import TABLE_ENDINGS, ending_of, stream_table
 
@@ -66,6 +61,8 @@ _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "task": _tasks,
     **dict.fromkeys(("from", "model", "teacher"), _models),
     **dict.fromkeys(("run", "runs", "source"), _runs),
-    **dict.fromkeys(("text", "text_pair", "label"), _columns),
+    **dict.fromkeys(
+        ("text", "text_pair", "label"), lambda ctx: _columns_of([*(ctx.params.get("task") or ()), *ctx.args])
+    ),
     "text_column": lambda ctx: _columns_of([ctx.params.get("file") or ""]),
 }

@@ -16,9 +16,7 @@ PARTS = ("layers", "hidden_size", "heads", "intermediate_size")
 class ArchitectureConfig(Config):
     """Options of the commands that make a model with new weights."""
 
-    family: str | None = option(
-        None, "Family of new weights: {choices}; default: the data's, else bert.", choices=pretrainable
-    )
+    family: str | None = option(None, "Family of new weights: {choices}; default: the data's.", choices=pretrainable)
     size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=sizes)
     layers: int | None = option(
         None,
@@ -26,9 +24,7 @@ class ArchitectureConfig(Config):
         minimum=1,
         maximum=LARGEST["num_hidden_layers"],
     )
-    hidden_size: int | None = option(
-        None, "Hidden size of new weights; default: that of --size.", minimum=1, maximum=LARGEST["hidden_size"]
-    )
+    hidden_size: int | None = option(None, "Hidden size; default: --size.", minimum=1, maximum=LARGEST["hidden_size"])
     heads: int | None = option(
         None,
         "Number of attention heads of new weights; default: that of --size.",

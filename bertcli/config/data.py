@@ -22,12 +22,8 @@ class BuildVocabConfig(Config):
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
-    algorithm: str | None = option(
-        None, "How pieces are learnt: {choices}; default: wordpiece, or --family's.", choices=ALGORITHMS
-    )
-    family: str | None = option(
-        None, "Family whose special tokens the vocabulary has: {choices}.", choices=pretrainable
-    )
+    algorithm: str | None = option(None, "How pieces are learnt: {choices}; default: --family's.", choices=ALGORITHMS)
+    family: str | None = option(None, "Family whose special tokens it has: {choices}.", choices=pretrainable)
     vocab_size: int = option(30522, "Vocabulary size, including special and unused tokens.", minimum=10)
     unused_tokens: int = option(0, "Number of unused tokens, reserved for words that are added later.", minimum=0)
     cased: bool = option(False, "Keep upper case and accents.")
@@ -42,9 +38,7 @@ class MakePretrainingDataConfig(Config):
     """Options of `bert make-pretraining-data` (defaults of create_pretraining_data.py)."""
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
-    family: str = option(
-        BERT.key, "Family to pre-train: {choices}; it decides what is not given.", choices=pretrainable
-    )
+    family: str = option(BERT.key, "Family to pre-train: {choices}; it decides what is left out.", choices=pretrainable)
     objective: str | None = option(None, f"{OBJECTIVE}; default: the family's.", choices=objectives)
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")
@@ -67,7 +61,5 @@ class MakePretrainingDataConfig(Config):
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)
     workers: int | None = option(None, "Number of processes; the data stay the same; default: cores.", minimum=1)
     engine: str = option("local", "local: processes of this machine; ray: a Ray cluster.", choices=("local", "ray"))
-    ray_address: str | None = option(
-        None, "With --engine ray: the cluster, such as auto; default: one on this machine."
-    )
+    ray_address: str | None = option(None, "With --engine ray: the cluster, as auto; default: one on this machine.")
     overwrite: bool = option(False, "Replace data that was made with other options.")

@@ -53,19 +53,11 @@ class TrainingConfig(Config):
     resume: bool = option(False, "Resume the latest unfinished run (or the one in --out), or start it.")
     precision: str = option("auto", f"{AUTO} (also for fine-tuning tiny models on a CPU).", choices=PRECISIONS)
     processes: int = option(1, "Number of processes that share each batch, one per device.", minimum=1)
-    micro_batch_tokens: int | None = option(
-        None, "Tokens per micro-batch (gradients accumulate); default: by device.", minimum=1
-    )
-    gradient_checkpointing: bool = option(
-        False, "Compute the layers again in the backward pass: less memory, more time, the same result."
-    )
+    micro_batch_tokens: int | None = option(None, "Tokens per micro-batch; default: by device.", minimum=1)
+    gradient_checkpointing: bool = option(False, "Compute layers again in the backward pass: less memory, more time.")
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
-    save_minutes: float = option(
-        30.0, "Maximum number of minutes between checkpoints; the first is written after one.", minimum=0
-    )
-    auto_batch_size: bool = option(
-        False, "If memory runs out, halve the micro-batches and continue; the result is the same."
-    )
+    save_minutes: float = option(30.0, "Maximum minutes between checkpoints; the first is after one.", minimum=0)
+    auto_batch_size: bool = option(False, "If memory runs out, halve the micro-batches; the result is the same.")
     eval_steps: int | None = option(
         None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1
     )
@@ -89,9 +81,7 @@ class PretrainConfig(TrainingConfig, ArchitectureConfig):
     phases: str | None = option(None, PHASES)
     data_cache_gb: float = option(20.0, DATA_CACHE, minimum=0)
     eval_data: str | None = option(None, "Held-out data for evaluation; default: part of --data, as in the original.")
-    objective: str | None = option(
-        None, f"{OBJECTIVE}; default: the data's, mlm+nsp for pairs of texts.", choices=objectives
-    )
+    objective: str | None = option(None, f"{OBJECTIVE}; default: the data's, mlm+nsp for pairs.", choices=objectives)
     steps: int = option(1_000_000, "Number of training steps.", minimum=1)
     flops: float | None = option(None, FLOPS, minimum=1)
     batch_size: int = option(256, "Instances per step, over all processes.", minimum=1, maximum=10**6)
@@ -130,9 +120,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001
     )
-    batch_size: int | None = option(
-        None, "Examples per step, over all processes; default: the task's, fewer for few examples.", minimum=1
-    )
+    batch_size: int | None = option(None, "Examples per step; default: the task's, fewer for few examples.", minimum=1)
     learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)
@@ -141,9 +129,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     max_answer_length: int = option(30, "Span tasks: maximum length of a predicted answer in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
-    limit_dev: int | None = option(
-        None, "Score dev on this many of its examples, the same ones for every seed.", minimum=1
-    )
+    limit_dev: int | None = option(None, "Score dev on this many examples, the same ones for every seed.", minimum=1)
     seeds: int = option(1, "Train with this many seeds, from --seed on; the best on dev is kept.", minimum=1)
     grid: str | None = option(None, GRID, choices=("paper",))
     class_weights: str | None = option(None, "balanced: by inverse label frequency.", choices=("balanced",))

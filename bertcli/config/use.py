@@ -50,9 +50,7 @@ class PredictConfig(Config):
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS, needs="features")
-    pooling: str = option(
-        "tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING, needs="features"
-    )
+    pooling: str = option("tokens", "With --features: what to give, {choices}.", choices=POOLING, needs="features")
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
     explain_page: str | None = option(
         None, "With --explain: HTML file to write; for attention: attention.html.", needs="explain"
@@ -60,9 +58,7 @@ class PredictConfig(Config):
     compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
     word: str | None = option(None, "With --compare: the word whose vectors are compared.", needs="compare")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
-    precision: str = option(
-        "auto", f"{AUTO} (also for values, tiny models and --features on a CPU).", choices=PRECISIONS
-    )
+    precision: str = option("auto", f"{AUTO} (also for values, tiny models, --features on a CPU).", choices=PRECISIONS)
     engine: str = option(TORCH, ENGINE, choices=ENGINES)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -55,12 +54,9 @@ def cached_model(name: str) -> Path | None:
     folder = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub"), f"models--{name.replace('/', '--')}").expanduser()
     commit = folder / "refs" / "main"
     snapshot = folder / "snapshots" / (commit.read_text(encoding="utf-8").strip() if commit.is_file() else "none")
-    whole = (snapshot / "config.json").exists() and any(path.suffix in WEIGHTS for path in _there(snapshot))
+    there = [path for path in snapshot.glob("*") if path.exists()]  # a link to what was not downloaded does not
+    whole = (snapshot / "config.json").exists() and any(path.suffix in WEIGHTS for path in there)
     return snapshot if whole else None
-
-
-def _there(folder: Path) -> Iterable[Path]:
-    return (path for path in folder.iterdir() if path.exists())  # a link to what was not downloaded does not
 
 
 def download_model(name: str) -> Path:

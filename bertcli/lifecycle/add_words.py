@@ -58,10 +58,8 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     old = load_wordpiece(source)
     words, skipped = _sort_out(_lines([str(config.add_words)]), old)
     if not words:
-        raise UserError(
-            f"`{config.add_words}` holds no word to add: {_why(skipped)}.",
-            "Give words that the model splits into pieces, one per line.",
-        )
+        what = f"`{config.add_words}` holds no word to add: {_why(skipped)}."
+        raise UserError(what, "Give words that the model splits into pieces, one per line.")
     new = _with_words(old, words, out)
     from bertcli.models.embeddings import add_rows
     from bertcli.models.loading import check_vocabulary, load_generator, load_model, save_models
@@ -138,10 +136,8 @@ def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Sk
 def _with_words(old: WordPiece, words: list[str], out: Path) -> WordPiece:
     """The vocabulary with the words in its unused slots, lowest id first, and the others after its end."""
     if len(old.vocab) != old.size:
-        raise UserError(
-            f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one is in it twice.",
-            "Make all lines of its vocab.txt different.",
-        )
+        what = f"The vocabulary `{old.source}` has {old.size:,} ids for {len(old.vocab):,} tokens: one is in it twice."
+        raise UserError(what, "Make all lines of its vocab.txt different.")
     vocab = dict(old.vocab)
     ids = [vocab.pop(token) for token in islice(filter(SLOT.fullmatch, old.tokens), len(words))]
     ids += range(old.size, old.size + len(words) - len(ids))

@@ -82,10 +82,8 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
         return prefix if Path(f"{prefix}.index").exists() else None
     found = sorted(path.rglob("*.index"))
     if len(found) > 1:
-        raise UserError(
-            f"`{path}` holds {len(found)} checkpoints: {', '.join(file.stem for file in found[:5])}.",
-            f"Name one: bert convert {found[-1].with_suffix('')}",
-        )
+        what = f"`{path}` holds {len(found)} checkpoints: {', '.join(file.stem for file in found[:5])}."
+        raise UserError(what, f"Name one: bert convert {found[-1].with_suffix('')}")
     return found[0].with_suffix("") if found else None
 
 
@@ -101,9 +99,7 @@ def _extract(path: Path, folder: Path) -> None:
             for member in wanted:
                 archive.extract(member, folder)
     except (*BAD_ZIP, zlib.error, EOFError) as error:
-        raise UserError(
-            f"The zip `{path}` is damaged, or has a password: {error}.", "Download or copy it again."
-        ) from None
+        raise UserError(f"The zip `{path}` is damaged, or has a password: {error}.", "Download it again.") from None
 
 
 def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
@@ -169,10 +165,8 @@ def _load(model: PreTrainedModel, parameters: Arrays) -> list[str]:
 def _to_tensorflow(config: ConvertConfig) -> Conversion:
     source, out = resolve_model(config.source), Path(config.out)
     if not (Path(source) / "config.json").exists():
-        raise UserError(
-            f"`{config.source}` is neither a checkpoint nor a model folder.",
-            "Give a folder with bert_model.ckpt.index or config.json.",
-        )
+        what = f"`{config.source}` is neither a checkpoint nor a model folder."
+        raise UserError(what, "Give a folder with bert_model.ckpt.index or config.json.")
     import transformers
 
     from bertcli.models.formats.tensor_bundle import write_bundle
@@ -182,10 +176,8 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
     saved = open_config(source)
     name = (saved.architectures or [type(saved).__name__.replace("Config", "Model")])[0]
     if name not in CLASSES:
-        raise UserError(
-            f"`{config.source}` is a {name}, which the original does not have.",
-            "Give a pre-trained BERT, or one fine-tuned for classification or question answering.",
-        )
+        what = f"`{config.source}` is a {name}, which the original does not have."
+        raise UserError(what, "Give a pre-trained BERT, or one fine-tuned for classification or question answering.")
     if saved.is_decoder:
         what = f"`{config.source}` reads from left to right, which the original cannot: it would read both ways there."
         raise UserError(what, "Give a model that reads both ways.")
@@ -206,9 +198,7 @@ def _original_config(model: PreTrainedModel) -> dict[str, Any]:
     """The configuration in the original's form. Raises UserError if the original lacks the model's activation."""
     config = model.config
     if config.hidden_act not in ORIGINAL_ACTIVATIONS:
-        raise UserError(
-            f"The original does not have the activation `{config.hidden_act}`.",
-            "Only models with tanh GELU, ReLU or tanh convert.",
-        )
+        what = f"The original does not have the activation `{config.hidden_act}`."
+        raise UserError(what, "Only models with tanh GELU, ReLU or tanh convert.")
     settings = {name: getattr(config, name) for name in sorted((*RATES, *SIZES, *COUNTS))}
     return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **settings}

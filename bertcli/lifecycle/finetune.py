@@ -9,12 +9,12 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.architecture import check_new_weights
+from bertcli.config.combinations import check_finetuning
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
-from bertcli.errors import UserError, flag_of
+from bertcli.errors import UserError
 from bertcli.families import family_of, get_family
-from bertcli.kinds import KINDS
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.pretrained import is_sentence_encoder
@@ -100,34 +100,10 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     check_batch_size(config.batch_size or task.batch_size, config.processes)
     if task.warning:
         say(f"note on {task.name}: {task.warning}")
-    _check_kind(config, source)
+    check_finetuning(config, task)
     if config.long_texts == WINDOWS and "doc_stride" not in config.given:  # no overlap
         config = replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
-    _check_bilstm(config)
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     return config, source
-
-
-def _check_bilstm(config: FinetuneConfig) -> None:
-    """Raise UserError if the options of a BiLSTM do not go together."""
-    if config.frozen and config.gradient_checkpointing:
-        what = "--gradient-checkpointing saves nothing with --frozen, whose layers have no backward pass."
-        raise UserError(what, "Leave one of them out.")
-    if config.frozen and config.bilstm:
-        raise UserError("--frozen has a BiLSTM of its own.", "Leave --bilstm out.")
-
-
-def _check_kind(config: FinetuneConfig, source: Source) -> None:
-    """Raise UserError if an option is for another kind of task, or does not go with another option."""
-    task = source.task
-    for kind in KINDS.values():
-        for option in kind.options:
-            if getattr(config, option) and option not in source.kind.options:
-                flag = flag_of(option)
-                what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
-                raise UserError(what, f"Leave {flag} out.")
-    if config.long_texts == WINDOWS and not source.kind.has_linear_head:
-        what = f"--long-texts is for texts with labels or values; {task.name} is of the kind `{task.kind}`."
-        raise UserError(what, "Leave --long-texts out.")

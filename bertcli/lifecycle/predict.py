@@ -83,9 +83,7 @@ def stream(config: PredictConfig) -> Predictions:
     if config.task:
         return _predict_split(config, output)
     check_options(config)
-    if config.compare:
-        return _comparison(config)
-    return _predict_inputs(config, read_inputs(config), output)
+    return _comparison(config) if config.compare else _predict_inputs(config, read_inputs(config), output)
 
 
 def _checked_output(config: PredictConfig) -> Path | None:

@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bertcli.config.architecture import check_new_weights
-from bertcli.config.training import MASKING, PretrainConfig
-from bertcli.data.pretraining.masking import SHARES, parse_shares
-from bertcli.data.pretraining.phases import Phase
+from bertcli.config.combinations import check_memory, check_pretraining, given_masking
+from bertcli.config.training import PretrainConfig
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of
@@ -20,7 +19,7 @@ from bertcli.lifecycle.pretraining.phases import check_data, find_phases, held_o
 from bertcli.lifecycle.pretraining.run import Request, kept_steps, run_pretraining
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
-from bertcli.objectives import check_objective, default_objective, get_objective
+from bertcli.objectives import default_objective, get_objective
 from bertcli.objectives.objective import Objective
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -53,9 +52,11 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     examples = phases[0].examples
     objective = _objective_for(config, examples)
     check_data(phases, objective, run if config.resume else None)
-    objective = _with_memory(objective, config.memory, min(phase.examples.max_seq_length for phase in phases))
+    check_memory(config.memory, objective, min(phase.examples.max_seq_length for phase in phases))
+    objective = objective if config.memory is None else replace(objective, memory=config.memory)
     held_out = held_out_of(config, phases[-1].examples, run if config.resume else None)
-    phases = _masked(phases, objective, config)
+    given = given_masking(config)
+    phases = tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
     digest = examples.tokenizer.digest
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
         raise UserError(
@@ -71,43 +72,9 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
 def _objective_for(config: PretrainConfig, examples: PretrainingExamples) -> Objective:
     """The objective that is named, or that the data were made for. Raises UserError if it, or an option, is not for the family."""
     named = config.objective or examples.manifest.get("objective")
-    objective, family = (
-        get_objective(named) if named else default_objective(examples.has_pairs),
-        get_family(config.family),
-    )
-    check_objective(objective, family, _given_masking(config))
-    if config.generator_size and not family.generator:
-        raise UserError(f"{family.name} has no generator, so --generator-size has no effect.", "Leave it out.")
+    objective = get_objective(named) if named else default_objective(examples.has_pairs)
+    check_pretraining(config, objective, get_family(config.family))
     return objective
-
-
-def _with_memory(objective: Objective, memory: int | None, length: int) -> Objective:
-    """The objective with the memory that is asked for. Raises UserError if it has none, or rows of `length` have less for the next."""
-    if memory is None:
-        return objective
-    if not objective.has_memory:
-        raise UserError(f"--objective {objective.name} has no memory.", "Leave --memory out.")
-    if memory > length // 2:
-        what = f"--memory {memory} is more than half a row of {length} tokens, which is what the next row continues."
-        raise UserError(what, f"Give --memory {length // 2} or less, or make data of a larger --max-seq-length.")
-    return replace(objective, memory=memory)
-
-
-def _given_masking(config: PretrainConfig) -> dict[str, Any]:
-    return {name: value for name in MASKING if (value := getattr(config, name)) is not None and value is not False}
-
-
-def _masked(phases: tuple[Phase, ...], objective: Objective, config: PretrainConfig) -> tuple[Phase, ...]:
-    """The data with the options of masking that are given; evaluation keeps the data's, so that its losses compare.
-
-    Raises UserError if they are not three percentages, or there are no dynamic masks to draw.
-    """
-    given = _given_masking(config)
-    parse_shares(config.mask_shares or SHARES)
-    if given and not objective.fills_masks:
-        flags = ", ".join(flag_of(name) for name in given)
-        raise UserError(f"--objective {objective.name} masks nothing, so {flags} has no effect.", f"Leave out {flags}.")
-    return tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
 
 
 def _source(config: PretrainConfig) -> str:
@@ -148,8 +115,6 @@ def _make_model(request: Request) -> PreTrainedModel:
     check_length(model, max(phase.examples.max_seq_length for phase in request.phases))
     hidden = model.config.hidden_size
     if config.embeddings == "cooccurrence" and tokenizer.size <= hidden:
-        raise UserError(
-            f"{tokenizer.size:,} tokens are too few for --embeddings cooccurrence in {hidden} dimensions.",
-            "Leave --embeddings out, or build a larger vocabulary.",
-        )
+        what = f"{tokenizer.size:,} tokens are too few for --embeddings cooccurrence in {hidden} dimensions."
+        raise UserError(what, "Leave --embeddings out, or build a larger vocabulary.")
     return model

@@ -148,10 +148,8 @@ def _run_at(path: Path) -> RunFolder:
     """The run of a folder, or of the model in it."""
     path = path.parent if path.name == "model" else path
     if not (path / "config.yaml").exists():
-        raise UserError(
-            f"`{path}` is not the folder of a run.",
-            nearest_run(str(path), "Give folders under runs/: bert report runs/NAME"),
-        )
+        what = f"`{path}` is not the folder of a run."
+        raise UserError(what, nearest_run(str(path), "Give folders under runs/: bert report runs/NAME"))
     return RunFolder(path)
 
 
@@ -245,9 +243,7 @@ def _compared(read: Sequence[_Read]) -> Evaluation | None:
 def _named_apart(records: Sequence[RunRecord]) -> list[RunRecord]:
     """The records, with their paths for names where two have the same one."""
     names = [each.name for each in records]
-    if len(set(names)) == len(names):
-        return list(records)
-    return [replace(each, label=str(each.path)) for each in records]
+    return list(records) if len(set(names)) == len(names) else [replace(each, label=str(each.path)) for each in records]
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:

@@ -17,19 +17,20 @@ from bertcli.data.hub import hub_answers
 from bertcli.data.labelled.official_files import data_folder, find_file
 from bertcli.errors import UserError, check_place
 from bertcli.lifecycle.pretrained import BERT_BASE, BERT_BOOKS, MINILM
-from bertcli.lifecycle.reproducing.parts import DEV_PER_LIMIT, Parts, Row, parts_of, rows_of
+from bertcli.lifecycle.reproducing.checks import check_parts, check_recipe, with_phases
+from bertcli.lifecycle.reproducing.parts import DATA, DEV_PER_LIMIT, Parts, Row, parts_of, rows_of
 from bertcli.lifecycle.reproducing.result import Reproduction, reproductions_in
-from bertcli.lifecycle.reproducing.running import check_parts, result_of, run_parts
+from bertcli.lifecycle.reproducing.running import result_of, run_parts
 from bertcli.lifecycle.workspace import RUNS, resolve_model
 from bertcli.tasks import get_task
 from bertcli.tasks.experiments import EXPERIMENTS
-from bertcli.tasks.experiments.experiment import Experiment
+from bertcli.tasks.experiments.experiment import Column, Experiment, System
 from bertcli.training.progress import duration
 
 NEEDED = ("train", "dev")  # splits of a task
 # Options of the models that an experiment pre-trains, beside the one that says for how long.
 OF_PRETRAINING = {"size", "pretrain_recipe", "pretrain_seeds", "text", "held_out", "tokenizer", "vocab_size"}
-OF_PRETRAINING |= {"max_seq_length", "dupe_factor", "split_sentences"}
+OF_PRETRAINING |= {"max_seq_length", "phases", "dupe_factor", "split_sentences"}
 
 
 def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction:
@@ -43,9 +44,11 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         known = ", ".join(EXPERIMENTS)
         raise UserError("Which experiment? None was given.", f"Name one: bert reproduce table-5; there are {known}.")
     folder = Path(config.out or RUNS / f"reproduce-{config.experiment}")
-    check_place(folder)
+    check_place(folder / DATA)
     found, skipped, data_dir = _with_data(config)
-    rows = rows_of(found, _models(config) if found.systems[0].pretrain is None else ())
+    recipe = check_recipe(config, EXPERIMENTS[config.experiment]) if found.pretrains else []
+    config = with_phases(config, found)
+    rows = rows_of(found, () if found.pretrains else _models(config))
     parts = parts_of(config, found, rows, data_dir)
     check_parts(parts.all)
     planned = _plan(folder, parts, data_dir, config.vocab_size)
@@ -58,13 +61,19 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
         skipped=skipped,
-        notes=[*found.all_notes, *_without_effect(config, found), *_notes(config, found, rows), *_alike(parts)],
+        notes=[
+            *found.all_notes,
+            *_without_effect(config, found),
+            *recipe,
+            *_notes(config, found, rows),
+            *_alike(parts),
+        ],
     )
     if config.dry_run:
         return result
     folder.mkdir(parents=True, exist_ok=True)
     run_parts(folder, parts.all, result.command)
-    return _finished(result, found, rows, parts, folder)
+    return _finished(result, found, rows, parts, config.seeds)
 
 
 def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | None]:
@@ -130,13 +139,12 @@ def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> 
 
 def _without_effect(config: ReproduceConfig, experiment: Experiment) -> list[str]:
     """The options that were given, but change nothing in this experiment, which is said."""
-    pretrains = experiment.systems[0].pretrain is not None
-    needless = {"from_"} if pretrains else OF_PRETRAINING | {"steps", "flops"}
-    needless |= {"steps"} if experiment.equal_compute else {"flops"}
+    needless = {"from_"} if experiment.pretrains else OF_PRETRAINING | {"steps", "flops"}
+    needless |= {"steps", "phases"} if experiment.equal_compute else {"flops"}
     flags = [flag(each) for each in fields(config) if each.name in needless & config.given]
     if not flags:
         return []
-    why = "pre-trains nothing" if not pretrains else "pre-trains its own models"
+    why = "pre-trains nothing" if not experiment.pretrains else "pre-trains its own models"
     line = f"{', '.join(flags)} {'has' if len(flags) == 1 else 'have'} no effect: {config.experiment} {why}"
     line += f" for --flops {config.flops:g}." if experiment.equal_compute else "."
     say(line)
@@ -145,32 +153,39 @@ def _without_effect(config: ReproduceConfig, experiment: Experiment) -> list[str
 
 def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """What differs from the paper because of the options."""
-    notes = []
-    if experiment.systems[0].pretrain is not None:
-        text = "the text given" if config.text else "seven novels"
-        much = (
-            f"{config.flops:.3g} floating-point operations" if experiment.equal_compute else f"{config.steps:,} steps"
-        )
-        notes.append(
-            f"Pre-trained for {much} on {text}, inputs of at most {config.max_seq_length} tokens, with masks"
-            f" drawn for each batch, at the size {config.size}; the paper's base: 1,000,000 steps of 256 on 3.3 billion words."
-        )
-        if config.text and not config.held_out:
-            notes.append(
-                "No held-out text was given: the pre-trained models are scored on a part of their training text."
-            )
-    if config.seeds * config.pretrain_seeds == 1:
-        notes.append(
-            "One seed each: intervals are of the examples alone, and another seed may change more than they say."
-        )
-    if config.limit:
-        dev = DEV_PER_LIMIT * config.limit
-        notes.append(f"Fine-tuned on at most {config.limit:,} examples, scored on at most {dev:,}, the same for all.")
-    if rows[0].system.pretrain is None and any("bert-base" not in row.model for row in rows):
-        notes.append(
-            "The paper's scores beside models of --from are those of its base; of its large for those named so, or where it has no base."
-        )
-    return notes
+    limits = (config.limit or 0, DEV_PER_LIMIT * (config.limit or 0))
+    scored: tuple[System | Column, ...] = (*experiment.systems, *experiment.columns)
+    lines: dict[str, object] = {
+        "One seed each: intervals are of the examples alone, and another seed may change more than they say.": (
+            config.seeds * config.pretrain_seeds < 2
+        ),
+        "--grid is for fine-tuning: a BiLSTM on frozen states has one learning rate, and ten epochs.": (
+            config.grid and any(each.finetune.get("frozen") for each in scored)
+        ),
+        f"Fine-tuned on at most {limits[0]:,} examples, scored on at most {limits[1]:,}, the same for all.": (
+            config.limit and experiment.tasks
+        ),
+        "The paper's scores beside models of --from are those of its base; of its large for those named so, or where it"
+        " has no base.": not experiment.pretrains and any("bert-base" not in row.model for row in rows),
+    }
+    of_pretraining = _notes_on_pretraining(config, experiment) if experiment.pretrains else {}
+    return [line for line, is_so in (of_pretraining | lines).items() if is_so]
+
+
+def _notes_on_pretraining(config: ReproduceConfig, experiment: Experiment) -> dict[str, object]:
+    text = "the text given" if config.text else "seven novels"
+    much = f"{config.flops:.3g} floating-point operations" if experiment.equal_compute else f"{config.steps:,} steps"
+    length = f"{config.max_seq_length} tokens{f' ({config.phases})' if config.phases else ''}"
+    return {
+        f"Pre-trained for {much} on {text}, inputs of at most {length}, with masks drawn for each batch, at the size"
+        f" {config.size}; the paper's base: 1,000,000 steps of 256 on 3.3 billion words.": True,
+        "No held-out text was given: the pre-trained models are scored on a part of their training text.": (
+            config.text and not config.held_out
+        ),
+        "One pre-training of each row: intervals do not say what another seed of it would change.": (
+            config.pretrain_seeds < 2 <= config.seeds
+        ),
+    }
 
 
 def _alike(parts: Parts) -> list[str]:
@@ -192,15 +207,16 @@ def command_to_continue(config: ReproduceConfig, folder: Path) -> str:
 
 
 def _finished(
-    result: Reproduction, experiment: Experiment, rows: Sequence[Row], parts: Parts, folder: Path
+    result: Reproduction, experiment: Experiment, rows: Sequence[Row], parts: Parts, seeds: int
 ) -> Reproduction:
     """Score the parts, and write the table and the page."""
     from bertcli.lifecycle.reproducing.page import markdown_of, page_of
     from bertcli.lifecycle.reproducing.scores import Comparisons, cells_of
     from bertcli.reports.sections import render_page
 
+    folder = Path(result.folder)
     cells = cells_of(experiment, rows, parts.cells, folder)
-    comparisons = Comparisons(experiment, folder, parts.all, parts.cells).all(rows, cells)
+    comparisons = Comparisons(experiment, folder, parts.all, parts.cells, seeds).all(rows, cells)
     costs: dict[str, dict[str, Any]] = {}
     for path, part in parts.all.items():
         cost = costs.setdefault(part.title, {"title": part.title, "count": 0, "seconds": 0.0})

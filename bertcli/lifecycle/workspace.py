@@ -123,9 +123,7 @@ def runs_of_tasks(names: Iterable[str]) -> list[str]:
     found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
     latest = [found[name] for name in names if name in found]
     if not latest:
-        raise UserError(
-            "There is no finished run of a task of GLUE in this folder.", "Make one: bert finetune glue/cola"
-        )
+        raise UserError("There is no finished run of a GLUE task in this folder.", "Make one: bert finetune glue/cola")
     say(f"runs: {', '.join(latest)} (latest of each task)")
     return latest
 
@@ -223,10 +221,8 @@ def resolve_model(source: str) -> str:
     if folder := model.folder if model else cached_model(source):
         return str(folder)
     if source.startswith((".", "/", "runs/")) or source.count("/") > 1:
-        raise UserError(
-            f"There is no model `{source}`.",
-            nearest_run(source, "Give a run under runs/, a model folder or a Hub name."),
-        )
+        what = f"There is no model `{source}`."
+        raise UserError(what, nearest_run(source, "Give a run under runs/, a model folder or a Hub name."))
     if hub_answers():
         return str(download_model(model.hub if model else source))
     if not model and "/" not in source:

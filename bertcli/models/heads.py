@@ -124,9 +124,7 @@ def word_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
 def span_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
     """Start and end logits of every token, a row a sequence, [N, S]; -inf beyond the end of a sequence."""
     found = run_head(model, batch)  # [T] each
-    rows = send(
-        torch.repeat_interleave(torch.tensor(batch.lengths)), batch.input_ids.device
-    )  # [T] sequence of each token
+    rows = send(torch.repeat_interleave(torch.tensor(batch.lengths)), batch.input_ids.device)  # [T] sequences
     padded = torch.full((len(batch.lengths), max(batch.lengths)), -torch.inf, device=rows.device)
     places = (rows, batch.position_ids)
     return {side: padded.index_put(places, found[f"{side}_logits"].float()) for side in ("start", "end")}

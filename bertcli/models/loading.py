@@ -156,19 +156,17 @@ def load_model(
     return with_trained_padding(model) if packs else model
 
 
+def _check_finite(model: PreTrainedModel, source: str) -> None:
+    if not has_finite_weights(model):
+        raise UserError(f"The model `{source}` has weights that are not finite.", "Take another: its training diverged")
+
+
 def _give_bilstm(model: PreTrainedModel, source: str, saved: PretrainedConfig, is_new: bool) -> None:
     """Add the BiLSTM that a model has, or a new one."""
     if getattr(saved, BILSTM, False):
         add_bilstm(model, source)
     elif is_new:
         add_bilstm(model)
-
-
-def _check_finite(model: PreTrainedModel, source: str) -> None:
-    if not has_finite_weights(model):
-        raise UserError(
-            f"The model `{source}` has weights that are not finite.", "Take another; its training diverged."
-        )
 
 
 def _opened(source: str, model_class: Any, given: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,13 +11,12 @@ from bertcli.objectives.masked_lm import MASKED_LM
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from torch import Tensor
 
     from bertcli.data.pretraining.masking import MaskingRules
     from bertcli.data.pretraining.shards import UnpackedRows
     from bertcli.objectives.objective import Part, Targets
 
-# B sequences of at most L tokens, V vocabulary, T tokens of the batch
+# V vocabulary, T tokens of the batch
 
 
 def token_weights(counts: NDArray[np.int64], smoothing: float, special_ids: list[int]) -> NDArray[np.float64]:
@@ -28,27 +26,6 @@ def token_weights(counts: NDArray[np.int64], smoothing: float, special_ids: list
     weights: NDArray[np.float64] = np.maximum(counts, 1).astype(np.float64) ** -smoothing
     weights[special_ids] = 0.0
     return weights
-
-
-def mask_padded(
-    ids: Tensor, lengths: Tensor, weights: Tensor, rules: MaskingRules, pad_id: int
-) -> tuple[Tensor, Tensor]:
-    """Mask a padded batch, [B, L], as prepare_batch_mlm does, by torch's global generator, draw for draw.
-
-    The number of masks is that of the whole batch. Returns the batch, and its labels, -100 where nothing is predicted.
-    """
-    import torch
-
-    weight = weights[ids.flatten()]
-    count = math.ceil(rules.masked_lm_prob * int(lengths.sum()))
-    is_masked = torch.zeros(ids.numel(), dtype=torch.bool)
-    is_masked[torch.multinomial(weight / weight.sum(), count, replacement=False)] = True
-    is_masked = is_masked.view_as(ids) & (ids != pad_id)
-    real = ids[is_masked]
-    random = real.clone().random_(len(weights))
-    choice = torch.multinomial(torch.tensor(rules.shares) / 100, len(real), replacement=True)
-    new = torch.where(choice == 0, rules.mask_id, torch.where(choice == 1, real, random))
-    return ids.masked_scatter(is_masked, new), ids.masked_fill(~is_masked, -100)
 
 
 def mask_probabilities(counts: NDArray[np.int64], weights: NDArray[np.float64], share: float) -> NDArray[np.float64]:

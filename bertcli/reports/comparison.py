@@ -114,7 +114,7 @@ def _remarks(compared: Evaluation | None) -> list[str]:
 def disagreements(first: RunRecord, other: RunRecord) -> list[dict[str, Any]]:
     """The examples that one run gets right and the other wrong, the most confident errors first; of values the largest gaps."""
     found = [run.evaluation.mistakes if run.evaluation else [] for run in (first, other)]
-    mine, theirs = ({_key(each): each for each in mistakes} for mistakes in found)
+    mine, theirs = ({each.get("id", each.get("example")): each for each in mistakes} for mistakes in found)
     mine_alone = [_said(each, first, each, other, None) for key, each in mine.items() if key not in theirs]
     theirs_alone = [_said(each, first, None, other, each) for key, each in theirs.items() if key not in mine]
     in_turn = chain.from_iterable(zip_longest(mine_alone, theirs_alone))
@@ -139,10 +139,6 @@ def _said(
     shown = {name: example[name] for name in ("text", "question", "text_pair", "gold") if name in example}
     by_run = {first.name: mine, other.name: theirs}
     return shown | {name: "right" if own is None else own["predicted"] for name, own in by_run.items()}
-
-
-def _key(mistake: dict[str, Any]) -> Any:
-    return mistake.get("id", mistake.get("example"))
 
 
 def _disagreements(first: RunRecord, other: RunRecord) -> Section:

@@ -40,13 +40,9 @@ def markdown_table(table: Table) -> str:
     """A table, with numbers to the right."""
     rows = [[escaped(cell_text(cell)) for cell in row] for row in table.rows]
     rules = ["---:" if is_number else "---" for is_number in table.numeric_columns]
-    return "\n".join(map(_line, [map(escaped, table.columns), rules, *rows]))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [map(escaped, table.columns), rules, *rows])
 
 
 def markdown_tables(tables: Iterable[Table]) -> str:
     """Tables below their titles."""
     return "\n\n".join(f"### {escaped(table.title)}\n\n{markdown_table(table)}" for table in tables)
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -38,9 +38,7 @@ class TrainingResult(Result):
     words: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of a pre-training: accuracy by type of token
     stopped_early: bool = False  # by --patience
     collapsed: bool = False  # the kept checkpoint gives the same answer for every dev example
-    runs: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # of --seeds, --grid or --frozen-layers all; the other fields are of the best
+    runs: list[dict[str, Any]] = field(default_factory=list)  # of --seeds, --grid, ...; other fields are of the best
     spread: list[dict[str, Any]] = field(default_factory=list)  # over the seeds of each setting
 
     @property

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertLMHeadModel, BertModel
 
 from bertcli import errors
 from bertcli.data.checksums import check_files
@@ -272,10 +272,14 @@ def test_a_model_that_pools_by_mean_is_exported_as_it_is(
     check_example("classify", capsys)
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("form", [pytest.param("onnx", marks=pytest.mark.torture), "safetensors"])
-def test_an_encoder_without_a_head_is_exported(workspace: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_encoder_without_a_head_for_a_task_is_exported(
+    workspace: Path, form: str, is_causal: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     save_start("Bert", BERT, "classify")
-    BertModel(BertConfig(**BERT)).save_pretrained("start")
+    model = BertLMHeadModel(BertConfig(**BERT, is_decoder=True)) if is_causal else BertModel(BertConfig(**BERT))
+    model.save_pretrained("start")
     assert export("start", format=form, out="out").largest_difference < 1e-4
     assert len(answer_of(Path("out"), capsys)) == 32
 

@@ -195,12 +195,69 @@ def test_what_has_no_data_is_left_out_and_said(data: Path, said: pytest.LogCaptu
         ({"experiment": "table-5", "tasks": ["glue/rte"], "pretrain_recipe": "nothing"}, "Unknown recipe"),
         ({"experiment": "table-1", "from_": ["runs/none"]}, "no model"),
         ({"experiment": "figure-5", "tasks": ["glue/rte"], "steps": 2}, "--steps 2 has no step at 20% of them"),
+        ({"experiment": "figure-5", "tasks": ["glue/rte"], "steps": 3}, "--steps 3 has one step at 20% and at 40%"),
+        ({"experiment": "table-7", "tasks": ["glue/rte"], "from_": ["bert-books"]}, "--frozen is for"),
+        (
+            {"experiment": "table-5", "tasks": ["glue/rte"], "max_seq_length": 600},
+            "longer than the 512 positions of BERT",
+        ),
+        ({"experiment": "table-5", "tasks": ["glue/rte"], "tokenizer": "nosuch"}, "nosuch"),
+        ({"experiment": "table-5", "tasks": ["glue/rte"], "phases": "128:0.9"}, "shares that do not sum to 1"),
+        (
+            {"experiment": "table-5", "tasks": ["glue/rte"], "phases": "64:0.9,128:0.1", "max_seq_length": 64},
+            "--max-seq-length 64 is not the longest of the phases",
+        ),
     ],
 )
 def test_a_wrong_request_is_refused(options: dict, what: str, data: Path, workspace: Path) -> None:
     with pytest.raises(UserError, match=what):
         reproduce(**{"data_dir": str(data), **options})
     assert [*workspace.iterdir()] == []
+
+
+def test_a_file_is_not_the_folder_of_a_reproduction(data: Path, workspace: Path) -> None:
+    Path("recipe.yaml").write_text("batch_size: 8")
+    with pytest.raises(UserError, match=r"`recipe\.yaml` is not a folder"):
+        reproduce("table-5", out="recipe.yaml", dry_run=True, **{**tiny(data), "pretrain_recipe": "pretrain/laptop"})
+
+
+@pytest.mark.parametrize(
+    ("experiment", "line", "what"),
+    [
+        ("table-8", "mask_shares: 100,0,0", "sets --mask-shares, which table-8 decides for each row"),
+        ("table-5", "layers: 3", "sets --layers"),
+        ("table-6", "objective: mlm", "sets --objective"),
+        ("table-5", "resume: true", "sets --resume"),
+        ("table-5", "flops: 1e9", "sets --flops"),
+        ("family", "phases: 16:0.5,32:0.5", "sets --phases"),
+        ("table-5", "span_mask: true", "left-to-right masks nothing"),
+        ("table-5", "memory: 8", "has no memory"),
+        ("table-5", "batch: 8", "batch"),
+    ],
+)
+def test_a_recipe_cannot_change_what_rows_are_compared_by(
+    experiment: str, line: str, what: str, data: Path, workspace: Path
+) -> None:
+    Path("recipe.yaml").write_text(f"{line}\n")
+    with pytest.raises(UserError, match=what):
+        reproduce(experiment, dry_run=True, **{**tiny(data), "pretrain_recipe": "recipe.yaml"})
+
+
+def test_what_gives_way_in_a_recipe_is_said_and_its_phases_are_taken(
+    data: Path, workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    recipe = "size: mini\nsteps: 500\nbatch_size: 8\nphases: 16:0.8,32:0.2\n"
+    Path("recipe.yaml").write_text(recipe)
+    options = {**tiny(data), "pretrain_recipe": "recipe.yaml", "rows": ["BERT base"]}
+    found = reproduce("table-5", **options)
+    assert "In place of what the recipe recipe.yaml says: --size tiny, not mini, --steps 10, not 500." in found.notes
+    assert any("inputs of at most 32 tokens (16:0.8,32:0.2)" in note for note in found.notes)
+    (run,) = Path(found.folder).glob("pretrained/*/config.yaml")
+    lengths = [
+        json.loads(Path(each, "manifest.json").read_text())
+        for each in yaml.safe_load(run.read_text())["data"].split(",")
+    ]
+    assert [each["options"]["max_seq_length"] for each in lengths] == [16, 32]
 
 
 @pytest.mark.torture

@@ -1,6 +1,7 @@
 """Smoothed masks and lines are those of DistilBERT's distiller.py and lm_seqs_dataset.py."""
 
 import json
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -15,12 +16,26 @@ from bertcli.data.pretraining.shards import UnpackedRows
 from bertcli.data.text.corpus import Corpus
 from bertcli.data.text.layout import Layout
 from bertcli.objectives.lines import LINES
-from bertcli.objectives.smoothed_masks import mask_padded, smoothed_part, token_weights
+from bertcli.objectives.smoothed_masks import smoothed_part, token_weights
 
 MASKS = json.loads((GOLDENS / "distilbert" / "mask.json").read_text())
 SEQUENCES = json.loads((GOLDENS / "distilbert" / "sequences.json").read_text())
 V, COUNTS = MASKS["vocab_size"], np.array(MASKS["counts"])
 RULES = MaskingRules(list(range(V)), [False] * V, 4, 2, 3, 0.15, 20, False, (80, 10, 10), False, [2, 0, 3, 1, 4])
+
+
+def mask_padded(ids: torch.Tensor, lengths: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mask a padded batch by our weights as prepare_batch_mlm does, by torch's global generator, draw for draw."""
+    weight = weights[ids.flatten()]
+    count = math.ceil(RULES.masked_lm_prob * int(lengths.sum()))
+    is_masked = torch.zeros(ids.numel(), dtype=torch.bool)
+    is_masked[torch.multinomial(weight / weight.sum(), count, replacement=False)] = True
+    is_masked = is_masked.view_as(ids) & (ids != 0)
+    real = ids[is_masked]
+    random = real.clone().random_(len(weights))
+    choice = torch.multinomial(torch.tensor(RULES.shares) / 100, len(real), replacement=True)
+    new = torch.where(choice == 0, RULES.mask_id, torch.where(choice == 1, real, random))
+    return ids.masked_scatter(is_masked, new), ids.masked_fill(~is_masked, -100)
 
 
 @pytest.mark.parametrize("smoothing", MASKS["token_probs"])
@@ -34,7 +49,7 @@ def test_a_batch_is_masked_as_the_original_masks_it(case: dict[str, Any]) -> Non
     torch.manual_seed(case["torch_seed"])
     ids, lengths = torch.tensor(MASKS["input_ids"]), torch.tensor(MASKS["lengths"])
     weights = torch.from_numpy(token_weights(COUNTS, 0.7, RULES.special_ids))
-    masked, labels = mask_padded(ids, lengths, weights, RULES, pad_id=0)
+    masked, labels = mask_padded(ids, lengths, weights)
     assert (masked.tolist(), labels.tolist()) == (case["token_ids"], case["mlm_labels"])
 
 

@@ -211,9 +211,7 @@ def _parquet_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"`{path}` is not Parquet: {first_line(error)}.", "Check the file, or write it again."
-        ) from None
+        raise UserError(f"`{path}` is not Parquet: {first_line(error)}.", "Check it, or write it again.") from None
 
 
 def json_rows(path: Path, lines: Iterable[str]) -> TableStream:

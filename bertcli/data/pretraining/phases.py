@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertcli.errors import UserError
+
 if TYPE_CHECKING:
     from bertcli.data.packing.batches import Packable, PackedBatch
     from bertcli.data.pretraining.shards import PretrainingExamples
+
+FORM = "Give lengths, and shares of the steps that sum to 1: --phases 128:0.9,512:0.1"
+
+
+def parse_phases(given: str, steps: int) -> list[tuple[int | None, range]]:
+    """The lengths and the steps of `128:0.9,512:0.1`. Raises UserError if it has another form, or a phase no step."""
+    try:
+        pairs = [each.split(":") for each in given.split(",")]
+        lengths, shares = [int(length) for length, _ in pairs], [float(share) for _, share in pairs]
+    except ValueError:
+        raise UserError(f"--phases takes LENGTH:SHARE,LENGTH:SHARE, not `{given}`.", FORM) from None
+    if min(lengths) < 1 or not min(shares) > 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
+        raise UserError(f"--phases {given} has a length below 1, or shares that do not sum to 1.", FORM)
+    ends = [0, *(round(steps * share) for share in accumulate(shares))]
+    phases = [range(first, end) for first, end in pairwise(ends)]
+    if not all(phases):
+        raise UserError(f"--phases {given} has a phase with no steps, of {steps:,} in total.", "Give more --steps.")
+    return list(zip(lengths, phases, strict=True))
 
 
 @dataclass(frozen=True)

@@ -322,9 +322,7 @@ def _ramp(count: int) -> NDArray[np.int32]:
 
 def _window(size: float, shards: int, cache_bytes: float) -> int:
     """How many shards are shuffled at a time: 0, which is all, where the cache holds them."""
-    if size <= cache_bytes:
-        return 0
-    return max(1, int(min(WINDOW_BYTES, cache_bytes / 3) / (size / shards)))
+    return 0 if size <= cache_bytes else max(1, int(min(WINDOW_BYTES, cache_bytes / 3) / (size / shards)))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -158,9 +158,7 @@ class Subwords(WordPiece):
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
         object.__setattr__(self, "backend", plain)
-        object.__setattr__(
-            self, "vocab", dict(sorted(self.vocab.items(), key=itemgetter(1)))
-        )  # random ids are drawn from it
+        object.__setattr__(self, "vocab", dict(sorted(self.vocab.items(), key=itemgetter(1))))  # for random ids
         if not (self.layout.before or self.layout.after):
             what = f"The tokenizer `{self.source}` puts no special tokens around a text, as BERT's does."
             raise UserError(what, "Use a model that does, such as a RoBERTa.")

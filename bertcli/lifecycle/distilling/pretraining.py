@@ -264,9 +264,7 @@ def _student(
     if config.size:
         model = build_model(model_class, _family(config), config.model_size, tokenizer, labels, config.seed)
         start_embeddings(model, teacher, ids)
-        say(
-            f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from those of the teacher"
-        )
+        say(f"student: new weights, {config.size_name} ({config.model_size}); token embeddings from the teacher's")
         return model
     family, count = family_of(teacher.config.model_type), teacher.config.num_hidden_layers
     can_be_distilbert = family is BERT and objective.fills_masks

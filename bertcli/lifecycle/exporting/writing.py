@@ -137,10 +137,14 @@ def _say_written(found: Exported, megabytes: float) -> None:
 
 
 def _load(source: str) -> tuple[Kind, PreTrainedModel]:
-    """The kind of a model, and the model."""
+    """The kind of a model, and the model; of one for no kind, its encoder."""
     with quietly():
         kind = kind_of_model(open_config(source))
-        return kind or _Encoder(), kind.load_model(source) if kind else load_model(source)
+        if kind:
+            return kind, kind.load_model(source)
+        encoder = load_model(source).base_model
+        encoder.config.use_cache = False  # of keys and values, for a text that goes on
+        return _Encoder(), encoder
 
 
 def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str | None) -> Exported:

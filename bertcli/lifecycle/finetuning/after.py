@@ -49,9 +49,7 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     if result.stopped_early:
         notes.append(f"Stopped early: `--patience {setup.config.patience}` ran out.")
     if result.collapsed:
-        notes.append(
-            "**Collapsed**: this model gives the same answer for every dev example; it has not learnt the task."
-        )
+        notes.append("**Collapsed**: this model gives the same answer for every dev example; it has learnt nothing.")
     counts = setup.kind.label_counts(setup.task, setup.train.features)
     if 0 < len(counts) <= LABELS_SHOWN:
         notes.append(f"Training examples of each label: {', '.join(map(escaped, counts))}.")

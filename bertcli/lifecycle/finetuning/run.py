@@ -149,9 +149,7 @@ class Finetuning(Setup):
         show(self, plan, describe_device(accelerator, self.precision))
         if config.gradient_checkpointing:
             use_gradient_checkpointing(self.model)
-        if config.dry_run:
-            return self._try(plan, accelerator, folder)
-        return self._train(plan, accelerator, folder)
+        return self._try(plan, accelerator, folder) if config.dry_run else self._train(plan, accelerator, folder)
 
     def _try(self, plan: Plan, accelerator: Accelerator, folder: RunFolder) -> TrainingResult:
         """Show two encoded examples, and make one step of which nothing is kept."""

@@ -52,18 +52,13 @@ def resumed_model(folder: Path, kind: Kind, is_frozen: bool) -> PreTrainedModel:
     return model
 
 
-def _family_of(start: str) -> Family:
-    return family_of(open_config(resolve_model(start)).model_type)
-
-
 def model_of(start: str, config: FinetuneConfig, source: Source, tokenizer: WordPiece) -> PreTrainedModel:
     """The model to start from, with a head for the task. Raises UserError if the tokenizer is not its own."""
-    of_start = get_family(config.family) if start == "scratch" else _family_of(start)
-    labels = {
-        **(of_start.head_settings if source.kind.has_linear_head else {}),
-        **source.kind.model_config(source.task),
-    }
-    if source.kind.has_linear_head and start != "scratch" and pools_by_mean(resolve_model(start)):
+    is_new = start == "scratch"
+    of_start = get_family(config.family) if is_new else family_of(open_config(resolve_model(start)).model_type)
+    own = of_start.head_settings if source.kind.has_linear_head else {}
+    labels = {**own, **source.kind.model_config(source.task)}
+    if source.kind.has_linear_head and not is_new and pools_by_mean(resolve_model(start)):
         labels["classifier_pooling"] = "mean"
     if config.span_head == JOINT:
         if not of_start.has_joint_spans:

@@ -15,9 +15,7 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
 
 Columns = dict[str, Any]  # of an input
-ANSWERS = {
-    kind.says for kind in KINDS.values() if kind.reads_tables
-}  # keys of predictions that become a column `prediction`
+ANSWERS = {kind.says for kind in KINDS.values() if kind.reads_tables}  # keys that become a column `prediction`
 FORMS = {
     "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),
     "--explain-page": ("HTML", (".html",)),

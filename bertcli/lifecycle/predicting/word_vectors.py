@@ -61,7 +61,8 @@ def word_vectors(model: PreTrainedModel, tokenizer: WordPiece, texts: list[str],
 def _pieces(text: str, word: str, tokenizer: WordPiece) -> list[int]:
     """The pieces of the first occurrence of a word in a text; its case does not matter."""
     (encoding,) = tokenizer.encode([text])
-    spans = list(_occurrences(text, word))
+    by_itself = rf"(?<!\w){re.escape(word)}(?!\w)"
+    spans = [found.span() for found in re.finditer(by_itself, text, re.IGNORECASE)]
     if not spans:
         what = f"The text `{text}` does not contain the word `{word}`."
         raise UserError(what, "Give texts that contain it, spelled as in --word.")
@@ -72,8 +73,3 @@ def _pieces(text: str, word: str, tokenizer: WordPiece) -> list[int]:
     if not pieces:
         raise UserError(f"The tokenizer drops `{word}`.", "Give another --word.")
     return pieces
-
-
-def _occurrences(text: str, word: str) -> list[tuple[int, int]]:
-    """Where a word stands in a text, by itself."""
-    return [found.span() for found in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]

@@ -45,9 +45,7 @@ def with_steps(request: Request, model: PreTrainedModel) -> Request:
     steps = int(config.flops / of_step)
     if not steps:
         hint = f"Give more: --flops {10 * of_step:.0e}"
-        raise UserError(
-            f"A step takes {of_step:.1e} floating-point operations, more than --flops {config.flops:g}.", hint
-        )
+        raise UserError(f"One takes {of_step:.1e} floating-point operations, more than --flops {config.flops:g}.", hint)
     say(f"{config.flops:.3g} floating-point operations: {steps:,} steps, each of {of_step:.2e}")
     resolved = {**request.resolved, "flops": config.flops}
     paid = replace(config, steps=steps, flops=None)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 from bertcli import number_of, say
 from bertcli.config.distillation import DistillConfig
 from bertcli.config.training import PretrainConfig
-from bertcli.data.pretraining.phases import Phase
+from bertcli.data.pretraining.phases import Phase, parse_phases
 from bertcli.data.pretraining.shards import PretrainingExamples, load_pretraining_examples
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import MAKE_DATA, latest_pretraining_data
 from bertcli.objectives.objective import Objective
 from bertcli.training.run_folder import RunFolder
 
-FORM = "Give lengths, and shares of the steps that sum to 1: --phases 128:0.9,512:0.1"
 MASKED_SHARE = 0.15
 EVALUATION_ROWS = 800  # of the training data without --eval-data, as run_pretraining.py's 100 batches of 8
 
@@ -28,7 +26,7 @@ def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -
 
     `shards_per_window` has the orders of a run that is resumed. Raises UserError if data are missing or do not fit.
     """
-    steps_of = _parsed(config.phases, config.steps) if config.phases else [(None, range(config.steps))]
+    steps_of = parse_phases(config.phases, config.steps) if config.phases else [(None, range(config.steps))]
     given = (config.data.split(",") if config.phases else [config.data]) if config.data else []
     if given and len(given) != len(steps_of):
         names = ",".join(f"DATA-{length}" for length, _ in steps_of)
@@ -79,10 +77,8 @@ def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder |
     """Raise UserError if the data do not fit the objective, or are not those that a resumed run was begun with."""
     examples, resolved = phases[0].examples, resolved_data(phases)
     if objective.needs_pairs and not examples.has_pairs:
-        raise UserError(
-            f"--objective {objective.name} needs pairs, and `{examples.folder}` has none.",
-            f"Leave --objective out. {examples.how_to_make_other('--next-sentence')}",
-        )
+        what = f"--objective {objective.name} needs pairs, and `{examples.folder}` has none."
+        raise UserError(what, f"Leave --objective out. {examples.how_to_make_other('--next-sentence')}")
     made_for = examples.manifest.get("objective", objective.name)
     if objective.needs_pairs and made_for != objective.name:
         what = f"`{examples.folder}` has the pairs of --objective {made_for}, not of {objective.name}."
@@ -113,22 +109,6 @@ def resolved_data(phases: Sequence[Phase], held_out: PretrainingExamples | None 
     }
 
 
-def _parsed(given: str, steps: int) -> list[tuple[int | None, range]]:
-    """The lengths and the steps of `128:0.9,512:0.1`. Raises UserError if it has another form, or a phase no step."""
-    try:
-        pairs = [each.split(":") for each in given.split(",")]
-        lengths, shares = [int(length) for length, _ in pairs], [float(share) for _, share in pairs]
-    except ValueError:
-        raise UserError(f"--phases takes LENGTH:SHARE,LENGTH:SHARE, not `{given}`.", FORM) from None
-    if min(lengths) < 1 or not min(shares) > 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-        raise UserError(f"--phases {given} has a length below 1, or shares that do not sum to 1.", FORM)
-    ends = [0, *(round(steps * share) for share in accumulate(shares))]
-    phases = [range(first, end) for first, end in pairwise(ends)]
-    if not all(phases):
-        raise UserError(f"--phases {given} has a phase with no steps, of {steps:,} in total.", "Give more --steps.")
-    return list(zip(lengths, phases, strict=True))
-
-
 def _how_to_make(length: int | None) -> str:
     if length is None:
         return MAKE_DATA
@@ -143,7 +123,5 @@ def _check_beside(first: PretrainingExamples, other: PretrainingExamples) -> Non
         what = f"`{other.folder}` was made with another vocabulary than `{first.folder}`."
         raise UserError(what, "Make both with one --tokenizer.")
     if other.has_pairs != first.has_pairs:
-        raise UserError(
-            f"Of `{first.folder}` and `{other.folder}` only one holds pairs.",
-            "Make both with --next-sentence, or both with --no-next-sentence.",
-        )
+        what = f"Of `{first.folder}` and `{other.folder}` only one holds pairs."
+        raise UserError(what, "Make both with --next-sentence, or both with --no-next-sentence.")

@@ -56,7 +56,8 @@ class MaskedWords:
         labels, right = np.concatenate(self.labels), np.concatenate(self.right)
         ranks, tokens = _ranks(examples)[labels], examples.tokenizer.tokens
         types = np.array([_type_of(token, examples.tokenizer) for token in tokens])[labels]
-        by_rank = {_rank_words(low, high): (ranks >= low) & (ranks < high) for low, high in _groups()}
+        groups = zip((0, *RANKS), (*RANKS, 10**9), strict=True)
+        by_rank = {_rank_words(low, high): (ranks >= low) & (ranks < high) for low, high in groups}
         by_type = {str(each): types == each for each in np.unique(types)}
         return {"by frequency in the data": _shares(by_rank, right), "by type of token": _shares(by_type, right)}
 
@@ -115,10 +116,6 @@ def _ranks(examples: PretrainingExamples) -> NDArray[np.int64]:
     ranks = np.empty(len(counts), dtype=np.int64)
     ranks[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     return ranks
-
-
-def _groups() -> list[tuple[int, int]]:
-    return list(zip((0, *RANKS), (*RANKS, 10**9), strict=True))
 
 
 def _rank_words(low: int, high: int) -> str:

@@ -112,8 +112,9 @@ def _this_process() -> dict[str, Any]:
 
 def _is_alive(held: dict[str, Any]) -> bool:
     try:
-        born: float = psutil.Process(int(held["process"])).create_time()
-        return abs(born - float(held["born"])) < 1
+        process = psutil.Process(int(held["process"]))
+        is_same: bool = abs(process.create_time() - float(held["born"])) < 1
+        return is_same and process.status() != psutil.STATUS_ZOMBIE  # killed, and its parent has not seen it yet
     except (psutil.Error, KeyError, ValueError):
         return False
 

@@ -37,7 +37,8 @@ COMPRESSED = 3.0  # size of text beside that of its file
 FILLED = 0.9  # mean length of what is pre-trained on, as a share of the longest
 FLOPS_PER_WEIGHT = 6  # of forward and backward, for each token
 PASSES = 3.0  # of inference that take as long as one of training
-SAMPLE, CALIBRATION_TOKENS = 200, 2048
+SAMPLE = 200
+CALIBRATION_FLOPS, CALIBRATION_ROWS, CALIBRATION_LENGTH = 2e11, 16, 128  # of a pass, and of its rows at most
 
 
 class Speed(NamedTuple):
@@ -92,7 +93,7 @@ class Estimator:
         if done:
             seconds = fmean(result_of(self.folder, part.path)["seconds"] for part in done)
         else:
-            seconds = self._estimated(group[0])
+            seconds = fmean(map(self._estimated, group))
         return Planned(title, group[0].command, len(group), len(done), round(seconds, 1), bool(done))
 
     def _estimated(self, part: Part) -> float:
@@ -110,10 +111,13 @@ class Estimator:
 
     def _of_pretraining(self, part: Part) -> float:
         """The seconds of a pre-training; the weights of the vocabulary are used for each token that is predicted."""
-        options, data, speed = part.options, self.parts[part.needs["data"]].options, self._speed(part)
+        options, speed = part.options, self._speed(part)
         if flops := options.get("flops"):
             return float(flops) / (FLOPS_PER_WEIGHT * speed.weights * speed.tokens_per_second)
-        tokens: float = options["steps"] * options.get("batch_size", 256) * data["max_seq_length"] * FILLED
+        lengths = [self.parts[data].options["max_seq_length"] for data in part.needs["data"].split(",")]
+        shares = [float(each.split(":")[1]) for each in options.get("phases", ":1").split(",")]
+        length: float = sum(share * length for share, length in zip(shares, lengths, strict=True))
+        tokens: float = options["steps"] * options.get("batch_size", 256) * length * FILLED
         width = options.get("hidden_size", BERT.sizes[options["size"]].hidden)
         share = MASKING_SHARE if "mlm" in options["objective"] else 1.0
         return tokens / speed.with_weights(share * width * self.vocab_size)
@@ -126,7 +130,9 @@ class Estimator:
             train = min(train, limit * tokens_of(options["task"], "train", self.data_dir, rules, each=True))
             each = tokens_of(options["task"], "dev", self.data_dir, rules, each=True)
             dev = min(dev, DEV_PER_LIMIT * limit * each)
-        epochs, settings = (9.0, 6) if options["grid"] else (options["epochs"] or FROZEN_EPOCHS, 1)
+        epochs, settings = options["epochs"] or (9.0 if options["grid"] else FROZEN_EPOCHS), 1
+        if options["grid"]:  # of two batch sizes and three learning rates; 9 epochs are 2, 3 and 4
+            settings = 2 if options["learning_rate"] else 6
         if options.get("frozen"):
             joined = 4 if options["frozen_layers"].startswith("concat") else 1
             lstm = (32 + 8 * joined) * speed.hidden_size**2  # weights of its two layers in two directions
@@ -206,16 +212,17 @@ def training_speed(start: str | None, size: str, layers: int = 0, hidden_size: i
         model, lambda own, batch: {"states": encode(own, batch)}, lambda out, batch: {"loss": out["states"].sum()}
     ).to(inference_device())
     module = WorkingCopy(with_loss, dtype).module
-    lengths = [128] * (CALIBRATION_TOKENS // 128)
-    ids = torch.randint(model.config.vocab_size, (CALIBRATION_TOKENS,)).numpy()
+    weights = model.num_parameters(exclude_embeddings=True)
+    rows = int(CALIBRATION_FLOPS / (FLOPS_PER_WEIGHT * weights * CALIBRATION_LENGTH))
+    lengths = [CALIBRATION_LENGTH] * min(max(rows, 1), CALIBRATION_ROWS)
+    ids = torch.randint(model.config.vocab_size, (sum(lengths),)).numpy()
     batch = pack(ids, None, np.array(lengths), np.arange(len(lengths))).to(inference_device())
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
         module(batch)["loss"].float().backward()
         seconds.append(time.perf_counter() - started)
-    weights = model.num_parameters(exclude_embeddings=True)
-    return Speed(CALIBRATION_TOKENS / min(seconds[1:]), weights, model.config.hidden_size)
+    return Speed(sum(lengths) / min(seconds[1:]), weights, model.config.hidden_size)
 
 
 def _new_model(size: ModelSize) -> PreTrainedModel:

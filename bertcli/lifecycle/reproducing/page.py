@@ -108,13 +108,10 @@ def figure(found: Reproduction) -> Chart | None:
         scores[f"{system}, the paper's base on MNLI"] = list(paper)
     lines: dict[str, list[Point]] = {}
     for name, points in scores.items():
-        known = [(_share(column), score) for column, score in points if column.endswith("%") and score is not None]
+        shares = ((column.rpartition(", ")[2].split()[0], score) for column, score in points if column.endswith("%"))
+        known = [(float(share), score) for share, score in shares if score is not None]
         lines[name] = [(x, y, f"{name}: {y:.2f} after {x:g} % of the steps") for x, y in known]
     return line_chart(found.title, lines, "share of the pre-training steps, %", is_marked=True)
-
-
-def _share(column: str) -> float:
-    return float(column.rpartition(", ")[2].split()[0])
 
 
 def page_of(reproductions: Sequence[Reproduction]) -> Page:

@@ -14,6 +14,7 @@ from bertcli.config.distillation import DistillConfig
 from bertcli.config.recipes import recipes_folder, with_recipe
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.data.checksums import digest_of
+from bertcli.data.pretraining.phases import parse_phases
 from bertcli.data.text.documents import find_text_files
 from bertcli.errors import UserError
 from bertcli.families.bert import BERT
@@ -27,6 +28,7 @@ DEV_PER_LIMIT = 10  # dev examples for each training example of --limit
 DOC_STRIDE = 128  # between windows over a long context, as the paper's; half of shorter windows
 KEPT = sorted({int(share.split()[0]) / 100 for share in FIGURE_5.columns} - {1.0})  # of the steps: models that are kept
 MASKING_SHARE = 0.15
+DATA = "data"  # folder of pre-training data in that of a reproduction
 NOT_NAMED = {"data_dir", "text"}  # options that a machine may have otherwise for the same part
 
 
@@ -38,7 +40,7 @@ class Part:
     title: str
     command: str  # a function of bertcli
     options: dict[str, Any]
-    needs: dict[str, str] = field(default_factory=dict)  # option -> what it is in the folder of the reproduction
+    needs: dict[str, str] = field(default_factory=dict)  # option -> paths in the reproduction's folder, with commas
     after: tuple[str, ...] = ()  # the parts that these are of
 
 
@@ -69,7 +71,7 @@ def _content_of(text: str) -> list[str]:
 
 def rows_of(experiment: Experiment, models: Sequence[str]) -> list[Row]:
     """The rows: a system each, or for each of the models."""
-    if experiment.systems[0].pretrain is not None:
+    if experiment.pretrains:
         return [Row(each.name, each, each.name, beside=each.beside) for each in experiment.systems]
     rows = []
     for model in models:
@@ -84,6 +86,7 @@ def rows_of(experiment: Experiment, models: Sequence[str]) -> list[Row]:
 
 def parts_of(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row], data_dir: str | None) -> Parts:
     """What has to be run for an experiment, each part once, whichever rows and columns need it."""
+    _check_points(config, experiment)
     planner = _Planner(config, data_dir, experiment.equal_compute)
     cells = {}
     for column in experiment.columns:
@@ -91,6 +94,17 @@ def parts_of(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row
             if column.metric != "average" and column.paper not in row.system.leaves_out:
                 cells[row.name, column.head] = list(planner.parts_of_cell(row, column))
     return Parts(planner.parts, cells)
+
+
+def _check_points(config: ReproduceConfig, experiment: Experiment) -> None:
+    """Raise UserError if the columns are not scored after different steps, as in the paper."""
+    scored: dict[int, float] = {0: 0.0}  # by the step
+    for column in sorted(experiment.columns, key=lambda each: each.at):
+        step = round(column.at * config.steps)
+        if scored.setdefault(step, column.at) != column.at:
+            own = "has no step" if not step else f"has one step at {scored[step]:.0%} and"
+            what = f"--steps {config.steps} {own} at {column.at:.0%} of them, where `{column.head}` is scored."
+            raise UserError(what, f"Give more: --steps {max(10, 2 * config.steps)}")
 
 
 @dataclass
@@ -102,9 +116,9 @@ class _Planner:
 
     def parts_of_cell(self, row: Row, column: Column) -> Iterator[str]:
         """The parts whose scores a cell shows."""
-        config = self.config
-        seeds = range(config.pretrain_seeds if row.system.pretrain is not None else 1)
-        models = [self._model(row.system, seed) if row.system.pretrain is not None else "" for seed in seeds]
+        config, models = self.config, [""]
+        if row.system.pretrain is not None:
+            models = [self._model(row.system, seed) for seed in range(config.pretrain_seeds)]
         if not column.task:
             yield from models
             return
@@ -119,7 +133,8 @@ class _Planner:
         texts = [_content_of(text) for text in options.get("text", ())]
         digest = sha256(json.dumps([named, needs, texts], sort_keys=True).encode()).hexdigest()[:8]
         path = f"{kind}-{digest}"
-        after = tuple(part for part in self.parts for need in needs.values() if need.startswith(part))
+        needed = tuple(path for need in needs.values() for path in need.split(","))
+        after = tuple(part for part in self.parts if any(path.startswith(part) for path in needed))
         self.parts.setdefault(path, Part(path, title, command, options, dict(needs), after))
         return path
 
@@ -137,15 +152,16 @@ class _Planner:
     def _held_out_text(self) -> list[str]:
         return self.config.held_out or ([] if self.config.text else [str(recipes_folder() / "demo" / "held-out")])
 
-    def _data(self, text: list[str], title: str, system: System, **more: Any) -> str:
+    def _data(self, text: list[str], title: str, system: System, length: int = 0, **more: Any) -> str:
         config = self.config
+        title, length = f"{title}{f' of length {length}' if length else ''}", length or config.max_seq_length
         options: dict[str, Any] = {
             "text": text,
-            "max_seq_length": config.max_seq_length,
+            "max_seq_length": length,
             "dupe_factor": config.dupe_factor,
             "masking": "dynamic",
             **({"split_sentences": True} if config.split_sentences else {}),
-            **(_of_family(system) or {"max_predictions_per_seq": max(1, round(config.max_seq_length * MASKING_SHARE))}),
+            **(_of_family(system) or {"max_predictions_per_seq": max(1, round(length * MASKING_SHARE))}),
             **system.data,
             **more,
         }
@@ -154,23 +170,23 @@ class _Planner:
         if config.tokenizer:
             options["tokenizer"] = config.tokenizer
         needs = {} if config.tokenizer else {"tokenizer": self._vocabulary(system)}
-        return self._add(f"data/{kind}", f"{title}: {kind}", "make_pretraining_data", options, **needs)
+        return self._add(f"{DATA}/{kind}", f"{title}: {kind}", "make_pretraining_data", options, **needs)
 
     def _model(self, system: System, seed: int) -> str:
         config = self.config
         options: dict[str, Any] = {
             "size": config.size,
             **({"flops": config.flops} if self.equal_compute else {"steps": config.steps}),
+            **({"phases": config.phases} if config.phases else {}),
             "seed": seed,
             "precision": config.precision,
             **_in_shape(dict(system.pretrain or {}), config.size),
         }
         options = with_recipe(config.pretrain_recipe, options)
-        if kept := not self.equal_compute and sorted(
-            {step for share in KEPT if 0 < (step := round(share * config.steps)) < config.steps}
-        ):
+        if kept := self._kept_steps():
             options["keep_steps"] = ",".join(map(str, kept))
-        needs = {"data": self._data(self._text, "make data", system)}
+        data = (self._data(self._text, "make data", system, length) for length in lengths_of(config.phases))
+        needs = {"data": ",".join(data)}
         if self._held_out_text:
             needs["eval_data"] = self._data(self._held_out_text, "make held-out data", system, dupe_factor=1)
         name = f"{system.name}{f', seed {seed}' if config.pretrain_seeds > 1 else ''}"
@@ -181,6 +197,10 @@ class _Planner:
         options = {name: value for name, value in options.items() if name in known}
         needs["teacher"] = self._model(system.teacher, seed)
         return self._add(f"distilled/{config.size}", f"distill {name}", "distill", options, **needs)
+
+    def _kept_steps(self) -> list[int]:
+        steps = {round(share * self.config.steps) for share in KEPT} - {0, self.config.steps}
+        return [] if self.equal_compute else sorted(steps)
 
     def _finetuned(self, row: Row, column: Column, model: str, seed: int) -> str:
         config, task = self.config, get_task(column.task)
@@ -202,17 +222,15 @@ class _Planner:
         if options["epochs"] is None and not (config.grid or options.get("frozen")):
             options["epochs"] = task.epochs  # also for few examples
         title = f"fine-tune {row.name} on {task.name}"
+        if options.get("frozen"):  # which the grid is not for
+            title, options["grid"] = f"train a BiLSTM on {row.name}, frozen, on {task.name}", None
         kind = f"finetuned/{task.name.replace('/', '-')}"
         if not model:
             return self._add(kind, title, "finetune", {**options, "from_": row.model})
         length = options["max_seq_length"] = min(task.max_seq_length, config.max_seq_length)
         if longest := KINDS[task.kind].max_query_length:
             options |= {"max_query_length": min(longest, length // 2), "doc_stride": min(DOC_STRIDE, length // 2)}
-        step = round(column.at * config.steps)
-        if column.at < 1 and not 0 < step < config.steps:
-            what = f"--steps {config.steps} has no step at {column.at:.0%} of them, where `{column.head}` is scored."
-            raise UserError(what, f"Give more: --steps {max(10, 2 * config.steps)}")
-        start = model if column.at == 1 else f"{model}/models/step-{step}"
+        start = model if column.at == 1 else f"{model}/models/step-{round(column.at * config.steps)}"
         return self._add(kind, title, "finetune", options, from_=start)
 
     def _scored(self, finetuned: str, column: Column) -> str:
@@ -239,3 +257,8 @@ def _in_shape(options: dict[str, Any], size: str) -> dict[str, Any]:
     shape = {"layers": layers, "hidden_size": hidden, "heads": heads}
     is_size = (layers, hidden, heads) == (ours.layers, ours.hidden, ours.heads)
     return {name: value for name, value in options.items() if name not in shape} | ({} if is_size else shape)
+
+
+def lengths_of(phases: str | None) -> list[int]:
+    """The lengths of `128:0.9,512:0.1`; 0, for that of the reproduction, where there are no phases."""
+    return [length or 0 for length, _ in parse_phases(phases, 10**9)] if phases else [0]

@@ -76,7 +76,7 @@ class Reproduction(Result):
     def read(cls, folder: Path, experiment: str) -> Self:
         """Read what a folder keeps."""
         path = folder / f"{experiment}.json"
-        hint = f"Remove it, and make it again: bert reproduce {experiment} --out {folder}"
+        hint = f"Remove it: rm {path}; the command that wrote it writes it again, from the parts that are done."
         values = read_json(path, hint, experiment=str, cells=list, comparisons=list, paper=dict, costs=list)
         return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
 

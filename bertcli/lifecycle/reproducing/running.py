@@ -35,12 +35,6 @@ KEPT = ("collapsed", "tokens_per_second", "steps", "tokens", "instances")  # of 
 RESUMED = ("pretrain", "distill", "finetune")  # runs, which `resume` starts or continues
 
 
-def check_parts(parts: Mapping[str, Part]) -> None:
-    """Raise UserError if an option of a part is none of its command, or out of range."""
-    for part in parts.values():
-        CONFIGS[part.command].from_values({**part.options, **part.needs})
-
-
 def is_done(folder: Path, part: Part) -> bool:
     """Whether a part is done."""
     return (folder / part.path / DONE).exists()
@@ -58,18 +52,15 @@ def run_parts(folder: Path, parts: Mapping[str, Part], again: str) -> None:
     Raises Interrupted after Ctrl-C, with the checkpoint saved, and UserError if a part fails.
     """
     claims, waited = Claims(folder), ""
+    numbers = dict(zip(parts, range(1, len(parts) + 1), strict=True))
     while left := [part for part in parts.values() if not is_done(folder, part)]:
         ready = [part for part in left if all(is_done(folder, parts[need]) for need in part.after)]
-        if any(_run(folder, part, claims, f"{_number(parts, part)} of {len(parts)}", again) for part in ready):
+        if any(_run(folder, part, claims, f"{numbers[part.path]} of {len(parts)}", again) for part in ready):
             continue
         if (holder := next(filter(None, (claims.holder(part.path) for part in ready)), "")) != waited:
             waited = holder
             say(f"waiting for {holder}" if holder else "waiting for another process")
         time.sleep(SECONDS_BETWEEN_LOOKS)
-
-
-def _number(parts: Mapping[str, Part], part: Part) -> int:
-    return [*parts].index(part.path) + 1
 
 
 def _run(folder: Path, part: Part, claims: Claims, place: str, again: str) -> bool:
@@ -92,7 +83,8 @@ def _run(folder: Path, part: Part, claims: Claims, place: str, again: str) -> bo
 def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
     """Call the function of a part; what it says goes into a file."""
     path = folder / part.path
-    options = {**part.options, **{option: str(folder / need) for option, need in part.needs.items()}}
+    needs = {option: [str(folder / each) for each in need.split(",")] for option, need in part.needs.items()}
+    options = {**part.options, **{option: ",".join(paths) for option, paths in needs.items()}}
     if hasattr(CONFIGS[part.command], "out"):
         options["out"] = str(path)
     if part.command == "evaluate":
@@ -109,7 +101,7 @@ def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
         number = getattr(stop, "exit_code", 130) - 128
         raise Interrupted(f"{part.title}: {said}", f"Continue: {again}", number) from None
     except UserError as error:
-        raise type(error)(f"{part.title}: {error.message}", error.hint) from None
+        raise type(error)(f"{part.title}: {error.message}", f"{error.hint} Then continue: {again}") from None
     path.mkdir(exist_ok=True)
     return _kept(vars(result))
 

@@ -94,6 +94,7 @@ class Comparisons:
     folder: Path
     parts: Mapping[str, Part]
     of_cells: Mapping[tuple[str, str], Sequence[str]]
+    seeds: int = 1  # of fine-tuning, for each pre-training
     _resampled: dict[str, dict[str, Array]] = field(default_factory=dict)  # by part
 
     def all(self, rows: Sequence[Row], cells: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -129,7 +130,7 @@ class Comparisons:
         return {**about, **values, "paper": paper, "direction_holds": holds, "share_of_resamples": share}
 
     def _differences(self, own: Cell, other: Cell, column: Column) -> Array | None:
-        """The difference in each resample of the examples and of the pairs of seeds; None where nothing can be resampled."""
+        """The difference in each resample of examples, pre-trainings and fine-tunings of those drawn; None where nothing can be."""
         import numpy as np
 
         pairs = [self.of_cells[each.row, each.column] for each in (own, other)]
@@ -141,8 +142,10 @@ class Comparisons:
             scores = [np.repeat(np.array(each.scores)[:, None], RESAMPLES, axis=1) for each in (own, other)]
         else:
             return None
-        seeds, resamples = scores[0].shape
-        drawn = np.random.default_rng(RESAMPLED_SEED).integers(seeds, size=(seeds, resamples))
+        seeds, (runs, resamples) = self.seeds if column.task else 1, scores[0].shape
+        draw, models = np.random.default_rng(RESAMPLED_SEED), runs // seeds
+        first = draw.integers(models, size=(models, 1, resamples)) * seeds
+        drawn = (first + draw.integers(seeds, size=(models, seeds, resamples))).reshape(runs, resamples)
         means: list[Array] = [np.take_along_axis(each, drawn, axis=0).mean(axis=0) for each in scores]
         differences: Array = means[0] - means[1]
         return differences

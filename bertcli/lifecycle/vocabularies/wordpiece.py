@@ -67,10 +67,8 @@ def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocab
     unused = [f"[unused{number}]" for number in range(config.unused_tokens)]
     reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
     if len(reserved) > config.vocab_size:
-        raise UserError(
-            f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}.",
-            f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.",
-        )
+        what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}."
+        raise UserError(what, f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.")
     return reserved
 
 

@@ -54,6 +54,7 @@ def write_graph(model: PreTrainedModel, path: Path) -> None:
         model.set_attn_implementation("sdpa" if model._supports_sdpa else "eager")
     graph = _Graph(model.eval())
     axes = [name for name in SIZES if name != "choices" or "MultipleChoice" in type(model).__name__]
+    size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     ids = torch.ones([SIZES[name] for name in axes], dtype=torch.long)
     columns = tuple(ids.clone() for _ in graph.columns)
     with torch.no_grad():
@@ -70,14 +71,9 @@ def write_graph(model: PreTrainedModel, path: Path) -> None:
             dynamic_shapes=(tuple(dict(enumerate(axes)) for _ in columns),),
             opset_version=OPSET,
             dynamo=True,
-            external_data=_is_large(model),
+            external_data=size > 1.9e9,  # one file holds less than 2 GB
             verbose=False,
         )
-
-
-def _is_large(model: PreTrainedModel) -> bool:
-    """Whether the weights do not fit into one file, which holds less than 2 GB."""
-    return bool(sum(weight.numel() * weight.element_size() for weight in model.parameters()) > 1.9e9)
 
 
 def quantize(graph: Path, out: Path) -> None:

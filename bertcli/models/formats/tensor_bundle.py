@@ -51,9 +51,7 @@ def _damaged(path: Path) -> UserError:
 
 def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[np.generic]:
     if (dtype := DTYPES.get(_first(entry, 1, 0))) is None:
-        raise UserError(
-            f"The tensor `{name}` has a type that cannot be read.", "Use a checkpoint with float32 weights."
-        )
+        raise UserError(f"The tensor `{name}` has a type that cannot be read.", "Give a checkpoint in float32.")
     shape = [_first(_fields(bytes(dim)), 1, 0) for dim in _fields(_first(entry, 2, b"")).get(2, [])]
     offset, size = _first(entry, 4, 0), _first(entry, 5, 0)
     raw = data[_first(entry, 3, 0)][offset : offset + size].tobytes()

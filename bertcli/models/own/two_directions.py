@@ -118,7 +118,8 @@ class TwoDirectionsForMultipleChoice(TwoDirectionsForSequenceClassification):
 
     def forward(self, **columns: Any) -> dict[str, Tensor]:
         """Logits of each choice, [N, 1]; the columns of tokens have an axis of choices."""
-        return super().forward(**{name: each[:, 0] if _is_deep(each) else each for name, each in columns.items()})
+        deep = {name for name, each in columns.items() if isinstance(each, Tensor) and each.dim() > 2}
+        return super().forward(**{name: each[:, 0] if name in deep else each for name, each in columns.items()})
 
 
 class TwoDirectionsForQuestionAnswering(TwoDirectionsForTokenClassification):
@@ -128,10 +129,6 @@ class TwoDirectionsForQuestionAnswering(TwoDirectionsForTokenClassification):
         """Start and end logits of each token, [1, R]."""
         logits = super().forward(**columns)["logits"]
         return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
-
-
-def _is_deep(column: Any) -> bool:
-    return isinstance(column, Tensor) and column.dim() > 2
 
 
 CLASSES = {

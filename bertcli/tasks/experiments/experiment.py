@@ -62,6 +62,11 @@ class Experiment:
     equal_compute: bool = False  # whether pre-trainings take the same floating-point operations, not steps
 
     @property
+    def pretrains(self) -> bool:
+        """Whether its models are pre-trained, not those of --from."""
+        return self.systems[0].pretrain is not None
+
+    @property
     def tasks(self) -> list[str]:
         """The names of the tasks that it is scored by."""
         return list(dict.fromkeys(column.task for column in self.columns if column.task))

@@ -57,9 +57,7 @@ class Watch:
             _watches += 1
             self.rank, self.count = dist.get_rank(), dist.get_world_size()
             store: Any = distributed_c10d._get_default_store()
-            self._store: Any = distributed_c10d.PrefixStore(
-                f"watch-{_watches}", store.clone()
-            )  # a connection of its own
+            self._store: Any = distributed_c10d.PrefixStore(f"watch-{_watches}", store.clone())  # its own connection
             self._stderr, sys.stderr = sys.stderr, _Heard(sys.stderr, self._heard)
             self._tell()
             dist.barrier()

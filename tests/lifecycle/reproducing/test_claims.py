@@ -37,6 +37,16 @@ def test_the_claim_of_a_killed_process_is_taken_over_and_its_time_counts(tmp_pat
         assert Claims(tmp_path).seconds("part") == pytest.approx(60, abs=2)
 
 
+def test_a_killed_process_whose_parent_has_not_seen_it_holds_nothing(tmp_path: Path) -> None:
+    if not (child := os.fork()):
+        with Claims(tmp_path).hold("part"):
+            os._exit(9)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    with Claims(tmp_path).hold("part") as is_held:
+        assert is_held
+    os.waitpid(child, 0)
+
+
 def test_two_that_see_the_same_dead_claim_do_not_both_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = Claims(tmp_path), Claims(tmp_path)
     dead = {"machine": claims._this_process()["machine"], "process": 2**22 + 1, "born": 0.0}

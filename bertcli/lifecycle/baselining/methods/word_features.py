@@ -100,9 +100,7 @@ class WordFeatures(Baseline):
 
     def notes(self, task: Task) -> list[str]:
         """The number of features."""
-        return [
-            f"A linear-chain CRF with {len(self.features):,} features of words, their shapes, affixes and neighbours."
-        ]
+        return [f"A linear-chain CRF with {len(self.features):,} features of words, shapes, affixes and neighbours."]
 
 
 def features_of(words: Sequence[str]) -> Iterator[set[str]]:
