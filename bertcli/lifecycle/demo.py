@@ -35,12 +35,8 @@ SENTENCES = ("He put his [MASK] on the table.", "She opened the [MASK] and went 
 HELD_OUT: dict[str, Any] = {"max_seq_length": 64, "max_predictions_per_seq": 10, "dupe_factor": 1}
 # With 35 % of tokens masked (Wettig et al., 2022), 800 steps reach what took 1,300 with 15 %.
 DATA = HELD_OUT | {"masked_lm_prob": 0.35, "max_predictions_per_seq": 22, "dupe_factor": 2}
-QUICKLY: dict[str, Any] = {
-    "optimizer": "adamw",
-    "embeddings": "cooccurrence",
-    "initializer_range": 0.05,
-    "dropout": 0.0,
-}
+QUICKLY: dict[str, Any] = {"optimizer": "adamw", "embeddings": "cooccurrence"}
+QUICKLY |= {"initializer_range": 0.05, "dropout": 0.0}
 TRAIN_PER_CLASS = 10  # questions
 COLUMNS = {"text": "text", "label": "category"}
 

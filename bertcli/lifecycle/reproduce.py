@@ -50,7 +50,8 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
     config = with_phases(config, found)
     rows = rows_of(found, () if found.pretrains else _models(config))
     parts = parts_of(config, found, rows, data_dir)
-    check_parts(parts.all)
+    check_parts(parts.all, EXPERIMENTS[config.experiment].tasks)
+    needless = _without_effect(config, found)
     planned = _plan(folder, parts, data_dir, config.vocab_size)
     result = Reproduction(
         experiment=found.name,
@@ -61,13 +62,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
         paper={"columns": [*found.table.columns], "rows": {name: [*row] for name, row in found.table.rows.items()}},
         columns=[column.head for column in found.columns],
         skipped=skipped,
-        notes=[
-            *found.all_notes,
-            *_without_effect(config, found),
-            *recipe,
-            *_notes(config, found, rows),
-            *_alike(parts),
-        ],
+        notes=[*found.all_notes, *needless, *recipe, *_notes(config, found, rows), *_alike(parts)],
     )
     if config.dry_run:
         return result

@@ -123,7 +123,8 @@ def runs_of_tasks(names: Iterable[str]) -> list[str]:
     found = {run.config["task"]: str(run.path) for run in reversed(find_runs("finetune", finished=True))}
     latest = [found[name] for name in names if name in found]
     if not latest:
-        raise UserError("There is no finished run of a GLUE task in this folder.", "Make one: bert finetune glue/cola")
+        what = "There is no finished run of a task of GLUE in this folder."
+        raise UserError(what, "Make one: bert finetune glue/cola")
     say(f"runs: {', '.join(latest)} (latest of each task)")
     return latest
 

@@ -56,11 +56,8 @@ RTE = _glue("rte", _tsv("RTE", PAIR), SENTENCES, INFERENCES)
 WNLI_WARNING = "Dev contradicts the training set; the paper leaves WNLI out, and 65.1 is the majority class of test."
 WNLI = _glue("wnli", _tsv("WNLI", PAIR), SENTENCES, "not_entailment entailment", warning=WNLI_WARNING, **BINARY)
 # diagnostic.tsv has no labels; diagnostic-full.tsv, from the same authors, has them, and is used if present.
-AX_COLUMNS: Columns = {
-    "text": "sentence1|Premise",
-    "text_pair": "sentence2|Hypothesis",
-    "label": "Label|label|gold_label",
-}
+AX_COLUMNS: Columns = {"text": "sentence1|Premise", "text_pair": "sentence2|Hypothesis"}
+AX_COLUMNS |= {"label": "Label|label|gold_label"}
 AX = _glue(
     "ax",
     _tsv("diagnostic", AX_COLUMNS, splits={"dev": "diagnostic-full|diagnostic", "test": "diagnostic"}),

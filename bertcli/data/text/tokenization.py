@@ -133,11 +133,8 @@ class WordPiece:
         single, pair = "[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"
         backend.post_processor = processors.TemplateProcessing(single, pair, special_tokens=ends)
         backend.save(str(folder / "tokenizer.json"))
-        config = {
-            "tokenizer_class": "BertTokenizer",
-            "do_lower_case": not self.cased,
-            "strip_accents": self.strip_accents,
-        }
+        rules: dict[str, Any] = {"do_lower_case": not self.cased, "strip_accents": self.strip_accents}
+        config = {"tokenizer_class": "BertTokenizer", **rules}
         config |= {"tokenize_chinese_chars": self.tokenize_chinese_chars, "model_max_length": model_max_length or 512}
         config |= {f"{token[1:-1].lower()}_token": token for token in SPECIAL_TOKENS}
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

@@ -142,11 +142,8 @@ def _facts(examples: PretrainingExamples) -> dict[str, object]:
     """What the data are, for the report."""
     counts = ("documents", "instances", "tokens", "masked_tokens", "random_next", "vocab_size", "cased")
     facts = {name.replace("_", " "): examples.manifest[name] for name in counts if name in examples.manifest}
-    return {
-        "folder": str(examples.folder),
-        **facts,
-        **{f"option {k}": v for k, v in examples.manifest["options"].items()},
-    }
+    options = {f"option {name}": value for name, value in examples.manifest["options"].items()}
+    return {"folder": str(examples.folder), **facts, **options}
 
 
 def _train(

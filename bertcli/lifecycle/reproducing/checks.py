@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from bertcli.config.architecture import PARTS
@@ -22,11 +23,10 @@ from bertcli.objectives import get_objective
 from bertcli.tasks import get_task
 from bertcli.tasks.experiments.experiment import Experiment
 
-DECIDED = {
-    *PARTS,
-    *["family", "objective", "from_", "data", "eval_data", "tokenizer", "out", "resume", "flops", "keep_steps"],
-}
+DECIDED = {"family", "objective", "from_", "data", "eval_data", "tokenizer", "out", "resume", "flops", "keep_steps"}
+DECIDED |= {*PARTS}
 GIVE_WAY = ("size", "steps", "seed", "precision")  # of a recipe, to options of `bert reproduce` with their names
+OTHER_RECIPE = "Leave it out of the recipe, or take another: --pretrain-recipe pretrain/ablations"
 POSITIONS = 512  # of a family that has absolute ones
 
 
@@ -40,7 +40,7 @@ def check_recipe(config: ReproduceConfig, experiment: Experiment) -> list[str]:
         compared, gives_way = compared | {"phases"}, gives_way - {"steps"}
     if strange := sorted(found.given & (compared | DECIDED)):
         what = f"The recipe {name} sets {flag_of(strange[0])}, which {experiment.name} decides for each row."
-        raise UserError(what, "Leave it out of the recipe, or take another: --pretrain-recipe pretrain/ablations")
+        raise UserError(what, OTHER_RECIPE)
     pairs = [(each, getattr(found, each), getattr(config, each, 0)) for each in sorted(found.given & gives_way)]
     other = [f"{flag_of(each)} {ours}, not {theirs}" for each, theirs, ours in pairs if theirs != ours]
     return [f"In place of what the recipe {name} says: {', '.join(other)}."] if other else []
@@ -60,19 +60,28 @@ def with_phases(config: ReproduceConfig, experiment: Experiment) -> ReproduceCon
     return ReproduceConfig.build(config, {"phases": phases, "max_seq_length": longest})
 
 
-def check_parts(parts: Mapping[str, Part]) -> None:
+def check_parts(parts: Mapping[str, Part], tasks: Sequence[str]) -> None:
     """Raise UserError if an option of a part is none of its command, out of range, or does not go with what it is run on."""
     for part in parts.values():
         config: Any = CONFIGS[part.command].from_values({**part.options, **part.needs})
         if part.command == "make_pretraining_data" and "tokenizer" not in part.needs:
             load_tokenizer(tokenizer_source(config.tokenizer))
         if part.command == "finetune":
-            check_finetuning(config, get_task(config.task))
+            with _said_of(part, f"Name tasks of the kind that it is scored by: --tasks {' '.join(tasks)}"):
+                check_finetuning(config, get_task(config.task))
         if part.command in ("pretrain", "distill"):
-            _check_pretraining(config, [parts[data].options for data in part.needs["data"].split(",")])
+            _check_pretraining(config, part, [parts[data].options for data in part.needs["data"].split(",")])
 
 
-def _check_pretraining(config: PretrainConfig | DistillConfig, data: list[dict[str, Any]]) -> None:
+@contextmanager
+def _said_of(part: Part, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{part.title}: {error.message}", hint) from None
+
+
+def _check_pretraining(config: PretrainConfig | DistillConfig, part: Part, data: list[dict[str, Any]]) -> None:
     family = get_family(data[0].get("family"))
     lengths = [each["max_seq_length"] for each in data]
     if max(lengths) > POSITIONS and getattr(family.new_config(str(config.size)), "max_position_embeddings", 0) > 0:
@@ -80,7 +89,8 @@ def _check_pretraining(config: PretrainConfig | DistillConfig, data: list[dict[s
         raise UserError(what, f"Give --max-seq-length {POSITIONS} or less.")
     if isinstance(config, PretrainConfig):
         objective = get_objective(str(config.objective))
-        check_pretraining(config, objective, family)
-        check_memory(config.memory, objective, min(lengths))
+        with _said_of(part, OTHER_RECIPE):
+            check_pretraining(config, objective, family)
+            check_memory(config.memory, objective, min(lengths))
         if config.phases:
             parse_phases(config.phases, config.steps)
