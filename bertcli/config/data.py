@@ -38,7 +38,7 @@ class MakePretrainingDataConfig(Config):
     """Options of `bert make-pretraining-data` (defaults of create_pretraining_data.py)."""
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
-    family: str = option(BERT.key, "Family to pre-train: {choices}; it decides what is left out.", choices=pretrainable)
+    family: str = option(BERT.key, "Family to pre-train: {choices}; it sets what is not given.", choices=pretrainable)
     objective: str | None = option(None, f"{OBJECTIVE}; default: the family's.", choices=objectives)
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")

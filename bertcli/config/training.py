@@ -56,7 +56,7 @@ class TrainingConfig(Config):
     micro_batch_tokens: int | None = option(None, "Tokens per micro-batch; default: by device.", minimum=1)
     gradient_checkpointing: bool = option(False, "Compute layers again in the backward pass: less memory, more time.")
     save_steps: int = option(1000, "Maximum number of steps between checkpoints.", minimum=1)
-    save_minutes: float = option(30.0, "Maximum minutes between checkpoints; the first is after one.", minimum=0)
+    save_minutes: float = option(30.0, "Maximum minutes between checkpoints; the first comes after one.", minimum=0)
     auto_batch_size: bool = option(False, "If memory runs out, halve the micro-batches; the result is the same.")
     eval_steps: int | None = option(
         None, "Steps between evaluations; default: an epoch in fine-tuning, all steps in pre-training.", minimum=1

@@ -158,7 +158,7 @@ def load_model(
 
 def _check_finite(model: PreTrainedModel, source: str) -> None:
     if not has_finite_weights(model):
-        raise UserError(f"The model `{source}` has weights that are not finite.", "Take another: its training diverged")
+        raise UserError(f"The model `{source}` has weights that are not finite.", "Take another; this one diverged.")
 
 
 def _give_bilstm(model: PreTrainedModel, source: str, saved: PretrainedConfig, is_new: bool) -> None:
