@@ -16,7 +16,9 @@ PARTS = ("layers", "hidden_size", "heads", "intermediate_size")
 class ArchitectureConfig(Config):
     """Options of the commands that make a model with new weights."""
 
-    family: str | None = option(None, "Family of new weights: {choices}; default: the data's.", choices=pretrainable)
+    family: str | None = option(
+        None, "Family of new weights: {choices}; default: the data's, else bert.", choices=pretrainable
+    )
     size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=sizes)
     layers: int | None = option(
         None,
@@ -24,7 +26,9 @@ class ArchitectureConfig(Config):
         minimum=1,
         maximum=LARGEST["num_hidden_layers"],
     )
-    hidden_size: int | None = option(None, "Hidden size; default: --size.", minimum=1, maximum=LARGEST["hidden_size"])
+    hidden_size: int | None = option(
+        None, "Hidden size; default: the size's.", minimum=1, maximum=LARGEST["hidden_size"]
+    )
     heads: int | None = option(
         None,
         "Number of attention heads of new weights; default: that of --size.",

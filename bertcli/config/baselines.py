@@ -31,7 +31,7 @@ class BaselineConfig(OwnDataConfig):
     )
     vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS, of=LSTMS)
     vectors_text: list[str] = option([], VECTORS_TEXT, nargs="+", of=(STATIC_VECTORS, *LSTMS))
-    epochs: int | None = option(None, "LSTMs, left-to-right: epochs; default: by the data.", minimum=1, of=TRAINED)
+    epochs: int | None = option(None, "LSTMs, left-to-right: epochs; default: by the examples.", minimum=1, of=TRAINED)
     batch_size: int = option(32, "LSTMs, left-to-right: examples per step.", minimum=1, of=TRAINED)
     learning_rate: float = option(1e-3, "LSTMs, left-to-right: learning rate of Adam.", minimum=0, of=TRAINED)
     dropout: float = option(0.5, "lstm, bilstm: dropout probability.", minimum=0, maximum=0.9, of=LSTMS)

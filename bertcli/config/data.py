@@ -22,8 +22,8 @@ class BuildVocabConfig(Config):
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
-    algorithm: str | None = option(None, "How pieces are learnt: {choices}; default: --family's.", choices=ALGORITHMS)
-    family: str | None = option(None, "Family whose special tokens it has: {choices}.", choices=pretrainable)
+    algorithm: str | None = option(None, "How pieces are learnt: {choices}; default: the family's.", choices=ALGORITHMS)
+    family: str | None = option(None, "Family whose special tokens are in it: {choices}.", choices=pretrainable)
     vocab_size: int = option(30522, "Vocabulary size, including special and unused tokens.", minimum=10)
     unused_tokens: int = option(0, "Number of unused tokens, reserved for words that are added later.", minimum=0)
     cased: bool = option(False, "Keep upper case and accents.")
@@ -61,5 +61,5 @@ class MakePretrainingDataConfig(Config):
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)
     workers: int | None = option(None, "Number of processes; the data stay the same; default: cores.", minimum=1)
     engine: str = option("local", "local: processes of this machine; ray: a Ray cluster.", choices=("local", "ray"))
-    ray_address: str | None = option(None, "With --engine ray: the cluster, as auto; default: one on this machine.")
+    ray_address: str | None = option(None, "With --engine ray: the cluster, e.g. auto; default: one on this machine.")
     overwrite: bool = option(False, "Replace data that was made with other options.")

@@ -120,7 +120,9 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001
     )
-    batch_size: int | None = option(None, "Examples per step; default: the task's, fewer for few examples.", minimum=1)
+    batch_size: int | None = option(
+        None, "Examples of all processes per step; default: the task's, or fewer.", minimum=1
+    )
     learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)

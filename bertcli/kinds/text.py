@@ -19,7 +19,7 @@ from bertcli.tasks.task import Task
 LABELS_SHOWN = 20
 NEVER = -10.0  # a bias
 MOST_WEIGHTS = 2**20  # of sparse features that L-BFGS fits; SAGA takes a third of its time for more
-FEWEST_PASSES, LEAST_READ = 10, 30_000  # of SAGA over the examples, and examples in all its passes
+FEWEST_PASSES, FEWEST_READ = 10, 30_000  # of SAGA: passes over the examples, and examples in all passes together
 POOLING = "classifier_pooling"  # in config.json, as ModernBERT's spells it
 
 
@@ -189,7 +189,7 @@ def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: fl
 
     solver: dict[str, Any] = {"max_iter": 300, "tol": 1e-3}
     if hasattr(states, "tocsr"):
-        passes = max(FEWEST_PASSES, LEAST_READ // states.shape[0])
+        passes = max(FEWEST_PASSES, FEWEST_READ // states.shape[0])
         is_large = outputs * states.shape[1] > MOST_WEIGHTS
         solver = {"solver": "saga", "max_iter": passes} if is_large else {"max_iter": 1000}
     weights, biases = np.zeros((outputs, states.shape[1])), np.full(outputs, NEVER)

@@ -148,7 +148,6 @@ def _without_effect(config: ReproduceConfig, experiment: Experiment) -> list[str
 
 def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row]) -> list[str]:
     """What differs from the paper because of the options."""
-    limits = (config.limit or 0, DEV_PER_LIMIT * (config.limit or 0))
     scored: tuple[System | Column, ...] = (*experiment.systems, *experiment.columns)
     lines: dict[str, object] = {
         "One seed each: intervals are of the examples alone, and another seed may change more than they say.": (
@@ -157,7 +156,7 @@ def _notes(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row])
         "--grid is for fine-tuning: a BiLSTM on frozen states has one learning rate, and ten epochs.": (
             config.grid and any(each.finetune.get("frozen") for each in scored)
         ),
-        f"Fine-tuned on at most {limits[0]:,} examples, scored on at most {limits[1]:,}, the same for all.": (
+        f"Fine-tuned on at most {config.limit or 0:,} examples, scored on at most {DEV_PER_LIMIT * (config.limit or 0):,}, the same for all.": (
             config.limit and experiment.tasks
         ),
         "The paper's scores beside models of --from are those of its base; of its large for those named so, or where it"

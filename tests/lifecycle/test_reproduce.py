@@ -196,6 +196,10 @@ def test_what_has_no_data_is_left_out_and_said(data: Path, said: pytest.LogCaptu
         ({"experiment": "table-1", "from_": ["runs/none"]}, "no model"),
         ({"experiment": "figure-5", "tasks": ["glue/rte"], "steps": 2}, "--steps 2 has no step at 20% of them"),
         ({"experiment": "figure-5", "tasks": ["glue/rte"], "steps": 3}, "--steps 3 has one step at 20% and at 40%"),
+        (
+            {"experiment": "figure-5", "tasks": ["glue/rte"], "steps": 2, "columns": ["glue/rte, 80 %"]},
+            "--steps 2 has one step at 100% and at 80%",
+        ),
         ({"experiment": "table-7", "tasks": ["glue/rte"], "from_": ["bert-books"]}, "--tasks conll2003$"),
         (
             {"experiment": "table-5", "tasks": ["glue/rte"], "max_seq_length": 600},

@@ -25,7 +25,6 @@ from bertcli.tasks.experiments.experiment import Experiment
 
 DECIDED = {"family", "objective", "from_", "data", "eval_data", "tokenizer", "out", "resume", "flops", "keep_steps"}
 DECIDED |= {*PARTS}
-GIVE_WAY = ("size", "steps", "seed", "precision")  # of a recipe, to options of `bert reproduce` with their names
 OTHER_RECIPE = "Leave it out of the recipe, or take another: --pretrain-recipe pretrain/ablations"
 POSITIONS = 512  # of a family that has absolute ones
 
@@ -34,11 +33,11 @@ def check_recipe(config: ReproduceConfig, experiment: Experiment) -> list[str]:
     """What of the recipe gives way, in words. Raises UserError if it sets what rows are compared by, or a reproduction decides."""
     name = config.pretrain_recipe
     found = PretrainConfig.from_values(read_recipe(name), f"option in the recipe {name}:")
-    compared = {option for system in experiment.systems for option in system.pretrain or ()}
-    gives_way = set(GIVE_WAY)
+    decided = DECIDED | {option for system in experiment.systems for option in system.pretrain or ()}
+    gives_way = {"size", "steps", "seed", "precision"}  # to what `bert reproduce` is given, or takes by itself
     if experiment.equal_compute:
-        compared, gives_way = compared | {"phases"}, gives_way - {"steps"}
-    if strange := sorted(found.given & (compared | DECIDED)):
+        decided, gives_way = decided | {"phases"}, gives_way - {"steps"}
+    if strange := sorted(found.given & decided):
         what = f"The recipe {name} sets {flag_of(strange[0])}, which {experiment.name} decides for each row."
         raise UserError(what, OTHER_RECIPE)
     pairs = [(each, getattr(found, each), getattr(config, each, 0)) for each in sorted(found.given & gives_way)]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from math import prod
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from bertcli import quietly
 from bertcli.config.recipes import shipped_model
 from bertcli.data.packing.windows import WindowRules
+from bertcli.data.pretraining.phases import parse_phases
 from bertcli.data.remote import status_of
 from bertcli.data.text.documents import find_text_files
 from bertcli.data.text.tokenization import load_tokenizer
@@ -26,6 +28,7 @@ from bertcli.lifecycle.reproducing.running import is_done, result_of
 from bertcli.lifecycle.sources import encode_split, find_source
 from bertcli.lifecycle.workspace import resolve_model
 from bertcli.tasks import get_task
+from bertcli.tasks.paper import FINETUNING_GRID
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -115,9 +118,9 @@ class Estimator:
         if flops := options.get("flops"):
             return float(flops) / (FLOPS_PER_WEIGHT * speed.weights * speed.tokens_per_second)
         lengths = [self.parts[data].options["max_seq_length"] for data in part.needs["data"].split(",")]
-        shares = [float(each.split(":")[1]) for each in options.get("phases", ":1").split(",")]
-        length: float = sum(share * length for share, length in zip(shares, lengths, strict=True))
-        tokens: float = options["steps"] * options.get("batch_size", 256) * length * FILLED
+        phases = parse_phases(options.get("phases") or f"{lengths[0]}:1", options["steps"])
+        of_row = sum(length * len(steps) for length, (_, steps) in zip(lengths, phases, strict=True))
+        tokens: float = options.get("batch_size", 256) * of_row * FILLED
         width = options.get("hidden_size", BERT.sizes[options["size"]].hidden)
         share = MASKING_SHARE if "mlm" in options["objective"] else 1.0
         return tokens / speed.with_weights(share * width * self.vocab_size)
@@ -130,14 +133,13 @@ class Estimator:
             train = min(train, limit * tokens_of(options["task"], "train", self.data_dir, rules, each=True))
             each = tokens_of(options["task"], "dev", self.data_dir, rules, each=True)
             dev = min(dev, DEV_PER_LIMIT * limit * each)
-        epochs, settings = options["epochs"] or (9.0 if options["grid"] else FROZEN_EPOCHS), 1
-        if options["grid"]:  # of two batch sizes and three learning rates; 9 epochs are 2, 3 and 4
-            settings = 2 if options["learning_rate"] else 6
+        grid = {name: values for name, values in FINETUNING_GRID.items() if options["grid"] and not options.get(name)}
+        epochs, runs = options["epochs"] or fmean(grid.get("epochs", [FROZEN_EPOCHS])), prod(map(len, grid.values()))
         if options.get("frozen"):
             joined = 4 if options["frozen_layers"].startswith("concat") else 1
             lstm = (32 + 8 * joined) * speed.hidden_size**2  # weights of its two layers in two directions
             return (train * epochs + dev / PASSES) / speed.tokens_per_second * lstm / speed.weights
-        return settings * (train * epochs + dev / PASSES) / speed.tokens_per_second
+        return runs * (train * epochs + dev / PASSES) / speed.tokens_per_second
 
     def _speed(self, part: Part) -> Speed:
         """The training speed of the model of a part, calibrated once for each model."""

@@ -98,7 +98,7 @@ def parts_of(config: ReproduceConfig, experiment: Experiment, rows: Sequence[Row
 
 def _check_points(config: ReproduceConfig, experiment: Experiment) -> None:
     """Raise UserError if the columns are not scored after different steps, as in the paper."""
-    scored: dict[int, float] = {0: 0.0}  # by the step
+    scored = {0: 0.0, config.steps: 1.0}  # by the step
     for column in sorted(experiment.columns, key=lambda each: each.at):
         step = round(column.at * config.steps)
         if scored.setdefault(step, column.at) != column.at:
