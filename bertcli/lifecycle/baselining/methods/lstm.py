@@ -97,10 +97,8 @@ class WordLstm(Baseline):
         from bertcli.lifecycle.baselining.methods.recurrent import Recurrent, Shape
 
         outputs = len(task.labels) if KINDS[task.kind].names_outputs else 1
-        shape = Shape(
-            len(UNKNOWN) + len(self.words), SIZE, UNITS, self.is_bidirectional, self.is_tagger, self.parts, outputs
-        )
-        return Recurrent(shape, seed, dropout)
+        sizes = (SIZE, UNITS, self.is_bidirectional, self.is_tagger, self.parts, outputs)
+        return Recurrent(Shape(len(UNKNOWN) + len(self.words), *sizes), seed, dropout)
 
     def ids(self, examples: Examples) -> WordIds:
         """The words as numbers: for each input, its one text or two; inputs by example."""
@@ -130,9 +128,8 @@ class WordLstm(Baseline):
 
     def notes(self, task: Task) -> list[str]:
         """The size of the network."""
-        return [
-            f"{len(self.words):,} words with vectors of {SIZE} numbers, {UNITS} units in each direction, {len(self.parameters):,} parameters."
-        ]
+        units = f"{UNITS} units in each direction, {len(self.parameters):,} parameters"
+        return [f"{len(self.words):,} words with vectors of {SIZE} numbers, {units}."]
 
 
 class TextLstm(WordLstm):
@@ -195,10 +192,8 @@ def _unknown(word: str) -> int:
     """The vector of a word that has none of its own."""
     if any(map(str.isdigit, word)):
         return UNKNOWN.index("digits")
-    if word.islower():
-        return UNKNOWN.index("lower")
-    if word.isupper():
-        return UNKNOWN.index("upper")
+    if word.islower() or word.isupper():
+        return UNKNOWN.index("lower" if word.islower() else "upper")
     return UNKNOWN.index("capitalized" if word[:1].isupper() else "other")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_, parameters_to_vector, vector_to_parameters
-from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pad_sequence
 
 from bertcli import say
 from bertcli.lifecycle.baselining.methods.method import Fitting, Floats
@@ -44,21 +44,21 @@ class Recurrent(nn.Module):
     def __init__(self, shape: Shape, seed: int, dropout: float) -> None:
         super().__init__()
         self.shape = shape
-        states = shape.units * (1 + shape.is_bidirectional)
+        directions = range(1 + shape.is_bidirectional)
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             self.vectors = nn.Embedding(shape.words, shape.vector)
             nn.init.normal_(self.vectors.weight, std=DEVIATION)
-            self.lstm = nn.LSTM(shape.vector, shape.units, bidirectional=shape.is_bidirectional, batch_first=True)
-            self.head = nn.Linear(states * (1 if shape.parts == 1 else PAIR_FEATURES), shape.outputs)
+            self.directions = nn.ModuleList(nn.LSTM(shape.vector, shape.units, batch_first=True) for _ in directions)
+            states = shape.units * len(directions) * (1 if shape.parts == 1 else PAIR_FEATURES)
+            self.head = nn.Linear(states, shape.outputs)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, examples: WordIds) -> Tensor:
         """The outputs of inputs, [N, C], or of words, [W, C]."""
         inputs = [parts for each in examples for parts in each]
         if self.shape.is_tagger:
-            states, lengths = self._states([parts[0] for parts in inputs])
-            is_word = torch.arange(states.shape[1]) < lengths[:, None]
+            states, is_word = self._states([parts[0] for parts in inputs])
             return cast(Tensor, self.head(self.dropout(states[is_word])))
         if self.shape.parts == 1:
             return cast(Tensor, self.head(self.dropout(self._largest([np.concatenate(parts) for parts in inputs]))))
@@ -67,11 +67,18 @@ class Recurrent(nn.Module):
         return cast(Tensor, self.head(self.dropout(pairs)))
 
     def _states(self, texts: list[Any]) -> tuple[Tensor, Tensor]:
-        """The states of the words of texts, [N, T, U], and the number of words of each, [N]."""
-        vectors = [self.dropout(self.vectors(torch.from_numpy(ids))) for ids in texts]
-        hidden, _ = self.lstm(pack_sequence(vectors, enforce_sorted=False))
-        states, lengths = pad_packed_sequence(hidden, batch_first=True, padding_value=-torch.inf)
-        return states, lengths
+        """The states of the words of texts, [N, T, U], below all numbers after their ends, and which are words, [N, T]."""
+        # Padded, as texts of a batch have like lengths: packed ones of 240 words take five times as long
+        lengths, ids = torch.tensor([[len(ids)] for ids in texts]), [torch.from_numpy(ids) for ids in texts]
+        vectors = self.dropout(self.vectors(pad_sequence(ids, batch_first=True)))
+        places = torch.arange(vectors.shape[1])
+        is_word = places < lengths
+        backwards = torch.where(is_word, lengths - 1 - places, places)[..., None]
+        states = [self.directions[0](vectors)[0]]
+        for lstm in self.directions[1:]:
+            found, _ = lstm(vectors.gather(1, backwards.expand_as(vectors)))
+            states.append(found.gather(1, backwards.expand_as(found)))
+        return torch.cat(states, dim=2).masked_fill(~is_word[..., None], -torch.inf), is_word
 
     def _largest(self, texts: list[Any]) -> Tensor:
         """The largest value of each unit over the words of a text, [N, U]."""
@@ -125,10 +132,8 @@ def train(
     epochs = config.epochs or min(MOST_EPOCHS, max(FEWEST_EPOCHS, round(FEWEST_STEPS / per_epoch)))
     optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
     metric, best, kept, step = setup.task.metrics[0], -np.inf, network.flat(), 0
-    size = sum(each.numel() for each in network.parameters())
-    say(
-        f"{size / 1e6:.1f} M parameters; {epochs} epochs of {per_epoch:,} steps of {config.batch_size} examples, Adam, learning rate {config.learning_rate:g}"
-    )
+    steps = f"{epochs} epochs of {per_epoch:,} steps of {config.batch_size} examples"
+    say(f"{len(kept) / 1e6:.1f} M parameters; {steps}, Adam, learning rate {config.learning_rate:g}")
     for epoch in range(epochs):
         network.train()
         losses = 0.0
