@@ -87,8 +87,7 @@ def command(
                 output.emit(result)
 
         text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("Examples:\n")
-        epilog = "\n\n".join(("Examples:", *examples.splitlines()))
-        return Command(text, epilog, run, config_class)
+        return Command(text, "\n\n".join(("Examples:", *examples.splitlines())), run, config_class)
 
     return make
 

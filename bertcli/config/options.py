@@ -71,8 +71,7 @@ class Config:
             made.given = given.given | set(options)
             return made
         names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
-        first = {names[0]: given} if given and names else {}
-        return cls.from_values({**first, **options})
+        return cls.from_values({**({names[0]: given} if given and names else {}), **options})
 
     @classmethod
     def from_values(cls, values: dict[str, Any], origin: str = "option") -> Self:

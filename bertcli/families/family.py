@@ -192,8 +192,7 @@ class Family:
         vocabulary["mask_token"] = transformers.AddedToken(name, lstrip=True, special=True)
         if self.has_types(self.new_config(next(iter(self.sizes)))):  # or other programs would give all tokens type 0
             vocabulary["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-        made = getattr(transformers, self.tokenizer_class)(**vocabulary)
-        return of_transformers(made, source)
+        return of_transformers(getattr(transformers, self.tokenizer_class)(**vocabulary), source)
 
     def get_size(self, name: str) -> ModelSize:
         """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""

@@ -86,8 +86,7 @@ print(json.dumps({"label": labels[logits[0].argmax()], "scores": dict(zip(labels
         names = label_names(task, predictions)
         confusion = np.zeros((len(names), len(names)), dtype=int)
         np.add.at(confusion, (compared["references"], compared["predictions"]), 1)
-        counts = self.metric(task).counts(**compared, labels=len(names))
-        return label_scores(counts, names), confusion.tolist()
+        return label_scores(self.metric(task).counts(**compared, labels=len(names)), names), confusion.tolist()
 
 
 CLASSIFICATION = Classification()

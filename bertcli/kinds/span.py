@@ -262,8 +262,7 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
 def _contexts(paths: list[Path]) -> list[dict[str, Any]]:
     """Each context as an article of its own."""
     read = (squad.read_rows(path) if squad.has_rows(path) else squad.read_squad(path) for path in paths)
-    articles = chain.from_iterable(read)
-    return [{"paragraphs": [context]} for article in articles for context in article["paragraphs"]]
+    return [{"paragraphs": [context]} for article in chain.from_iterable(read) for context in article["paragraphs"]]
 
 
 def _outcome_of(given: str, truths: list[str], exact: float, overlap: float) -> str:

@@ -47,8 +47,7 @@ def with_family(config: FinetuneConfig) -> FinetuneConfig:
     if config.from_ in (None, "scratch"):
         family = get_family(config.family)
     else:
-        saved = read_json(Path(resolve_model(str(config.from_)), "config.json"), MEND)
-        family = family_of(saved.get("model_type", ""))
+        family = family_of(read_json(Path(resolve_model(str(config.from_)), "config.json"), MEND).get("model_type", ""))
     return config.with_defaults(family.finetuning_defaults)
 
 

@@ -186,8 +186,7 @@ def _same(manifest: dict[str, Any], request: dict[str, Any], config: MakePretrai
 
 def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretrainingDataConfig, part: Path) -> None:
     written = text_bytes * config.dupe_factor * BYTES_WRITTEN[config.masking]
-    there = next(folder for folder in part.resolve().parents if folder.exists())
-    free = shutil.disk_usage(there).free
+    free = shutil.disk_usage(next(folder for folder in part.resolve().parents if folder.exists())).free
     warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
     say(f"text: {number_of(files, 'file')}, about {text_bytes / 1e6:.1f} MB, to {number_of(shards, 'shard')}")
     say(f"about {written / 1e6:.0f} MB will be written{warning}")

@@ -134,8 +134,7 @@ def write_reports(
     folder: RunFolder, result: TrainingResult, split: Split | None = None, task: Task | None = None
 ) -> None:
     """Write the page, the model card and the curve of a run that ends; result.json is written last and marks it as finished."""
-    found = _scored(folder, result, task, split) if split and task else _Kept()
-    record = _record(folder, result, found)
+    record = _record(folder, result, _scored(folder, result, task, split) if split and task else _Kept())
     curves = run_curves(record.lines)
     if curves:
         folder.write("loss.svg", standalone(curves[0], chart_style()))

@@ -181,14 +181,12 @@ def find_source(
 
 def encode_split(task: Task, split: Split, tokenizer: WordPiece, rules: WindowRules, training: bool = False) -> Split:
     """Encode a split."""
-    features = KINDS[task.kind].encode(task, split.examples, Encoder(tokenizer, rules), training)
-    return replace(split, features=features)
+    return replace(split, features=KINDS[task.kind].encode(task, split.examples, Encoder(tokenizer, rules), training))
 
 
 def describe_split(split: Split, parts: list[Lost]) -> str:
     """The size of a split, where it is from, and what was cut or is unknown of its parts."""
-    windows = sum(part.windows for part in parts)
-    return "; ".join(filter(None, (size_of(split, windows), lost_of(split, parts))))
+    return "; ".join(filter(None, (size_of(split, sum(part.windows for part in parts)), lost_of(split, parts))))
 
 
 def lost_in(task: Task, split: Split, rules: WindowRules, tokenizer: WordPiece) -> Lost:

@@ -90,5 +90,4 @@ def interval_of_score(scores: Array, examples: int, is_share: bool = True) -> li
 def paired_difference(difference: float, resampled: Array) -> dict[str, Any]:
     """A difference between two scores on the same examples, with its interval; significant if that excludes 0."""
     low, high = confidence_interval(resampled)
-    significant = low > 0 or high < 0
-    return {"difference": round(difference, 6), "confidence_interval": [low, high], "significant": significant}
+    return {"difference": round(difference, 6), "confidence_interval": [low, high], "significant": low > 0 or high < 0}

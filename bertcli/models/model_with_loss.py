@@ -156,7 +156,6 @@ def run_model(
     with torch.inference_mode(), in_precision(objective, dtype):
         for batch in evaluation_batches(examples, micro_batch_tokens):
             for name, values in objective.outputs(batch.to(device)).items():
-                arrays = values.float().cpu().numpy()
-                found.setdefault(name, []).extend(zip(batch.rows.tolist(), arrays, strict=True))
+                found.setdefault(name, []).extend(zip(batch.rows.tolist(), values.float().cpu().numpy(), strict=True))
             advance(len(batch.input_ids))
     return {name: [array for _, array in sorted(pairs, key=itemgetter(0))] for name, pairs in found.items()}

@@ -97,8 +97,7 @@ def _values(points: Sequence[Point]) -> list[dict[str, Any]]:
 
 def _thinned(points: Sequence[Point]) -> Sequence[Point]:
     """At most so many points, the last among them."""
-    every = math.ceil(len(points) / MOST_POINTS)
-    return points[::-1][::every][::-1]
+    return points[::-1][:: math.ceil(len(points) / MOST_POINTS)][::-1]
 
 
 def _clean(chart: Any, title: str) -> str:

@@ -98,8 +98,7 @@ def data_table(runs: Sequence[RunRecord]) -> Table:
 def _differing(title: str, head: str, columns: Sequence[dict[str, Any]], runs: Sequence[RunRecord]) -> Table:
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [[name.replace("_", " "), *(column.get(name) for column in columns)] for name in names]
-    different = [row for row in rows if len(set(map(str, row[1:]))) > 1]
-    return Table(title, [head, *(run.name for run in runs)], different)
+    return Table(title, [head, *(run.name for run in runs)], [row for row in rows if len(set(map(str, row[1:]))) > 1])
 
 
 def _remarks(compared: Evaluation | None) -> list[str]:

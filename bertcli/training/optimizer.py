@@ -68,8 +68,7 @@ class Adam(torch.optim.AdamW):
         for group in self.param_groups:
             taken = [self.state[each]["step"] for each in group["params"] if self.state[each]]
             steps = float(torch.stack(taken).max()) if taken else 0.0  # one read, as each waits for the GPU
-            correction = 1 - group["betas"][1] ** (steps + 1)
-            group["eps"] = self.rules.adam_epsilon / math.sqrt(correction)
+            group["eps"] = self.rules.adam_epsilon / math.sqrt(1 - group["betas"][1] ** (steps + 1))
 
     def _take_step(self) -> None:
         adam_step(self)

@@ -133,8 +133,7 @@ class RunFolder:
     @property
     def labels(self) -> list[str]:
         """The labels of its model; none where it has no names for its outputs."""
-        saved = read_json(self.model / "config.json", MEND)
-        return list(saved.get("id2label", {}).values())
+        return list(read_json(self.model / "config.json", MEND).get("id2label", {}).values())
 
     def check(self, command: str, resumes: bool) -> None:
         """Raise UserError if no run can be in this folder, or, unless it resumes, something is there."""

@@ -88,8 +88,7 @@ class TextExamples(Examples):
 
     def request(self) -> dict[str, str]:
         """The first text, and the second of its pair."""
-        pair = {"text_pair": self.pairs[0]} if self.pairs else {}
-        return {} if self.choices else {"text": self.texts[0], **pair}
+        return {} if self.choices else {"text": self.texts[0], **({"text_pair": self.pairs[0]} if self.pairs else {})}
 
     def inputs(self) -> Iterable[Any]:
         """Text, second text and choices of each example."""

@@ -26,8 +26,7 @@ SPLIT_NAMES |= dict.fromkeys(("dev", "valid", "validation", "val", "eval", "test
 
 def looks_like_file(name: str) -> bool:
     """Whether a name is of files, a folder or a pattern rather than of a task."""
-    has_ending = ending_of(Path(name)) in ENDINGS
-    return has_ending or "," in name or "*" in name or (Path(name).exists() and not is_task(name))
+    return ending_of(Path(name)) in ENDINGS or "," in name or "*" in name or (Path(name).exists() and not is_task(name))
 
 
 def run_name(name: str) -> str:

@@ -190,8 +190,7 @@ def _in_order(table: Table, is_official: bool) -> Table:
     if (name != "index" or not is_official) and sorted(index) != sorted(map(str, range(len(table)))):
         say(f"{table.path}: its column `{name}` does not count from 0; the rows are taken as they stand")
         return table
-    order = _order_of(table, index)
-    return _taken(table, order, f"rows are sorted by `{name}`")
+    return _taken(table, _order_of(table, index), f"rows are sorted by `{name}`")
 
 
 def _order_of(table: Table, index: list[str]) -> list[int]:

@@ -262,8 +262,7 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
 
 def _delimited(path: Path, usual: str) -> TableStream:
     """Read CSV or TSV; with the usual delimiter, or the one that its first line has instead."""
-    header = next((line for line in _lines(path) if line.strip("\r\n")), "")
-    bare = re.sub(r'"[^"]*"', "", header)
+    bare = re.sub(r'"[^"]*"', "", next((line for line in _lines(path) if line.strip("\r\n")), ""))
     delimiter = usual if usual in bare else max(usual + OTHER_DELIMITERS, key=bare.count)
     if delimiter != usual:
         say(f"{path}: its columns are separated by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")

@@ -26,8 +26,7 @@ def chances(first: Tensor, second: Tensor, columns: int) -> Tensor:
     """16 random bits for each element, [R, C], by the hashes of the rows; a hash makes those of two elements."""
     place = torch.arange(-(-columns // BLOCK) * BLOCK // 2, dtype=torch.int32, device=first.device)
     bits = mixed(mixed(place ^ first[:, None]) + second[:, None]).view(len(first), -1, BLOCK // 2)
-    halves = torch.stack([bits & CHANCES - 1, _shifted(bits, 16)], dim=2)
-    return halves.view(len(first), -1)[:, :columns]
+    return torch.stack([bits & CHANCES - 1, _shifted(bits, 16)], dim=2).view(len(first), -1)[:, :columns]
 
 
 def signed(bits: int) -> int:

@@ -35,8 +35,7 @@ class Group:
     @cached_property
     def is_token(self) -> Tensor | None:
         """Which of [n, S] are tokens, on the CPU; None where all are."""
-        is_full = self.tokens == math.prod(self.shape)
-        return None if is_full else torch.arange(self.shape[1]) < self.lengths[:, None]
+        return None if self.tokens == math.prod(self.shape) else torch.arange(self.shape[1]) < self.lengths[:, None]
 
     @cached_property
     def mask(self) -> Tensor | None:

@@ -143,8 +143,7 @@ def _n_best(example: SpanExample, spans: list[_Span], finder: TextFinder, count:
         text, first = "", -1
         if (window := span.window) is not None:
             first, last = (window.words[place - window.offset] for place in (span.start, span.end))
-            original = " ".join(example.words[first : last + 1])
-            text = finder.find(window.tokens[span.start : span.end + 1], original)
+            text = finder.find(window.tokens[span.start : span.end + 1], " ".join(example.words[first : last + 1]))
             if any(text == candidate.text for candidate in chosen):
                 continue
         chosen.append(Candidate(text, span.start_logit, span.end_logit, first_word=first))
@@ -167,8 +166,7 @@ class TextFinder:
 
     def basic_tokens(self, text: str) -> str:
         """The basic tokens of a text with a space between them."""
-        normal = self.normalizer.normalize_str(text)
-        return " ".join(token for token, _ in self.pre_tokenizer.pre_tokenize_str(normal))
+        return " ".join(token for token, _ in self.pre_tokenizer.pre_tokenize_str(self.normalizer.normalize_str(text)))
 
     def final_text(self, predicted: str, original: str) -> str:
         """Project the predicted text onto the original (get_final_text); all of it, where characters do not align."""

@@ -145,8 +145,7 @@ class ChoiceFeatures:
         labels = {"choice_sequences": torch.from_numpy(np.argsort(order).reshape(-1, self.choices))}
         if self.labels is not None:
             labels["labels"] = torch.from_numpy(self.labels[rows])
-        packed = self.sequences.pack(sequences[order], key)
-        return replace(packed, rows=rows, labels=labels, counts={"loss": len(rows)})
+        return replace(self.sequences.pack(sequences[order], key), rows=rows, labels=labels, counts={"loss": len(rows)})
 
 
 def encode_choices(
@@ -192,6 +191,5 @@ def encode_masks(text: str, tokenizer: WordPiece) -> tuple[list[int], list[int]]
 
 def encode_masked_texts(texts: list[str], tokenizer: WordPiece) -> MaskFeatures:
     """Encode texts whose masks were checked."""
-    encoded = [encode_masks(text, tokenizer) for text in texts]
-    ids, places = map(Ragged.from_lists, zip(*encoded, strict=True))
+    ids, places = map(Ragged.from_lists, zip(*[encode_masks(text, tokenizer) for text in texts], strict=True))
     return MaskFeatures(ids, places, tokenizer.layout.last_type)

@@ -187,8 +187,7 @@ def masking_rules(tokenizer: WordPiece, options: Mapping[str, Any]) -> MaskingRu
     if options["ngram_mask"] and options["span_mask"]:
         raise UserError("Masks are of n-grams or of spans.", "Leave --span-mask out, or give --ngram-mask 0.")
     names = ("masked_lm_prob", "max_predictions_per_seq", "whole_word_mask", "mask_shares", "span_mask")
-    rules = MaskingRules.of(tokenizer, *(options[name] for name in names))
-    return replace(rules, ngram_mask=options["ngram_mask"])
+    return replace(MaskingRules.of(tokenizer, *(options[name] for name in names)), ngram_mask=options["ngram_mask"])
 
 
 class RowLengths:

@@ -23,8 +23,7 @@ def normalize(text: str, cased: bool, keeps_marks: bool = False) -> str:
     """
     kept = " ".join(text.split())
     if not keeps_marks:
-        decomposed = unicodedata.normalize("NFKD", kept)
-        kept = "".join(each for each in decomposed if not unicodedata.combining(each))
+        kept = "".join(each for each in unicodedata.normalize("NFKD", kept) if not unicodedata.combining(each))
     return kept if cased else kept.lower()
 
 

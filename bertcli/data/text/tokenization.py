@@ -71,8 +71,7 @@ class WordPiece:
     def digest(self) -> str:
         """A hash, equal for tokenizers that give the same ids for every text."""
         rules = (self.cased, self.strip_accents, self.tokenize_chinese_chars)
-        text = json.dumps([sorted(self.vocab.items()), *rules], ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([sorted(self.vocab.items()), *rules], ensure_ascii=False).encode()).hexdigest()
 
     @property
     def tokens(self) -> list[str]:
@@ -247,14 +246,12 @@ def of_transformers(fast: Any, source: str) -> Subwords:
 
 def _place(ids: list[int], part: list[int]) -> int:
     """Where a part of ids begins; their end if it is not in them."""
-    places = (place for place in range(len(ids)) if part and ids[place : place + len(part)] == part)
-    return next(places, len(ids))
+    return next((place for place in range(len(ids)) if part and ids[place : place + len(part)] == part), len(ids))
 
 
 def plain_backend(vocab: dict[str, int], cased: bool, strip: bool | None = None, chinese: bool = True) -> Tokenizer:
     """The original's BasicTokenizer and WordpieceTokenizer in Rust, without special tokens."""
-    longest = MAX_CHARACTERS_PER_WORD
-    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=longest))
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD))
     strip = not cased if strip is None else strip
     backend.normalizer = normalizers.BertNormalizer(True, chinese, strip, lowercase=not cased)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()

@@ -274,8 +274,7 @@ def _student(
         what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {kind}."
         raise UserError(what, f"Give --shape {TEACHER_SHAPE}")
     layers = chosen_layers(count, config, shape)
-    make = make_distilbert if shape == DISTILBERT_SHAPE else keep_layers
-    model = make(teacher, layers)
+    model = (make_distilbert if shape == DISTILBERT_SHAPE else keep_layers)(teacher, layers)
     return model if vocabularies.are_equal else cut_embeddings(model, ids)
 
 

@@ -17,8 +17,7 @@ TEACHER_FILES = ("*.safetensors", "config.json", "vocab.txt", "tokenizer.json") 
 
 def targets_of(config: DistillConfig, is_pretraining: bool) -> set[str]:
     """What is learnt from the teacher: as asked, or logits, and at pre-training hidden states."""
-    usual = {LOGITS, HIDDEN} if is_pretraining else {LOGITS}
-    return set(config.targets) or usual
+    return set(config.targets) or ({LOGITS, HIDDEN} if is_pretraining else {LOGITS})
 
 
 def check_weights(weights: Mapping[str, float]) -> None:

@@ -292,8 +292,7 @@ def _columns_by_name(names: list[str]) -> dict[str, str | None]:
 
 def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> UserError:
     """What a table lacks of the columns that a run was trained on."""
-    pair = [learnt.get("text_pair") or "text_pair"] if takes_pairs(learnt) else []
-    wanted = [learnt.get("text") or "text", *pair]
+    wanted = [learnt.get("text") or "text", *([learnt.get("text_pair") or "text_pair"] if takes_pairs(learnt) else [])]
     lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
     hint = f"Rename its columns, which are {tables.columns_shown(names)}; needed: {', '.join(wanted)}."
     if any(name.count(" ") >= MOST_SPACES for name in names):

@@ -116,8 +116,7 @@ def _show_card(request: Request, model: PreTrainedModel, plan: Plan, accelerator
     device = describe_device(accelerator, config.precision)
     say(f"model: {begun}, {model.num_parameters() / 1e6:.1f} M parameters on {device}")
     rows = plan.steps * plan.batch_size / sum(phase.epochs(plan.batch_size) for phase in phases)
-    data = (_describe_data(phase.examples, request.objective) for phase in phases)
-    say(f"{'; '.join(data)}; {plan.describe(rows)}")
+    say(f"{'; '.join(_describe_data(phase.examples, request.objective) for phase in phases)}; {plan.describe(rows)}")
     if words := "; ".join(describe_phases(phases, plan.batch_size)):
         say(words)
     if not config.eval_data:

@@ -69,8 +69,7 @@ class MaskedWords:
         ids, places = zip(*self.sentences, strict=True)
         masked = [[*own[:place], tokenizer.special("mask"), *own[place + 1 :]] for own, place in self.sentences]
         features = MaskFeatures(Ragged.from_lists(masked), Ragged.from_lists([[place] for place in places]))
-        reader = ModelWithLoss(model.filler, kind.outputs)
-        outputs = run_model(reader, features, device, TOKENS_AT_ONCE, "float32")
+        outputs = run_model(ModelWithLoss(model.filler, kind.outputs), features, device, TOKENS_AT_ONCE, "float32")
         split = Split("", MaskedTexts([""] * len(ids), origin=""), features)
         names, fills = tokenizer.tokens, kind.decode(INPUT, split, outputs, tokenizer)
         return [

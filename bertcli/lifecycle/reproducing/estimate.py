@@ -131,8 +131,7 @@ class Estimator:
         train, dev = (tokens_of(options["task"], split, self.data_dir, rules) for split in ("train", "dev"))
         if limit := options["limit"]:
             train = min(train, limit * tokens_of(options["task"], "train", self.data_dir, rules, each=True))
-            each = tokens_of(options["task"], "dev", self.data_dir, rules, each=True)
-            dev = min(dev, DEV_PER_LIMIT * limit * each)
+            dev = min(dev, DEV_PER_LIMIT * limit * tokens_of(options["task"], "dev", self.data_dir, rules, each=True))
         grid = {name: values for name, values in FINETUNING_GRID.items() if options["grid"] and not options.get(name)}
         epochs, runs = options["epochs"] or fmean(grid.get("epochs", [FROZEN_EPOCHS])), prod(map(len, grid.values()))
         if options.get("frozen"):
@@ -164,8 +163,7 @@ def _rules(part: Part) -> WindowRules:
 @cache
 def _megabytes(text: tuple[str, ...]) -> float:
     paths = find_text_files(list(text))
-    sizes = (float(status_of(path).st_size) * (COMPRESSED if path.suffix != ".txt" else 1) for path in paths)
-    return sum(sizes) / 1e6
+    return sum(float(status_of(path).st_size) * (COMPRESSED if path.suffix != ".txt" else 1) for path in paths) / 1e6
 
 
 @cache

@@ -160,8 +160,7 @@ class Comparisons:
                     get_task(options["task"]),
                 )
                 kept = KINDS[task.kind].kept_predictions(self.folder / part) or []
-                is_whole = len(kept) == len(split)
-                self._resampled[part] = resampled(task, compare(task, split, kept)) if is_whole else {}
+                self._resampled[part] = resampled(task, compare(task, split, kept)) if len(kept) == len(split) else {}
         return column.metric in self._resampled[part]
 
 

@@ -57,8 +57,7 @@ def folds(targets: Labels, examples: Examples) -> Iterator[tuple[Any, Any]]:
     """
     places: dict[Any, int] = {}
     groups = [places.setdefault(each, len(places)) for each in examples.inputs()]
-    counts = Counter(targets.tolist() if targets.dtype.kind == "i" else ())
-    most = max(counts.values(), default=0)
+    most = max(Counter(targets.tolist() if targets.dtype.kind == "i" else ()).values(), default=0)
     drawn: dict[str, Any] = {"shuffle": True, "random_state": 0}
     number = min(FOLDS, most) if most > 1 else FOLDS
     parts: Any = StratifiedKFold(number, **drawn) if most > 1 else KFold(number, **drawn)

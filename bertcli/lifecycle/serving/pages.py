@@ -106,15 +106,13 @@ def docs_page(document: dict[str, Any], address: str) -> str:
 
 def _calls(operation: dict[str, Any], address: str) -> list[str]:
     """A command line for each example of an operation."""
-    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    examples = body.get("examples", {})
+    examples = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("examples", {})
     return [_curl(address, name, each["value"], len(examples)) for name, each in examples.items()]
 
 
 def _curl(address: str, name: str, row: dict[str, Any], models: int) -> str:
     """A command line that asks a model."""
-    is_named = "{model}" in address
-    row = row if is_named or models == 1 else {**row, "model": name}
+    row = row if "{model}" in address or models == 1 else {**row, "model": name}
     return shlex.join(["curl", address.replace("{model}", name), "-d", json.dumps(row, ensure_ascii=False)])
 
 

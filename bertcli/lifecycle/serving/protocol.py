@@ -16,8 +16,7 @@ HEAD_BYTES = 65_536  # of the headers and the address of a request
 
 def refusal(status: int, message: str, hint: str, headers: dict[str, str] | None = None) -> Response:
     """An error as one line of JSON: what is wrong, and what to do."""
-    line = json.dumps({"error": message, "hint": hint}) + "\n"
-    return Response(line, status, headers, "application/json")
+    return Response(json.dumps({"error": message, "hint": hint}) + "\n", status, headers, "application/json")
 
 
 class BoundedProtocol(HttpToolsProtocol):

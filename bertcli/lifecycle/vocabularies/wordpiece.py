@@ -24,8 +24,7 @@ def learn(
         say("an uncased vocabulary drops the vowel signs of this script, as the original's does: --cased keeps them")
     alphabet = most_frequent(normalized(characters, backend), config.limit_alphabet)
     tokens = _learn(lines, _reserved_tokens(alphabet, backend, config), backend, config)
-    vocabulary = WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, source)
-    return vocabulary, len(alphabet)
+    return WordPiece({token: index for index, token in enumerate(tokens)}, config.cased, source), len(alphabet)
 
 
 def normalized(characters: Counter[str], backend: Tokenizer) -> Counter[str]:

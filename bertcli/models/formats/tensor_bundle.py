@@ -164,8 +164,7 @@ def _with_block(table: bytes, entries: dict[bytes, bytes], restart_interval: int
         block += _encode(shared, len(key) - shared, len(value)) + key[shared:] + value
         before = key
     block += struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
-    sealed = block + b"\0" + struct.pack("<I", _masked_crc(block + b"\0"))
-    return table + sealed, _encode(len(table), len(block))
+    return table + (block + b"\0" + struct.pack("<I", _masked_crc(block + b"\0"))), _encode(len(table), len(block))
 
 
 def _field(number: int, value: int | bytes) -> bytes:

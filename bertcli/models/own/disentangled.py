@@ -68,8 +68,7 @@ def attend(
 
     `attention` is the module whose projections of these and dropout are used.
     """
-    longest = max(group.shape[1] for group in sequences.groups)
-    relative = None if table is None else Relative(attention, table, longest)
+    relative = None if table is None else Relative(attention, table, max(group.shape[1] for group in sequences.groups))
     found = []
     for group, rows in sequences.groups_with_rows():
         dtype = torch.float32 if group.shape[1] <= SHORT else states[0].dtype

@@ -101,8 +101,7 @@ def saved_layers(saved: BertConfig | None) -> str | None:
 
 
 def _words_per_window(batch: PackedBatch) -> list[int]:
-    ends = torch.cumsum(torch.tensor(batch.lengths), dim=0)
-    before = torch.searchsorted(batch.labels["word_positions"].cpu(), ends)
+    before = torch.searchsorted(batch.labels["word_positions"].cpu(), torch.cumsum(torch.tensor(batch.lengths), dim=0))
     return torch.diff(before, prepend=torch.zeros(1, dtype=torch.long)).tolist()
 
 

@@ -91,8 +91,7 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         distances = torch.arange(furthest, -furthest - 2, -1.0, device=device)
         if self.clamp_len > 0:
             distances = distances.clamp(-self.clamp_len, self.clamp_len)
-        waves = WAVES ** (torch.arange(0, self.d_model, 2.0, device=device) / self.d_model)
-        angles = distances[:, None] / waves
+        angles = distances[:, None] / WAVES ** (torch.arange(0, self.d_model, 2.0, device=device) / self.d_model)
         return drop_alike(torch.cat([angles.sin(), angles.cos()], -1).to(dtype), self.dropout.p, self.training)
 
 
@@ -239,8 +238,7 @@ def predict_alone(model: PreTrainedModel, batch: PackedBatch, positions: Tensor)
     ends = torch.tensor(batch.lengths).cumsum(0)
     counts = torch.searchsorted(ends, positions.cpu(), right=True).bincount(minlength=len(ends))
     places = batch.position_ids[positions]
-    known = Predictions(positions, places, tuple(counts.tolist()), torch.zeros_like(ranks), ranks)
-    return predict(model, batch, known)
+    return predict(model, batch, Predictions(positions, places, tuple(counts.tolist()), torch.zeros_like(ranks), ranks))
 
 
 def has_two_streams(model: PreTrainedModel) -> bool:

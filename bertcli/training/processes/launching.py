@@ -78,8 +78,7 @@ def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) ->
     if run.path.exists():
         run.check_free()  # the first process alone would say so, and the others wait for it
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as recipe:
-        resume = options["resume"] or run.starts_over
-        yaml.safe_dump({**options, "resume": resume, "out": str(run.path)}, recipe)
+        yaml.safe_dump({**options, "resume": options["resume"] or run.starts_over, "out": str(run.path)}, recipe)
         recipe.flush()
         arguments = [sys.executable, "-m", "bertcli", command, "--recipe", recipe.name]
         if not logger.isEnabledFor(logging.INFO):

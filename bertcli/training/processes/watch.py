@@ -91,8 +91,7 @@ class Watch:
 
     def _tell(self) -> None:
         message = {"machine": platform.node(), "pid": os.getpid(), "moves": self._moves, "state": self._state}
-        words = "; ".join(self._heard)[-WORDS:]
-        self._store.set(str(self.rank), json.dumps({**message, "words": words}))
+        self._store.set(str(self.rank), json.dumps({**message, "words": "; ".join(self._heard)[-WORDS:]}))
 
     def _run(self) -> None:
         tick, asked = self.seconds / TICKS, ThreadPoolExecutor(1)

@@ -33,8 +33,7 @@ def inputs_of(examples: TextExamples) -> list[Input]:
     if examples.choices is not None:
         pairs = zip(examples.texts, examples.choices, strict=True)
         return [(text, choice) for text, choices in pairs for choice in choices]
-    columns = [examples.texts, *([examples.pairs] if examples.pairs is not None else [])]
-    return list(zip(*columns, strict=True))
+    return list(zip(*[examples.texts, *([examples.pairs] if examples.pairs is not None else [])], strict=True))
 
 
 def texts_of(examples: TextExamples) -> list[str]:
@@ -46,8 +45,7 @@ def per_example(examples: TextExamples, logits: Any) -> list[Any]:
     """The logits of the inputs, [N, C], by example: [C], or those of its choices."""
     if examples.choices is None:
         return list(logits)
-    ends = np.cumsum([len(choices) for choices in examples.choices])
-    return np.split(logits[:, 0], ends[:-1])
+    return np.split(logits[:, 0], np.cumsum([len(choices) for choices in examples.choices])[:-1])
 
 
 @dataclass(frozen=True)
@@ -84,6 +82,5 @@ def fit_linear(setup: Fitting, vectors: Any) -> dict[str, Floats]:
     """The weights and the biases fitted to the vectors of the training examples, [N, H]."""
     task, kind = setup.task, cast(TextKind, setup.kind)
     targets = cast(Labels, kind.targets(task, cast(TextExamples, setup.train.examples)))
-    outputs = len(task.labels) if kind.names_outputs else 1
-    weights, biases = kind.fit_head(vectors, targets, outputs, STRENGTH)
+    weights, biases = kind.fit_head(vectors, targets, len(task.labels) if kind.names_outputs else 1, STRENGTH)
     return {"weights": weights.astype(np.float32), "biases": biases.astype(np.float32)}

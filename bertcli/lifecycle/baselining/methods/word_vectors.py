@@ -66,8 +66,7 @@ def train_vectors(setup: Fitting) -> WordVectors:
 def _sentences(setup: Fitting) -> Iterable[list[str]]:
     """The words of each line of the text."""
     if setup.config.vectors_text:
-        documents = read_documents(find_text_files(setup.config.vectors_text))
-        return map(words_of, chain.from_iterable(documents))
+        return map(words_of, chain.from_iterable(read_documents(find_text_files(setup.config.vectors_text))))
     return filter(None, _words_of_examples(setup.train.examples))
 
 
@@ -76,5 +75,4 @@ def _words_of_examples(examples: Any) -> Iterator[list[str]]:
     if hasattr(examples, "words"):
         return ([word.lower() for word in own] for own in cast(Sentences, examples).words)
     texts = cast(TextExamples, examples)
-    choices = chain.from_iterable(texts.choices or ())
-    return map(words_of, chain(texts.texts, texts.pairs or (), choices))
+    return map(words_of, chain(texts.texts, texts.pairs or (), chain.from_iterable(texts.choices or ())))
