@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.own_labels import Unit
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
 from bertcli.tasks.task import Task
@@ -116,6 +117,10 @@ class Kind:
     def with_class_weights(self, task: Task, features: Any) -> Any:
         """The same features, with a total weight that is equal for all labels."""
         return features
+
+    def unit(self, task: Task, examples: Examples) -> Unit | None:
+        """The unit of the values to learn; None where labels are learnt."""
+        return None
 
     def label_counts(self, task: Task, features: Any) -> list[str]:
         """The number of training examples of each label, in words."""

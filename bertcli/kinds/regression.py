@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.labelled.own_labels import NO_NUMBER
+from bertcli.data.labelled.examples import Examples, TextExamples
+from bertcli.data.labelled.own_labels import NO_NUMBER, Unit
 from bertcli.data.labelled.prediction_table import PredictionTable
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
@@ -51,6 +51,10 @@ class Regression(TextKind):
 
         self._check_values(examples)
         return None if examples.labels is None else np.array(examples.labels, dtype=np.float32)
+
+    def unit(self, task: Task, examples: Examples) -> Unit | None:
+        values: Any = self.targets(task, cast(TextExamples, examples))
+        return Unit(float(values.mean()), float(values.std()) or 1.0)
 
     def fit_head(self, states: t.Floats, targets: t.Labels, outputs: int, strength: float) -> t.LinearHead:
         import numpy as np

@@ -1,6 +1,8 @@
 """What heads read of the encoder, and losses that several kinds of task share."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -8,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, embedding_bag, one_hot
 from transformers import BertConfig, BertModel, BertPreTrainedModel, PreTrainedModel
 
+from bertcli.data.labelled.own_labels import Unit
 from bertcli.data.packing.batches import PackedBatch, send
 from bertcli.models.dropout import choose_rows
 from bertcli.models.encoder import encode, run_head
@@ -60,6 +63,35 @@ def means_of(hidden: Tensor, of_sequences: Sequence[int]) -> Tensor:
     tokens = torch.arange(len(hidden), device=hidden.device)
     # Unlike index_add, this sums in the same order each time, on a GPU too.
     return embedding_bag(tokens, hidden.float(), ends, mode="mean", include_last_offset=True)
+
+
+def learn_around_zero(model: nn.Module, unit: Unit | None) -> None:
+    """Have a head that gives values in a unit give numbers around 0."""
+    if unit:
+        answer_in(Unit(unit.around_zero(0.0), 1 / unit.deviation), model)
+
+
+@contextmanager
+def in_unit(model: nn.Module, unit: Unit | None) -> Iterator[None]:
+    """Have a head that gives numbers around 0 give values in a unit until this ends."""
+    kept = copy.deepcopy(_last_linear(model).state_dict()) if unit else {}
+    if unit:
+        answer_in(unit, model)
+    yield
+    if unit:
+        _last_linear(model).load_state_dict(kept)
+
+
+@torch.no_grad()
+def answer_in(unit: Unit, model: nn.Module) -> None:
+    """Have a head that gives numbers around 0 give values in a unit."""
+    head = _last_linear(model)
+    head.weight *= unit.deviation
+    head.bias.mul_(unit.deviation).add_(unit.mean)
+
+
+def _last_linear(model: nn.Module) -> nn.Linear:
+    return [each for each in model.modules() if isinstance(each, nn.Linear)][-1]
 
 
 def mean_states(model: PreTrainedModel, batch: PackedBatch) -> Outputs:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
@@ -24,6 +25,17 @@ def spelled(label: str) -> str:
     """The label 1.0, which a missing one makes of a whole number, is 1, and Python's True is the true of JSON."""
     label = re.sub(r"^(-?\d+)\.0+$", r"\1", label.strip())
     return label.lower() if label in ("True", "False", "TRUE", "FALSE") else label
+
+
+class Unit(NamedTuple):
+    """The mean and the standard deviation of values that are learnt as numbers around 0."""
+
+    mean: float
+    deviation: float
+
+    def around_zero(self, values: Any) -> Any:
+        """The values as they are learnt."""
+        return (values - self.mean) / self.deviation
 
 
 def missing_labels(labels: list[str]) -> set[str]:
@@ -75,8 +87,7 @@ def _several(labels: list[str]) -> str:
 def split_labels(cell: str, separator: str, place: str = "A row") -> list[str]:
     """Any number of labels, from a list in JSON or Python, or with separators. Raises UserError if a list is invalid."""
     if not cell.startswith("["):
-        parts = cell.split(separator) if separator else [cell]
-        return [part.strip() for part in parts if part.strip()]
+        return [part.strip() for part in (cell.split(separator) if separator else [cell]) if part.strip()]
     try:
         labels = ast.literal_eval(BETWEEN_QUOTES.sub(r"\1, \2", cell))
         if any(isinstance(label, list | dict) for label in labels):

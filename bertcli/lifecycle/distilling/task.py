@@ -203,8 +203,7 @@ class Distilling(Finetuning):
     @property
     def data_digests(self) -> dict[str, str]:
         """The digest of each split and of the unlabelled texts."""
-        more = {} if self.unlabelled is None else {"unlabelled": self.unlabelled.digest}
-        return {**super().data_digests, **more}
+        return {**super().data_digests, **({} if self.unlabelled is None else {"unlabelled": self.unlabelled.digest})}
 
     @property
     def trained_on(self) -> int:
@@ -220,19 +219,21 @@ class Distilling(Finetuning):
         task, kind, features = self.task, self.kind, cast(Any, self.train.features)
         outputs: dict[str, list[NDArray[np.float32]]] = {}
         if self.unlabelled is not None:
-            encoder = Encoder(self.tokenizer, self.rules)
-            features = kind.encode(task, self.all_examples, encoder, training=True)
+            features = kind.encode(task, self.all_examples, Encoder(self.tokenizer, self.rules), training=True)
             if self.config.class_weights:
                 features = replace(cast(Any, features), class_weights=cast(Any, self.train.features).class_weights)
         read = features if kind.needs_teachers_tokens else self._read_by_teacher()
         if LOGITS in self.targets:
-            columns = [self.teacher.task.labels.index(label) for label in task.labels]
-            found = self.teacher.outputs(read)
-            outputs |= {name: [row[columns] if columns else row for row in rows] for name, rows in found.items()}
+            outputs |= {name: self._as_learnt(rows) for name, rows in self.teacher.outputs(read).items()}
         if VECTORS in self.targets:
             reader = ModelWithLoss(self.teacher.model.model, mean_states)
             outputs |= run_model(reader, read, self.teacher.device, inference_tokens(), self.teacher.dtype)
-        return _TaughtFeatures(features, kind, outputs, self._labelled_outputs())
+        return _TaughtFeatures(self.as_learnt(features), kind, outputs, self._labelled_outputs())
+
+    def _as_learnt(self, rows: list[Any]) -> list[Any]:
+        """The outputs of the teacher in the order of the student's labels, values as they are learnt."""
+        columns = [self.teacher.task.labels.index(label) for label in self.task.labels] or ...
+        return [self.unit.around_zero(row) if self.unit else row[columns] for row in rows]
 
     def _read_by_teacher(self) -> Any:
         split = Split("train", self.all_examples)
@@ -242,8 +243,7 @@ class Distilling(Finetuning):
     def _labelled_outputs(self) -> int:
         """How many outputs the labelled examples have; they come first."""
         features = cast(Any, self.train.features)
-        rows = np.arange(len(features.lengths))
-        return len(self.kind.numbers_of(features, rows))
+        return len(self.kind.numbers_of(features, np.arange(len(features.lengths))))
 
     def _student(self) -> Student:
         options = self.options
@@ -257,8 +257,7 @@ class Distilling(Finetuning):
             reads.place(self.teacher.device)
         loss = _TaskLoss(self.kind, {k: v for k, v in weights.items() if v}, options.temperature, reads)
         projected = [name for name in ("hidden", "vectors") if weights[name]]
-        width = int(self.teacher.model.model.config.hidden_size)
-        distance = Distance(loss.parts, projected, width, self.config.seed)
+        distance = Distance(loss.parts, projected, int(self.teacher.model.model.config.hidden_size), self.config.seed)
         return Student(self.model, self.kind.outputs, self.kind.losses, distance)
 
     @cached_property

@@ -17,6 +17,7 @@ from bertcli import say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.examples import TextExamples
+from bertcli.data.labelled.own_labels import Unit
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -40,6 +41,7 @@ from bertcli.lifecycle.sources import Setup, Source, encode_split, show_examples
 from bertcli.lifecycle.start import check_steps, enter
 from bertcli.lifecycle.workspace import learnt_before, remark_on, resolve_model
 from bertcli.models.encoder import use_gradient_checkpointing
+from bertcli.models.heads import in_unit, learn_around_zero
 from bertcli.models.loading import check_length, open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
@@ -105,7 +107,16 @@ class Finetuning(Setup):
 
     def to_train(self) -> tuple[ModelWithLoss, Any]:
         """The model with the loss that it is trained by, and the encoded examples."""
-        return self.kind.with_loss(self.model), self.train.features
+        return self.kind.with_loss(self.model), self.as_learnt(self.train.features)
+
+    @cached_property
+    def unit(self) -> Unit | None:
+        """The mean and the deviation of own values, which are learnt as numbers around 0: few steps reach no others."""
+        return self.kind.unit(self.task, self.train.examples) if self.source.own else None
+
+    def as_learnt(self, features: Any) -> Any:
+        """Encoded examples with their values as they are learnt."""
+        return replace(features, labels=self.unit.around_zero(features.labels)) if self.unit else features
 
     @property
     def data_digests(self) -> dict[str, str]:
@@ -177,8 +188,7 @@ class Finetuning(Setup):
             model = type(self).start_model(self.start, own, self.source, self.tokenizer)
             return replace(self, config=own, model=model)._run_once(part)
 
-        result = run_sweep(config, folder, settings, metric, accelerator, train)
-        return self._finish(result, folder, accelerator)
+        return self._finish(run_sweep(config, folder, settings, metric, accelerator, train), folder, accelerator)
 
     @cached_property
     def settings(self) -> Settings:
@@ -229,10 +239,11 @@ class Finetuning(Setup):
         model = self._task_model(training.model, accelerator)
 
         def evaluate() -> dict[str, float]:
-            predicted = [model.predict(split) for split in setup.dev]
-            is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
-            metrics = score_all(task, setup.dev, predicted, is_quiet=is_early)
-            self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
+            with in_unit(training.model.model, self.unit):
+                predicted = [model.predict(split) for split in setup.dev]
+                is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
+                metrics = score_all(task, setup.dev, predicted, is_quiet=is_early)
+                self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
             return metrics
 
         training.run(evaluate, partial(advise, self, plan))
@@ -260,6 +271,7 @@ class Finetuning(Setup):
         if self.start == "scratch" or self.config.frozen:
             return None
         if self.kind.keeps_head(open_config(resolve_model(self.start)), self.kind.model_config(self.task)):
+            learn_around_zero(self.model, self.unit)
             return None
         model = self._task_model(self.kind.with_loss(self.model).to(accelerator.device), accelerator)
         similarity = None
@@ -272,6 +284,7 @@ class Finetuning(Setup):
             probe = fit_probe(model, self.train, similarity)
         if probe:
             probe.give_to(self.model)
+            learn_around_zero(self.model, self.unit)
             words = "  ".join(f"{name} {value:.2f}" for name, value in probe.metrics.items())
             say(f"head fitted to the frozen model, cross-validated: {words}; from here all weights are trained")
         return probe
@@ -297,8 +310,7 @@ class Finetuning(Setup):
         if history.best and metrics[name] <= history.best["metrics"][name]:
             history.evaluations_since_best += 1
             return
-        collapsed = is_collapsed(self.task, predictions)
-        history.best = {"step": history.steps, "metrics": metrics, "collapsed": collapsed}
+        history.best = {"step": history.steps, "metrics": metrics, "collapsed": is_collapsed(self.task, predictions)}
         history.evaluations_since_best = 0
         with replacing(training.folder.model) as part:
             save_model(training.model.model, self.tokenizer, part)

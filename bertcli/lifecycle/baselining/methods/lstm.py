@@ -16,7 +16,6 @@ from bertcli.config.baselines import STATIC
 from bertcli.data.labelled.examples import Examples, Sentences, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
-from bertcli.kinds.regression import REGRESSION
 from bertcli.kinds.tagging import TAGGING
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
@@ -52,6 +51,7 @@ class WordLstm(Baseline):
     def fit(cls, setup: Fitting) -> Self:
         """Train it by Adam; the best epoch on the dev set is kept."""
         from bertcli.lifecycle.baselining.methods.recurrent import train
+        from bertcli.models.heads import answer_in
 
         examples = setup.train.examples
         counts = Counter(chain.from_iterable(chain.from_iterable(cls.inputs(examples))))
@@ -74,12 +74,11 @@ class WordLstm(Baseline):
             with quietly():
                 return score(setup.task, setup.dev[0], fitted.predict(setup.task, setup.dev[0].examples))
 
-        targets, middle, width = cls.targets(setup, setup.train), 0.0, 1.0
-        if setup.kind is REGRESSION:  # learnt as numbers around 0, whatever their unit
-            middle, width = np.mean(targets), np.std(targets) or 1.0
-            targets = [np.float32((value - middle) / width) for value in targets]
+        unit = setup.kind.unit(setup.task, examples)
+        targets = [unit.around_zero(each) if unit else each for each in cls.targets(setup, setup.train)]
         network.set_flat(train(network, unfitted.ids(examples), targets, setup, score_on_dev))
-        network.stretch(float(width), float(middle))
+        if unit:
+            answer_in(unit, network)
         return cls(words, parts, network.flat())
 
     @classmethod
@@ -105,8 +104,7 @@ class WordLstm(Baseline):
         numbered = [[self._numbers(own) for own in parts] for parts in self.inputs(examples)]
         choices = getattr(examples, "choices", None)
         counts = [len(each) for each in choices] if choices is not None else [1] * len(examples)
-        starts = np.cumsum([0, *counts]).tolist()
-        return [numbered[start:end] for start, end in pairwise(starts)]
+        return [numbered[start:end] for start, end in pairwise(np.cumsum([0, *counts]).tolist())]
 
     def _numbers(self, words: list[str]) -> Any:
         rows = [self._rows[word] if word in self._rows else _unknown(word) for word in words]

@@ -89,12 +89,6 @@ class Recurrent(nn.Module):
         with torch.no_grad():
             self.vectors.weight[rows] = torch.from_numpy(table * (DEVIATION / table.std()))
 
-    def stretch(self, factor: float, middle: float) -> None:
-        """Multiply the outputs, and move them by `middle`."""
-        with torch.no_grad():
-            self.head.weight *= factor
-            self.head.bias.mul_(factor).add_(middle)
-
     def flat(self) -> Floats:
         """All parameters as one array, [P]."""
         return parameters_to_vector(self.parameters()).detach().numpy().copy()
