@@ -55,8 +55,7 @@ def cached_model(name: str) -> Path | None:
     commit = folder / "refs" / "main"
     snapshot = folder / "snapshots" / (commit.read_text(encoding="utf-8").strip() if commit.is_file() else "none")
     there = [path for path in snapshot.glob("*") if path.exists()]  # a link to what was not downloaded does not
-    whole = (snapshot / "config.json").exists() and any(path.suffix in WEIGHTS for path in there)
-    return snapshot if whole else None
+    return snapshot if (snapshot / "config.json").exists() and any(path.suffix in WEIGHTS for path in there) else None
 
 
 def download_model(name: str) -> Path:

@@ -18,6 +18,8 @@ from bertcli.tasks.task import Task
 
 LABELS_SHOWN = 20
 NEVER = -10.0  # a bias
+SMALLEST_SHARE = 1e-10  # of the largest variance; smaller ones are rounding
+FEW_ROWS = 1500  # of sparse features, which as many numbers hold
 MOST_WEIGHTS = 2**20  # of sparse features that L-BFGS fits; SAGA takes a third of its time for more
 FEWEST_PASSES, FEWEST_READ = 10, 30_000  # of SAGA: passes over the examples, and examples in all passes together
 POOLING = "classifier_pooling"  # in config.json, as ModernBERT's spells it
@@ -187,12 +189,14 @@ def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: fl
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    solver: dict[str, Any] = {"max_iter": 300, "tol": 1e-3}
-    if hasattr(states, "tocsr"):
-        passes = max(FEWEST_PASSES, FEWEST_READ // states.shape[0])
-        is_large = outputs * states.shape[1] > MOST_WEIGHTS
-        solver = {"solver": "saga", "max_iter": passes} if is_large else {"max_iter": 1000}
     weights, biases = np.zeros((outputs, states.shape[1])), np.full(outputs, NEVER)
+    solver, back = cast(dict[str, Any], {"max_iter": 300, "tol": 1e-3}), None
+    if hasattr(states, "tocsr"):
+        solver, (rows, numbers) = {"max_iter": 1000}, states.shape
+        if rows <= FEW_ROWS:
+            states, back = _as_few_numbers(states)
+        elif outputs * numbers > MOST_WEIGHTS:
+            solver = {"solver": "saga", "max_iter": max(FEWEST_PASSES, FEWEST_READ // rows)}
     if len(np.unique(targets)) == 1:
         biases[targets[0]] = 0
         return weights, biases
@@ -200,8 +204,18 @@ def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: fl
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)  # many classes of few examples
         found = LogisticRegression(C=strength, random_state=0, **solver).fit(states, targets)
-    fitted, intercepts = found.coef_, found.intercept_
+    fitted, intercepts = found.coef_ if back is None else found.coef_ @ back.T, found.intercept_
     if len(found.classes_) == 2:  # scikit-learn gives two classes one output
         fitted, intercepts = np.concatenate([-fitted, fitted]) / 2, np.concatenate([-intercepts, intercepts]) / 2
     weights[found.classes_], biases[found.classes_] = fitted, intercepts
     return weights, biases
+
+
+def _as_few_numbers(states: Any) -> tuple[Any, Any]:
+    """Sparse rows as [N, N] with the same products, to which the same is fitted sooner, and what takes weights back, [H, N]."""
+    import numpy as np
+
+    values, vectors = np.linalg.eigh((states @ states.T).toarray())
+    kept = values >= SMALLEST_SHARE * values[-1]
+    roots = np.sqrt(np.maximum(values[kept], np.finfo(float).tiny))
+    return vectors[:, kept] * roots, states.T @ (vectors[:, kept] / roots)

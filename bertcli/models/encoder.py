@@ -196,8 +196,7 @@ def _last_layer(model: PreTrainedModel) -> Any:
     groups = getattr(encoder, "albert_layer_groups", None)
     last: Any = groups[-1].albert_layers[-1] if groups else getattr(encoder, "layer", [None])[-1]
     attention = getattr(last, "attention", None)
-    can_choose = hasattr(attention, "output") or chooses_rows(attention)
-    return last if can_choose and not hasattr(model, BILSTM) else None
+    return last if (hasattr(attention, "output") or chooses_rows(attention)) and not hasattr(model, BILSTM) else None
 
 
 def _uses_of_last_layer(model: PreTrainedModel) -> int:

@@ -58,8 +58,7 @@ def cut_blocks(mode: str, instances: Instances, draws: Draws) -> list[int]:
     """
     rules, before, corpus = instances.rules, instances.rules.layout.before, instances.corpus
     longest = rules.max_seq_length - len(before)
-    lengths = [end - start for start, end in pairwise(corpus.bounds)]
-    found = token_blocks(lengths, longest, mode)
+    found = token_blocks([end - start for start, end in pairwise(corpus.bounds)], longest, mode)
     pieces = [(start, min(start + longest, last)) for first, last in found for start in range(first, last, longest)]
     for copy in range(1, rules.dupe_factor + 1):
         for index, (start, end) in enumerate(pieces):

@@ -34,8 +34,7 @@ def all_but_one(batch: PackedBatch, place: int) -> Tensor:
     from bertcli.data.packing.batches import send
 
     tokens = torch.split(torch.arange(sum(batch.lengths)), list(batch.lengths))
-    rows = [part[1:] if place == 0 else part[:-1] for part in tokens]
-    return send(torch.cat(rows), batch.input_ids.device)
+    return send(torch.cat([part[1:] if place == 0 else part[:-1] for part in tokens]), batch.input_ids.device)
 
 
 def _in_words(metrics: Mapping[str, float]) -> str:

@@ -72,8 +72,7 @@ def _check_forms(splits: dict[str, list[Path]]) -> None:
 def _matching(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(child for child in path.iterdir() if ending_of(child) in ENDINGS)
-    matches = [] if path.exists() else glob.glob(str(path), recursive=True)
-    return sorted(map(Path, matches)) or [path]
+    return sorted(map(Path, [] if path.exists() else glob.glob(str(path), recursive=True))) or [path]
 
 
 def _assign_others(name: str, splits: dict[str, list[Path]], given: list[Path]) -> None:

@@ -157,8 +157,7 @@ def split_words(context: str) -> tuple[list[str], list[int]]:
     """The words of a context, and for each character the word it belongs to (a separator: the word before)."""
     before = zip(f" {context}", context, strict=False)
     starts = (last in SEPARATORS and character not in SEPARATORS for last, character in before)
-    words = [word for word in re.split(f"[{SEPARATORS}]", context) if word]
-    return words, [count - 1 for count in accumulate(starts)]
+    return [word for word in re.split(f"[{SEPARATORS}]", context) if word], [count - 1 for count in accumulate(starts)]
 
 
 def _with_answer(example: SpanExample, question: dict[str, Any], context: str, nullable: bool) -> SpanExample | None:

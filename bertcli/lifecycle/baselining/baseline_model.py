@@ -32,8 +32,7 @@ class _Words:
     """What the kinds need of a tokenizer to find the words of a text."""
 
     def encode(self, texts: Sequence[str]) -> list[_Encoding]:
-        found = map(word_places, texts)
-        return [_Encoding(list(range(len(places))), places) for places in found]
+        return [_Encoding(list(range(len(places))), places) for places in map(word_places, texts)]
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,7 @@ def _choose_sentences(examples: PretrainingExamples) -> list[tuple[list[int], in
 
 
 def _spelled(ids: list[int], place: int, tokenizer: WordPiece) -> str:
-    names = [MASK if number == place else tokenizer.tokens[id_] for number, id_ in enumerate(ids)]
-    return tokenizer.spell(names[1:-1])
+    return tokenizer.spell([MASK if number == place else tokenizer.tokens[id_] for number, id_ in enumerate(ids)][1:-1])
 
 
 def _ranks(examples: PretrainingExamples) -> NDArray[np.int64]:

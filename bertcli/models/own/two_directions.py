@@ -56,8 +56,7 @@ class TwoDirectionsModel(_PreTrained):
             return torch.cat([one, other[:, back]], dim=-1)
 
         layers = tuple(map(join, first.hidden_states or (), second.hidden_states or ())) or None
-        joined = join(first.last_hidden_state, second.last_hidden_state)
-        return BaseModelOutput(joined, layers)
+        return BaseModelOutput(join(first.last_hidden_state, second.last_hidden_state), layers)
 
 
 class TwoDirectionsLMHeadModel(_PreTrained):

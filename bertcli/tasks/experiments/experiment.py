@@ -135,6 +135,5 @@ def columns_of(table: PaperTable) -> tuple[Column, ...]:
     found = []
     for paper, task, where, metric in named:
         if where.startswith(split):  # the second dev set of MNLI is scored with the first
-            prefix = where.replace("test", "dev") + "_" if where != split else ""
-            found.append(Column(paper, task, prefix + metric))
+            found.append(Column(paper, task, (where.replace("test", "dev") + "_" if where != split else "") + metric))
     return tuple(found)
