@@ -1,5 +1,6 @@
 """Errors that a person can act on: one line of what is wrong, one line of what to type next."""
 
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -64,6 +65,8 @@ def check_place(out: Path) -> None:
     inside = next((each for each in out.parents if each.is_symlink() or each.exists()), Path())
     if not inside.is_dir():
         raise UserError(f"`{out}` cannot be written: `{inside}` is not a folder.", "Give a name in a folder.")
+    if not os.access(out if out.is_dir() else inside, os.W_OK):
+        raise UserError(f"`{out}` cannot be written: nothing may be put there.", "Give a name in another folder.")
 
 
 def check_file(out: Path, option: str) -> None:

@@ -124,6 +124,7 @@ def _parser(module: str) -> type[TyperCommand]:
             return getattr(self, name)
 
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            _check_repeated(args, self.params)
             return super().parse_args(ctx, [*_with_one_value_each(args, self.declared)])
 
         def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -138,6 +139,15 @@ def _parser(module: str) -> type[TyperCommand]:
                     each.secondary_opts = spelled
 
     return Parser
+
+
+def _check_repeated(arguments: list[str], params: list[Any]) -> None:
+    """Raise UserError at an option that is given twice, of whose values the last would count."""
+    given = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    for each in params:
+        twice = next((name for name in each.opts if given.count(name) > 1), None)
+        if twice and not (each.multiple or getattr(each, "is_flag", False)):
+            raise UserError(f"{twice} takes one value, and is given more than once.", f"Leave one {twice}.")
 
 
 def _with_one_value_each(arguments: list[str], declared: dict[str, Field[Any]]) -> Iterator[str]:

@@ -54,8 +54,7 @@ class Config:
         self.given = {each.name for each in fields(self) if getattr(self, each.name) != default_of(each)}
         hints = get_type_hints(type(self))
         for declared in fields(self):
-            value = _checked(declared, hints[declared.name], getattr(self, declared.name))
-            setattr(self, declared.name, value)
+            setattr(self, declared.name, _checked(declared, hints[declared.name], getattr(self, declared.name)))
         by_name = {each.name: each for each in fields(self)}
         for declared in fields(self):
             needed = by_name.get(declared.metadata["needs"])

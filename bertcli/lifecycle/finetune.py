@@ -76,12 +76,21 @@ def train_on_task(
         if command == "finetune" and config.family and start != "scratch":
             hint = f"Leave it out, or give both: --from scratch --size mini --family {config.family}"
             raise UserError("--family is for new weights only.", hint)
+        _check_positions(config.max_seq_length, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
     splits = [source.read("train", training=True, limit=config.limit), *dev]
     result: TrainingResult = load().prepare(config, source, start, splits, resumed).run(settings, folder)
     return result
+
+
+def _check_positions(max_seq_length: int | None, start: str) -> None:
+    """Raise UserError if texts are to be longer than a model's configuration allows."""
+    saved = read_json(Path(resolve_model(start), "config.json"), MEND) if start != "scratch" else {}
+    if 0 < (positions := saved.get("max_position_embeddings") or 0) < (max_seq_length or 0):
+        what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
+        raise UserError(what, f"Give --max-seq-length {positions} or less.")
 
 
 def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -191,8 +192,10 @@ def _weight(row: InputRow) -> int:
 
 def _predict_split(config: PredictConfig, output: Path | None) -> Predictions:
     """Predict a split of a task; for SQuAD in the official form by default."""
-    if looks_like_file(config.task):
-        raise UserError(f"`{config.task}` is not a task.", f"To predict a file: bert predict --file {config.task}")
+    if looks_like_file(config.task) or " " in config.task:
+        option = "file" if looks_like_file(config.task) else "text"
+        hint = f"To predict a {option}: bert predict --{option} {shlex.quote(config.task)}"
+        raise UserError(f"`{config.task}` is not a task.", hint)
     if any(getattr(config, name) for name in OWN_INPUTS):
         what = f"{config.task} is a task, which has its own texts and gives predictions."
         raise UserError(what, f"Give it alone: bert predict {config.task} --split {config.split}")

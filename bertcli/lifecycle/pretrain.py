@@ -57,8 +57,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     held_out = held_out_of(config, phases[-1].examples, run if config.resume else None)
     given = given_masking(config)
     phases = tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
-    digest = examples.tokenizer.digest
-    if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != digest:
+    if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != examples.tokenizer.digest:
         raise UserError(
             f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with.",
             f"Leave --tokenizer out, or make other data: bert make-pretraining-data TEXT --tokenizer {config.tokenizer} --out {examples.folder}-2",
@@ -84,8 +83,7 @@ def _source(config: PretrainConfig) -> str:
         return ""
     for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
-            flag = flag_of(name)
-            raise UserError(f"{flag} is for new weights only.", "Leave it out, or leave out --from.")
+            raise UserError(f"{flag_of(name)} is for new weights only.", "Leave it out, or leave out --from.")
     return resolve_model(str(config.from_))
 
 

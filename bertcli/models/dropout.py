@@ -107,8 +107,7 @@ def drop(values: Tensor, mask: Mask) -> Tensor:
     """Multiply values, [..., C], by 0 where the mask drops them, else by its scale; all axes but the last count as rows."""
     key, dropped, scale, names = mask
     is_dropped = chances(*hashes(int(key), names.to(values.device)), values.shape[-1]) < dropped
-    factors = torch.where(is_dropped, 0.0, float(scale)).view(values.shape)
-    return (values * factors).to(values.dtype)
+    return (values * torch.where(is_dropped, 0.0, float(scale)).view(values.shape)).to(values.dtype)
 
 
 class Dropout(nn.Dropout):

@@ -36,8 +36,7 @@ def _cut(instances: Instances, draws: Draws) -> list[int]:
                 begin, end = corpus.bounds[line], corpus.bounds[line + 1]
                 for start, stop in pieces(end - begin, rules.max_seq_length):
                     length = stop - start + 2
-                    share = unknown[begin + start : begin + stop].sum() / length
-                    if length >= SHORTEST and share < MOST_UNKNOWN:
+                    if length >= SHORTEST and unknown[begin + start : begin + stop].sum() / length < MOST_UNKNOWN:
                         instances.add((begin + start, begin + stop), (begin + stop, begin + stop), False, draws)
     order = list(range(len(instances.next_sentence_labels)))
     draws.shuffle(order)

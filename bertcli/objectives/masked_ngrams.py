@@ -48,8 +48,7 @@ def draw_ngrams(ids: list[int], rules: MaskingRules, draws: Draws, longest: int 
             else:
                 words.append([place])
     positions, replacements = list[int](), list[int]()
-    chosen = _choose(len(words), longest, int(1 / rules.masked_lm_prob), draws)
-    for number in chosen:
+    for number in _choose(len(words), longest, int(1 / rules.masked_lm_prob), draws):
         if len(positions) >= rules.num_to_predict(len(ids)):
             break
         positions += words[number]

@@ -75,8 +75,7 @@ def orders_of_rows(is_special: Flags, is_masked: Flags, rows: Ints, key: int) ->
     length = is_masked.shape[1]
     found = []
     for half, part in enumerate((slice(length // 2), slice(length // 2, length))):
-        places = np.arange(length)[part]
-        order = uniform(key, *np.broadcast_arrays(rows[:, None], places)).argsort(1)
+        order = uniform(key, *np.broadcast_arrays(rows[:, None], np.arange(length)[part])).argsort(1)
         own, ranks, is_target = local_order(is_special[:, part], is_masked[:, part], order)
         after = 2 * length * half  # the ranks of the first half
         found.append((own + after, ranks + after, is_target))

@@ -99,8 +99,7 @@ def with_draws(read: UnpackedRows, masks: Targets) -> Targets:
     positions, ends = masks["masked_lm_positions"], np.cumsum(read.lengths)
     row = np.searchsorted(ends, positions, side="right")
     place = positions - (ends - read.lengths)[row]
-    number = np.arange(len(positions))
-    draws = uniform(read.key + 3, read.rows[row], place, number - np.searchsorted(row, row))
+    draws = uniform(read.key + 3, read.rows[row], place, np.arange(len(positions)) - np.searchsorted(row, row))
     return {**masks, "sample_draws": draws}  # type: ignore[dict-item]
 
 

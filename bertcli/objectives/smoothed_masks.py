@@ -53,8 +53,7 @@ def _targets(probabilities: NDArray[np.float64], read: UnpackedRows) -> Targets:
     originals = ids[positions].copy()
     draw, other = (uniform(read.key + number, row[positions], place[positions]) for number in (1, 2))
     mask, same, _ = rules.shares
-    random = (other * len(probabilities)).astype(np.int64)
-    changed = np.where(draw < (mask + same) / 100, originals, random)
+    changed = np.where(draw < (mask + same) / 100, originals, (other * len(probabilities)).astype(np.int64))
     ids[positions] = np.where(draw < mask / 100, rules.mask_id, changed)
     return {"masked_lm_positions": positions, "masked_lm_ids": originals}
 

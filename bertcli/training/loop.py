@@ -294,8 +294,7 @@ class Training:
         names = list(self._pending[0])
         values = torch.stack([torch.stack([losses[name] for name in names]) for losses in self._pending])
         self._pending.clear()
-        steps = self._summed(values).tolist()
-        self.history.unlogged += [dict(zip(names, step, strict=True)) for step in steps]
+        self.history.unlogged += [dict(zip(names, step, strict=True)) for step in self._summed(values).tolist()]
 
     def _log(self) -> None:
         plan, history = self.plan, self.history

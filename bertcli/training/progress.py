@@ -120,8 +120,7 @@ class Progress:
 
         title, share = map(TextColumn, ("{task.description}", "{task.percentage:>3.0f} %"))
         words = TextColumn("{task.fields[words]}", table_column=Column(ratio=1, no_wrap=True))
-        is_wide = console.width >= WIDE_COLUMNS
-        columns = (title, BarColumn(bar_width=8), share, words) if is_wide else (words,)
+        columns = (title, BarColumn(bar_width=8), share, words) if console.width >= WIDE_COLUMNS else (words,)
         # Results in a pipe are not for the terminal of the bar.
         bar = RichProgress(*columns, console=console, transient=True, redirect_stdout=False, expand=True)
         bar.add_task(self.title, total=self.total, words="")

@@ -46,8 +46,7 @@ def training_flops(model: PreTrainedModel, batch: PackedBatch) -> float:
     head = masked * width * (hidden + int(config.vocab_size))
     if masked and model.get_output_embeddings() is None:  # it tells tokens apart
         head = len(batch.input_ids) * hidden * (hidden + 1)
-    projection = len(batch.input_ids) * width * hidden * (width != hidden)
-    return 6.0 * (encoder + attention + head + projection)
+    return 6.0 * (encoder + attention + head + len(batch.input_ids) * width * hidden * (width != hidden))
 
 
 def count_flops(model: nn.Module, batch: PackedBatch) -> float:

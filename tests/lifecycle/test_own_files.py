@@ -199,6 +199,8 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "because `n.d.` is not a number; 4 others are (--kind regress takes them as values)",
         ),
         ("stars", ['"0,5"', '"1,0"'], "classify", "as the decimal separator must be a point, not a comma"),
+        ("price", ['"75,600"', '"1,100"', "900"], "classify", "as `75,600` is no number here, and `75600` is"),
+        ("price", ["€20.50", "$1 000", "7"], "classify", "as `€20.50` is no number here, and `20.50` is"),
         (
             "tags",
             ["food", "wifi", "food|wifi"],

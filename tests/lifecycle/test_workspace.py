@@ -80,6 +80,9 @@ def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
     assert "runs/tickets has other labels: billing, delivery" in caught.value.message
     assert "runs/reviews cannot read it (unknown column" in caught.value.message
     assert "bert finetune other.csv" in caught.value.hint
+    Path("other.csv").write_text("body,queue\nthe cat,billing\nthe dog,sales\n")
+    with pytest.raises(UserError, match="runs/tickets has not learnt: sales"):
+        evaluate("other.csv")
 
 
 def test_a_table_is_not_scored_by_a_run_of_tagged_words_nor_the_reverse(take: Callable[..., None]) -> None:

@@ -16,6 +16,7 @@ CLASS_NAMES = ("label", "labels", "gold_label", "category", "class", "intent")  
 SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in the column
 LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a name in brackets
 BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
+MARKS = r"(?<=\d)[,' ](?=\d{3}\b)|[^\w.,+-]"  # separators of thousands and signs of currencies
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are values, not names
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 NO_LABEL = "-"  # SNLI's and MNLI's mark of an example without a gold label
@@ -65,6 +66,9 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
 
 def _why_names(labels: list[str]) -> str:
     """Why labels are names, if most are numbers, or would be with a decimal point."""
+    if are_numbers(re.sub(MARKS, "", label) for label in labels):
+        longest = max(labels, key=len)
+        return f", as `{longest}` is no number here, and `{re.sub(MARKS, '', longest)}` is"
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
         return ", as the decimal separator must be a point, not a comma"
     if several := _several(labels):

@@ -86,8 +86,7 @@ def _assign_others(name: str, splits: dict[str, list[Path]], given: list[Path]) 
 
 def split_of(path: Path) -> str:
     """The split that a file's name says, if it does."""
-    words = re.split(r"[^a-z]+", path.name.lower())
-    return next((SPLIT_NAMES[word] for word in words if word in SPLIT_NAMES), "")
+    return next((SPLIT_NAMES[word] for word in re.split(r"[^a-z]+", path.name.lower()) if word in SPLIT_NAMES), "")
 
 
 def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:

@@ -249,8 +249,7 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
         number = number if line else getattr(error, "lineno", 1)
         what = getattr(error, "msg", "too many digits or brackets")
         return UserError(f"`{path}` line {number} is not JSON: {what}.", "Put one JSON object on each line.")
-    lists = {"": value, **(value if isinstance(value, dict) else {})}
-    for name, rows in lists.items():
+    for name, rows in {"": value, **(value if isinstance(value, dict) else {})}.items():
         if isinstance(rows, list) and rows and isinstance(rows[0], dict):
             selected, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
             file += "-lines" if path.name == f"{file}.jsonl" else ""  # not the file itself

@@ -218,8 +218,7 @@ def _choose_ngrams(
     for first in order:
         if len(chosen) >= wanted:
             break
-        longest = bisect_right(rules.ngram_shares, draws.numpy.random_sample()) + 1
-        for count in range(longest, 0, -1):
+        for count in range(bisect_right(rules.ngram_shares, draws.numpy.random_sample()) + 1, 0, -1):
             places = [*chain.from_iterable(words[first : first + count])]
             if len(chosen) + len(places) <= wanted:
                 if taken.isdisjoint(places):

@@ -63,7 +63,7 @@ def read_inputs(config: PredictConfig) -> Inputs:
     parts = {key: getattr(config, key) for key in ("text", "text_pair", "question", "context")}
     row: InputRow = {key: part for key, part in parts.items() if part is not None}
     row |= {"choices": config.choice} if config.choice else {}
-    return Inputs(iter([row]), form_of_row(row))
+    return Inputs(counted(iter([row]), _is_empty, "have no text", None), form_of_row(row))
 
 
 def inputs_of(rows: Any) -> Inputs:
@@ -114,8 +114,7 @@ def read_texts(name: str, column: str | None, model: str) -> Iterator[InputRow]:
 
     Raises UserError if there is no such column.
     """
-    learnt = saved_config(model).get("text")
-    rows = _of_file(name, partial(_texts_of_table, column=column, learnt=learnt)).rows
+    rows = _of_file(name, partial(_texts_of_table, column=column, learnt=saved_config(model).get("text"))).rows
     first = next(rows)
     if column and column not in first["columns"]:
         raise unknown(f"column of {name}:", column, first["columns"])

@@ -61,8 +61,7 @@ def word_vectors(model: PreTrainedModel, tokenizer: WordPiece, texts: list[str],
 def _pieces(text: str, word: str, tokenizer: WordPiece) -> list[int]:
     """The pieces of the first occurrence of a word in a text; its case does not matter."""
     (encoding,) = tokenizer.encode([text])
-    by_itself = rf"(?<!\w){re.escape(word)}(?!\w)"
-    spans = [found.span() for found in re.finditer(by_itself, text, re.IGNORECASE)]
+    spans = [found.span() for found in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]
     if not spans:
         what = f"The text `{text}` does not contain the word `{word}`."
         raise UserError(what, "Give texts that contain it, spelled as in --word.")

@@ -66,8 +66,7 @@ class Claims:
         claims = self._claims(part)
         if claims and not self._is_free(claims[-1]):
             return None
-        number = _number(claims[-1]) + 1 if claims else 1
-        claim = self.folder / f"{part.replace('/', '-')}.{number}"
+        claim = self.folder / f"{part.replace('/', '-')}.{_number(claims[-1]) + 1 if claims else 1}"
         claim.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError), claim.open("x", encoding="utf-8"):
             _write(claim, {**_this_process(), "started": claim.stat().st_mtime})
@@ -84,8 +83,7 @@ class Claims:
         held, now = _read(claim), time.monotonic()
         if held.get("released"):
             return True
-        ours = _this_process()
-        if held.get("machine") == ours["machine"]:
+        if held.get("machine") == _this_process()["machine"]:
             return not _is_alive(held)
         try:
             renewed = claim.stat().st_mtime

@@ -131,8 +131,7 @@ class _Planner:
         """Add a part, unless it is there; return its path, which its options and those of what it needs decide."""
         named = {name: value for name, value in options.items() if name not in NOT_NAMED}
         texts = [_content_of(text) for text in options.get("text", ())]
-        digest = sha256(json.dumps([named, needs, texts], sort_keys=True).encode()).hexdigest()[:8]
-        path = f"{kind}-{digest}"
+        path = f"{kind}-{sha256(json.dumps([named, needs, texts], sort_keys=True).encode()).hexdigest()[:8]}"
         needed = tuple(path for need in needs.values() for path in need.split(","))
         after = tuple(part for part in self.parts if any(path.startswith(part) for path in needed))
         self.parts.setdefault(path, Part(path, title, command, options, dict(needs), after))

@@ -92,8 +92,7 @@ class ServedModel:
 
     def check(self, row: Row) -> None:
         """Raise Refused if the model does not take a row."""
-        form = form_of_row(row)
-        if form not in self.kind.inputs:
+        if form_of_row(row) not in self.kind.inputs:
             sample = json.dumps(self.sample, ensure_ascii=False)
             raise Refused(422, f"The model `{self.name}` needs {self.kind.needs}.", f"Send {sample}; see /docs.")
         try:

@@ -115,8 +115,7 @@ class PackedEncoder(nn.Module):
     @property
     def decodes_masks(self) -> bool:
         """Whether it has absolute positions that only the enhanced mask decoder reads."""
-        table = self.embeddings.position_embeddings
-        return table is not None and not self.embeddings.position_biased_input
+        return self.embeddings.position_embeddings is not None and not self.embeddings.position_biased_input
 
     def forward(
         self,

@@ -135,8 +135,7 @@ def weights_of(scores: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, Ten
 @faster
 def gradient_of_scores(gradient: Tensor, weights: Tensor, lengths: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
     """The gradient of the scores from that of the weights after dropout, which may be overwritten; and these weights again."""
-    of_weights = _dropped(gradient, lengths, mask)
-    of_scores = torch._softmax_backward_data(of_weights, weights, -1, weights.dtype)
+    of_scores = torch._softmax_backward_data(_dropped(gradient, lengths, mask), weights, -1, weights.dtype)
     return of_scores, _dropped(weights, lengths, mask)
 
 

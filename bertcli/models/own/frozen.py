@@ -29,8 +29,7 @@ def layer_numbers(layers: str, count: int) -> range:
         return range(1)
     if layers == "second-to-last":
         return range(count - 1, count)
-    first = {"last": count, "weighted-sum-all": 1}.get(layers, count - 3)
-    return range(max(1, first), count + 1)
+    return range(max(1, {"last": count, "weighted-sum-all": 1}.get(layers, count - 3)), count + 1)
 
 
 def say_if_fewer(layers: str, count: int) -> None:

@@ -23,8 +23,7 @@ def sample(logits: Tensor, draws: Tensor, temperature: float = 1.0, never: Tenso
     tokens = torch.empty(len(logits), dtype=torch.long, device=logits.device)
     for rows in parts_of(logits):
         sums = _tempered(logits[rows], temperature, None if never is None else never[rows]).softmax(1).cumsum(1)
-        sought = draws[rows, None].to(sums.dtype) * sums[:, -1:]
-        tokens[rows] = torch.searchsorted(sums, sought, right=True)[:, 0]
+        tokens[rows] = torch.searchsorted(sums, draws[rows, None].to(sums.dtype) * sums[:, -1:], right=True)[:, 0]
     return tokens.clamp(max=logits.shape[1] - 1)
 
 

@@ -66,8 +66,7 @@ def disconnect() -> None:
 
 def describe_device(accelerator: Accelerator, precision: str) -> str:
     """The device in words: number, name and precision."""
-    threads = torch.get_num_threads()
-    name = f"{accelerator.device.type}, {number_of(threads, 'thread')} of {os.cpu_count()} cores"
+    name = f"{accelerator.device.type}, {number_of(torch.get_num_threads(), 'thread')} of {os.cpu_count()} cores"
     if accelerator.device.type == "cuda":
         name = cuda.get_device_name(accelerator.device)
     processes = f"{accelerator.num_processes} × " if accelerator.num_processes > 1 else ""

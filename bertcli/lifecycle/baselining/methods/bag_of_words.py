@@ -31,8 +31,7 @@ def bag_of_words(*vocabularies: list[str]) -> Any:
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.pipeline import make_union
 
-    known = [{term: number for number, term in enumerate(terms)} for terms in vocabularies]
-    pairs = zip_longest(PARTS, known)
+    pairs = zip_longest(PARTS, [{term: number for number, term in enumerate(terms)} for terms in vocabularies])
     return make_union(*(TfidfVectorizer(**part, sublinear_tf=True, vocabulary=terms) for part, terms in pairs))
 
 
