@@ -62,10 +62,10 @@ class Output:
         from rich.console import Console, Group
         from rich.panel import Panel
         from rich.table import Table
+        from rich.text import Text
 
         console = Console(highlight=False, markup=False, width=None if Console().is_terminal else 160)
-        style = {"box": box.SIMPLE_HEAD, "title_style": "bold", "padding": (0, 1, 0, 0)}
-        table = Table(title=title or None, title_justify="left", **style)  # type: ignore[arg-type]
+        table, heading = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)), Text(title, "bold")
         names, cells = list(columns), [[_cell(value) for value in row] for row in rows]
         widths = _widths([names, *cells], console.width - (4 if below else 0))
         for name, width, *column in zip(names, widths, *cells, strict=True):
@@ -73,7 +73,8 @@ class Output:
             table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=width)
         for row in cells:
             table.add_row(*row)
-        console.print(Panel(Group(table, *below), expand=False) if below else table)
+        framed = Panel(Group(table, *below), title=heading, title_align="left", expand=False)
+        console.print(framed if below else Group(*[heading] * bool(title), table))
 
     def scores(self, result: Any) -> None:
         """Print the scores of a run at a task, after its other tables, with its summary; nothing of a run without scores."""

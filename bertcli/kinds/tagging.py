@@ -85,8 +85,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
     def model_class(self, saved: t.Saved, config: dict[str, Any] | None) -> Any:
         from bertcli.models.own.frozen import FrozenBertForTokenClassification, saved_layers
 
-        layers = saved_layers(saved) if config is None else config.get("frozen_layers")
-        if layers is None:
+        if (saved_layers(saved) if config is None else config.get("frozen_layers")) is None:
             return super().model_class(saved, config)
         if not family_of(saved.model_type).is_original:
             what = f"--frozen reads the layers of a BERT; this model is a {saved.model_type}."
