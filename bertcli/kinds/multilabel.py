@@ -53,9 +53,7 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         several = [label for cell in labels for label in split_labels(cell, separator)]
         if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
             what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
-            raise UserError(
-                what, 'Write those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult'
-            )
+            raise UserError(what, 'Give those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult')
         return replace(with_distinct(task, several), files=replace(task.files, label_separator=separator))
 
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:

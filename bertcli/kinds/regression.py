@@ -87,9 +87,7 @@ class Regression(TextKind):
         return f"For half of new texts its value is at most {errors[len(errors) // 2]:.2g} away from the true one"
 
     def values(self, compared: t.Compared) -> list[tuple[float, float]]:
-        return [
-            (float(true), given) for given, true in zip(compared["predictions"], compared["references"], strict=True)
-        ]
+        return list(zip(map(float, compared["references"]), compared["predictions"], strict=True))
 
     def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:
         error = given - float(true)

@@ -193,11 +193,9 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
     """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
     kind, answers, worst, lost = loaded.kind, list[Prediction](), list[Mistake](), list[Lost]()
     once: dict[str, Prediction] = {}  # equal answers are held once
-    chunks = chunks_of(
-        range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row)
-    )
+    parts = chunks_of(range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row))
     with Progress("scoring", len(split), "examples") as progress:
-        for rows in chunks:
+        for rows in parts:
             part = Split(split.name, split.examples.take(rows))
             predictions, lost_of_part = loaded.predict_part(part)
             lost.append(lost_of_part)

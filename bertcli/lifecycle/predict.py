@@ -223,9 +223,8 @@ def _written(found: Predictions, task: Task, output: Path | None) -> Predictions
         prediction.pop("answer_object", None)
     if not output:
         return found
-    return replace(
-        found, count=write_predictions((({}, each) for each in predictions), output), output=str(output), records=()
-    )
+    count = write_predictions((({}, each) for each in predictions), output)
+    return replace(found, count=count, output=str(output), records=())
 
 
 def _features(config: PredictConfig, inputs: Inputs) -> Predictions:

@@ -108,9 +108,7 @@ def run_head(model: PreTrainedModel, batch: PackedBatch, rows: Tensor | None = N
     packs = is_packed(model)
     columns, is_token = (_packed(model, batch), 0) if packs else _padded(model, batch)
     if "MultipleChoice" in type(model).__name__:  # expects an axis of choices: one per sequence here
-        columns |= {
-            name: columns[name][:, None] for name in columns.keys() - {"position_ids", "sequences", "use_cache"}
-        }
+        columns |= {key: columns[key][:, None] for key in columns.keys() - {"position_ids", "sequences", "use_cache"}}
     with _reading(model, batch, rows, pooled) if packs else nullcontext():
         outputs = model(**columns)
     if pooled:

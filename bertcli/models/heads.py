@@ -77,9 +77,11 @@ def in_unit(model: nn.Module, unit: Unit | None) -> Iterator[None]:
     kept = copy.deepcopy(_last_linear(model).state_dict()) if unit else {}
     if unit:
         answer_in(unit, model)
-    yield
-    if unit:
-        _last_linear(model).load_state_dict(kept)
+    try:
+        yield
+    finally:
+        if unit:
+            _last_linear(model).load_state_dict(kept)
 
 
 @torch.no_grad()

@@ -75,9 +75,8 @@ def attention(sequences: Sequences, mask: Mask, scaling: float, *states: Tensor)
         q, k, v = (group.padded(each[rows]) for each in (query, key, value))  # [n, A, S, D]
         if mask[1]:  # the weights are computed again in the backward pass: kept, they take more memory than all else
             drawn = (*mask[:3], mask[3][rows])
-            context = checkpoint(
-                _dropped, q, k, v, group, drawn, scaling, use_reentrant=False, preserve_rng_state=False
-            )
+            how: Any = {"use_reentrant": False, "preserve_rng_state": False}
+            context = checkpoint(_dropped, q, k, v, group, drawn, scaling, **how)
         else:
             mask_or_order = {"is_causal": True} if group.is_causal else {"attn_mask": group.mask}
             context = scaled_dot_product_attention(q, k, v, scale=scaling, **mask_or_order)

@@ -150,9 +150,8 @@ class Distillation(Objective):
         from bertcli.models.model_with_loss import Distance, Student
 
         projected = [name for name in ("hidden", "vectors") if getattr(self.weights, name)]
-        return Student(
-            model, self.outputs, self.losses, Distance(self._parts, projected, self.teacher.width, self.seed)
-        )
+        distance = Distance(self._parts, projected, self.teacher.width, self.seed)
+        return Student(model, self.outputs, self.losses, distance)
 
     def packable(self, examples: Any) -> ObjectiveExamples:
         """The examples with what the teacher reads, and the count of each part of the loss."""

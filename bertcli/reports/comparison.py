@@ -30,9 +30,7 @@ def comparison_page(runs: Sequence[RunRecord], compared: Evaluation | None) -> P
     ]
     missing = [f"{run.name}: {each}" for run in runs for each in run.missing]
     title = " and ".join(run.name for run in runs) if len(runs) < 4 else f"{len(runs)} runs"
-    return Page(
-        title, verdict(runs, compared), [each for each in sections if _has_content(each)], missing, "comparison"
-    )
+    return Page(title, verdict(runs, compared), [*filter(_has_content, sections)], missing, "comparison")
 
 
 def comparison_markdown(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:

@@ -186,9 +186,8 @@ class Training:
             raise stopping.out_of_memory(micro_batches) from None
         self._own_optimizer.zero_grad()
         tokens = max(len(batch.input_ids) for batch in micro_batches) // 2
-        say(
-            f"out of memory: micro-batches of at most {tokens:,} tokens from step {step + 1:,} on, with the same result"
-        )
+        most = f"micro-batches of at most {tokens:,} tokens"
+        say(f"out of memory: {most} from step {step + 1:,} on, with the same result")
         self.batches = replace(self.batches, micro_batch_tokens=tokens)
         return self._step_in_memory(step, self.batches.of_step(step), asked)
 
@@ -207,9 +206,8 @@ class Training:
         self.module.train()
         for index, batch in enumerate(micro_batches):
             last = index == len(micro_batches) - 1
-            seed_dropout(
-                derive(self.plan.seed, step), derive(self.plan.seed, step, self.accelerator.process_index, index)
-            )
+            own_seed = derive(self.plan.seed, step, self.accelerator.process_index, index)
+            seed_dropout(derive(self.plan.seed, step), own_seed)
             with self._synchronized(last), self.watch.idling():
                 sums = self.module(batch.to(self.accelerator.device))
                 parts = {name: value / (totals[name] or 1) for name, value in sums.items()}

@@ -114,13 +114,11 @@ def draw_masks(length: int, first_length: int, ids: list[int], rules: MaskingRul
     if rules.span_mask:
         segments = (places[: first_length - 2], places[first_length - 2 :])
         spans = _choose_spans([_words(segment, ids, rules) for segment in segments], wanted, draws)
-        return [*chain.from_iterable(spans)], [
-            *chain.from_iterable(_replace(len(span), rules, draws) for span in spans)
-        ]
+        replaced = (_replace(len(span), rules, draws) for span in spans)
+        return [*chain.from_iterable(spans)], [*chain.from_iterable(replaced)]
     if rules.ngram_mask:
-        return _draw_ngrams(
-            [place for place in places if ids[place] not in (rules.cls_id, rules.sep_id)], ids, rules, wanted, draws
-        )
+        places = [place for place in places if ids[place] not in (rules.cls_id, rules.sep_id)]
+        return _draw_ngrams(places, ids, rules, wanted, draws)
     if rules.whole_word_mask:
         chosen = _choose_words(places, ids, rules, wanted, draws)
     else:

@@ -6,10 +6,13 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from bertcli import say
 from bertcli.data.labelled.examples import shortened
 from bertcli.errors import flag_of
 from bertcli.families import family_of
+from bertcli.kinds.kind import PREDICTIONS
 from bertcli.kinds.text import LABELS_SHOWN
+from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.finetuning.before import frozen_words
 from bertcli.lifecycle.reporting.provenance import command_of
@@ -18,6 +21,7 @@ from bertcli.training.result import GUESS, TrainingResult
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning.run import Finetuning
+    from bertcli.lifecycle.scoring.task_model import TaskModel
     from bertcli.lifecycle.sources import Setup
 
 
@@ -54,6 +58,21 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     if 0 < len(counts) <= LABELS_SHOWN:
         notes.append(f"Training examples of each label: {', '.join(map(escaped, counts))}.")
     return [*notes, *filter(None, (setup.task.warning, *setup.remarks))]
+
+
+def say_if_worse(setup: Finetuning, folder: Path, model: TaskModel) -> None:
+    """Say so where a model errs more on its training examples than the head that is scored errs on those it has not seen."""
+
+    def errors(predictions: Predictions) -> float:
+        given = setup.task, setup.train.examples, predictions
+        return float(sum(each for each, _ in setup.kind.mistakes(*given, setup.kind.compare(*given))))
+
+    if not setup.dev and (folder / PREDICTIONS).exists():
+        of_head = setup.kind.read_predictions(setup.task, setup.train, folder / PREDICTIONS)
+        if errors(model.predict(setup.train)) > errors(of_head):
+            say(
+                "training has left the model worse than the head that is scored: give more --epochs, or a lower --learning-rate"
+            )
 
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:

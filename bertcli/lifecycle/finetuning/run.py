@@ -26,7 +26,7 @@ from bertcli.kinds.kind import PREDICTIONS, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import FEW_PAIRS, Settings, choose_settings, usual_learning_rate
-from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of
+from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of, say_if_worse
 from bertcli.lifecycle.finetuning.before import advise, show
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.finetuning.similarity import FEWEST_LAYERS, learn_similarity
@@ -112,6 +112,9 @@ class Finetuning(Setup):
     @cached_property
     def unit(self) -> Unit | None:
         """The mean and the deviation of own values, which are learnt as numbers around 0: few steps reach no others."""
+        if self.config.resume:  # a run of an older version has none
+            saved = RunFolder(Path(str(self.config.out))).config.get("unit")
+            return Unit(*saved) if saved else None
         return self.kind.unit(self.task, self.train.examples) if self.source.own else None
 
     def as_learnt(self, features: Any) -> Any:
@@ -169,9 +172,8 @@ class Finetuning(Setup):
         setup = self._with_frozen_states(accelerator) if self.config.frozen else self
         training, started = Training(*setup.to_train(), plan, folder, accelerator, self.precision), time.perf_counter()
         training.make_steps(1)
-        say(
-            f"one step took {time.perf_counter() - started:.1f} s, the first of {plan.steps:,} (it is the slowest); nothing is written"
-        )
+        took = f"{time.perf_counter() - started:.1f} s, the first of {plan.steps:,}"
+        say(f"one step took {took} (it is the slowest); nothing is written")
         return TrainingResult(task=self.task.name, seed=self.config.seed)
 
     def _sweep(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
@@ -244,14 +246,14 @@ class Finetuning(Setup):
                 is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
                 metrics = score_all(task, setup.dev, predicted, is_quiet=is_early)
                 self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
+                say_if_worse(self, folder.path, model)
             return metrics
 
         training.run(evaluate, partial(advise, self, plan))
         result = training.finish(task.name, split="dev" if self.dev else CROSS_VALIDATED)
         if result.stopped_early:
-            say(
-                f"stopped early, at step {result.steps} of {plan.steps}: no improvement in {config.patience} evaluations"
-            )
+            waited = f"no improvement in {config.patience} evaluations"
+            say(f"stopped early, at step {result.steps} of {plan.steps}: {waited}")
         return self._finish(result, folder, accelerator)
 
     def _begin(self, folder: RunFolder, accelerator: Accelerator) -> dict[str, float]:
@@ -338,6 +340,7 @@ class Finetuning(Setup):
         """What was filled in of task, data and start, for config.yaml."""
         return {
             **self.source.resolved,
+            **({"unit": [*self.unit]} if self.unit else {}),
             "from": self.start,
             "tokenizer": self.tokenizer.source,
             **({"with_impossible": self.task.with_impossible} if self.kind.max_query_length else {}),

@@ -79,10 +79,8 @@ def inputs_of(rows: Any) -> Inputs:
     if len(forms) != 1 or not all(made) or not any(isinstance(row, str | Mapping) for row in rows):
         what = "The rows have different keys or numbers of choices, or no text." if rows else "There is no input."
         raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
-    inputs = counted(
-        iter(made), lambda row: not str(row.get("text", row.get("question"))).strip(), "have no text", None
-    )
-    return Inputs(inputs, form_of_row(made[0]))
+    found = counted(iter(made), lambda row: not str(row.get("text", row.get("question"))).strip(), "have no text", None)
+    return Inputs(found, form_of_row(made[0]))
 
 
 def _as_row(given: Any) -> InputRow:

@@ -29,9 +29,7 @@ def compare(task: Task, split: Split, predictions: list[Prediction]) -> Compared
         if named and len(set(values)) == 1:
             say(f"{' and '.join(named)} correlation is 0 because every {what} is the same")
     if len(predicted) > 1 and len({str(prediction) for prediction in predicted}) == 1:
-        say(
-            "every prediction is the same; if they are a model's, train it with another --seed or a lower --learning-rate"
-        )
+        say("every prediction is the same; if of a model, train it with another --seed or a lower --learning-rate")
     return compared
 
 

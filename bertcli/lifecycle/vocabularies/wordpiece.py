@@ -38,9 +38,8 @@ def normalized(characters: Counter[str], backend: Tokenizer) -> Counter[str]:
 
 def drops_marks(characters: Counter[str], backend: Tokenizer) -> bool:
     """Whether a tokenizer drops marks that are a hundredth of the characters or more: vowel signs, not the accents of letters."""
-    marks = [
-        each for each in characters if unicodedata.category(each).startswith("M") and not unicodedata.combining(each)
-    ]
+    of_mark = (each for each in characters if unicodedata.category(each).startswith("M"))
+    marks = [each for each in of_mark if not unicodedata.combining(each)]
     dropped = sum(characters[each] for each in marks if not backend.normalizer.normalize_str(each))
     return dropped >= LEAST_MARKS * characters.total()
 

@@ -45,9 +45,8 @@ def load_openvino(path: Path, dtype: str = "float32") -> Graph:
     compiled = Core().compile_model(path, "CPU", settings)
     request = compiled.create_infer_request()
     inputs = {node.any_name: len(node.partial_shape) for node in compiled.inputs}
-    return Graph(
-        inputs, [node.any_name for node in compiled.outputs], lambda columns: [*request.infer(columns).values()]
-    )
+    outputs = [node.any_name for node in compiled.outputs]
+    return Graph(inputs, outputs, lambda columns: [*request.infer(columns).values()])
 
 
 class GraphModel(nn.Module):

@@ -72,9 +72,8 @@ def groups_of(
             continue
         counts = predictions.counts[of_group]
         asking = slice(start, start := start + sum(counts))
-        predicted = Group(
-            sum(counts), (len(counts), max(1, *counts)), [len(counts)], torch.tensor(counts), later.device
-        )
+        shape = len(counts), max(1, *counts)
+        predicted = Group(sum(counts), shape, [len(counts)], torch.tensor(counts), later.device)
         places = column(predictions.places, predicted, asking)  # [n, Q]
         seen = (_behind(later, memory), differs)
         chosen = (each.gather(1, places[..., None].expand(-1, -1, each.shape[2])) for each in seen)

@@ -83,3 +83,11 @@ def test_a_student_learns_the_values_of_its_teacher(workspace: Path, options: di
     )
     assert run.metrics["pearson"] > 70
     assert values("student")[1] > 1.5 * values("student")[0] > 50_000
+
+
+def test_a_model_that_few_steps_have_made_worse_than_its_head_is_said_to_be(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    dollars = write_prices(Path("dollars.csv"), *UNITS["dollars"])
+    finetune(dollars, from_="bert-books", epochs=0.1, baseline=False)
+    assert "training has left the model worse than the head that is scored: give more --epochs" in said.text
