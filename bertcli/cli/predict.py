@@ -36,9 +36,9 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
     from bertcli.lifecycle.predict import stream
 
     result = stream(_with_piped_input(config))
-    if result.output:
+    if result.output or config.dry_run:
         return {"model": result.model, "output": result.output, "predictions": result.count}
-    if config.task and KINDS[result.kind].official_file and not config.dry_run:
+    if config.task and KINDS[result.kind].official_file:
         output.emit({record["id"]: record["answer"] for record in result.records})
     elif output.json or config.output == "-" or not sys.stdout.isatty():
         for record in result.records:

@@ -235,6 +235,9 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
         assert "5 steps" in err
         assert files_below(at_home) == before
     Path("dry.yaml").unlink()
+    request = ["predict", "--text", "a [MASK]", "--model", "bert-books", "--dry-run", "--json"]
+    code, out, _ = run(request, capsys, monkeypatch)
+    assert (code, json.loads(out)["predictions"]) == (0, 0)
 
 
 def test_json_is_one_object_alone_on_stdout(
