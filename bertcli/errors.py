@@ -76,6 +76,13 @@ def check_file(out: Path, option: str) -> None:
         raise UserError(f"`{out}` cannot be written.", f"Give {option} a file in a folder that exists.")
 
 
+def check_positions(max_seq_length: int, positions: int) -> None:
+    """Raise UserError if inputs may be longer than a model has positions."""
+    if max_seq_length > positions:
+        what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
+        raise UserError(what, f"Give --max-seq-length {positions} or less.")
+
+
 def check_vacant(out: Path) -> None:
     """Check that an output folder does not exist or is empty. Raises UserError if it is neither, or a file."""
     check_place(out)

@@ -147,7 +147,7 @@ def _check_repeated(arguments: list[str], params: list[Any]) -> None:
     for each in params:
         twice = next((name for name in each.opts if given.count(name) > 1), None)
         if twice and not (each.multiple or getattr(each, "is_flag", False)):
-            raise UserError(f"{twice} takes one value, and is given more than once.", f"Leave one {twice}.")
+            raise UserError(f"{twice} takes one value, and is given more than once.", f"Give {twice} once.")
 
 
 def _with_one_value_each(arguments: list[str], declared: dict[str, Field[Any]]) -> Iterator[str]:

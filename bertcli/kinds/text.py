@@ -20,6 +20,7 @@ LABELS_SHOWN = 20
 NEVER = -10.0  # a bias
 SMALLEST_SHARE = 1e-10  # of the largest variance; smaller ones are rounding
 FEW_ROWS = 1500  # of sparse features, which as many numbers hold
+WORTH = 3000  # the eigenvectors of R rows take as long as L-BFGS for R³ / WORTH weights
 MOST_WEIGHTS = 2**20  # of sparse features that L-BFGS fits; SAGA takes a third of its time for more
 FEWEST_PASSES, FEWEST_READ = 10, 30_000  # of SAGA: passes over the examples, and examples in all passes together
 POOLING = "classifier_pooling"  # in config.json, as ModernBERT's spells it
@@ -190,16 +191,16 @@ def fit_logistic(states: t.Floats, targets: t.Labels, outputs: int, strength: fl
     from sklearn.linear_model import LogisticRegression
 
     weights, biases = np.zeros((outputs, states.shape[1])), np.full(outputs, NEVER)
-    solver, back = cast(dict[str, Any], {"max_iter": 300, "tol": 1e-3}), None
-    if hasattr(states, "tocsr"):
-        solver, (rows, numbers) = {"max_iter": 1000}, states.shape
-        if rows <= FEW_ROWS:
-            states, back = _as_few_numbers(states)
-        elif outputs * numbers > MOST_WEIGHTS:
-            solver = {"solver": "saga", "max_iter": max(FEWEST_PASSES, FEWEST_READ // rows)}
     if len(np.unique(targets)) == 1:
         biases[targets[0]] = 0
         return weights, biases
+    solver, back = cast(dict[str, Any], {"max_iter": 300, "tol": 1e-3}), None
+    if hasattr(states, "tocsr"):
+        solver, rows = {"max_iter": 1000}, states.shape[0]
+        if rows <= FEW_ROWS and rows**3 < WORTH * weights.size:
+            states, back = _as_few_numbers(states)
+        elif weights.size > MOST_WEIGHTS:
+            solver = {"solver": "saga", "max_iter": max(FEWEST_PASSES, FEWEST_READ // rows)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)  # many classes of few examples

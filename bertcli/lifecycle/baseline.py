@@ -84,7 +84,7 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
     metrics = score_all(task, setup.scored, predicted, is_quiet=found.is_constant)
     unused = {name.rstrip("_"): None for name in config.unused}
     digests = {split.name: split.examples.digest for split in (setup.train, *setup.dev)}
-    folder.create("baseline", {**config.values(), **unused, **{**setup.source.resolved, "data_digests": digests}})
+    folder.create("baseline", {**config.values(), **unused, **setup.source.resolved, "data_digests": digests})
     save_baseline(found, config.method, task, folder.model)
     for file, text in setup.kind.files(task, predicted[0]).items():
         folder.write(file, text)

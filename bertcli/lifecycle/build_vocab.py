@@ -51,9 +51,8 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     """
     config = BuildVocabConfig.build(text, options)
     if config.add_words or config.to:
-        raise UserError(
-            "`build_vocab` learns a vocabulary; it adds no words.", "Call bertcli.lifecycle.add_words.add_words."
-        )
+        what = "`build_vocab` learns a vocabulary; it adds no words."
+        raise UserError(what, "Call bertcli.lifecycle.add_words.add_words.")
     started = time.perf_counter()
     files, out = find_text_files(config.text), Path(config.out or "vocab")
     write, wrote = _check_replaceable(out)

@@ -60,9 +60,8 @@ def convert(source: ConvertConfig | str | None = None, **options: Any) -> Conver
     """
     config = ConvertConfig.build(source, options)
     if not config.source:
-        raise UserError(
-            "Which checkpoint? None was given.", "Name one: bert convert uncased_L-12_H-768_A-12.zip --out bert-base"
-        )
+        what = "Which checkpoint? None was given."
+        raise UserError(what, "Name one: bert convert uncased_L-12_H-768_A-12.zip --out bert-base")
     check_vacant(Path(config.out))
     with tempfile.TemporaryDirectory() as scratch:
         prefix = _checkpoint(Path(config.source), Path(scratch))

@@ -185,8 +185,9 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
         return f"cannot read it ({message[:1].lower()}{message[1:]})"
     known = {label.casefold() for label in run.labels}
     others = [label for label in labels if label.casefold() not in known] if kind.names_outputs else []
-    learnt = f"has other labels{listed(run.labels, 2)}"
-    return learnt if others and len(others) == len(labels) else f"has not learnt{listed(others, 2)}" if others else ""
+    has_some = len(others) < len(labels)
+    why = f"has not learnt{listed(others, 2)}" if has_some else f"has other labels{listed(run.labels, 2)}"
+    return why if others else ""
 
 
 def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:

@@ -13,7 +13,7 @@ from bertcli.config.combinations import check_finetuning
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
-from bertcli.errors import UserError
+from bertcli.errors import UserError, check_positions
 from bertcli.families import family_of, get_family
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
@@ -76,7 +76,7 @@ def train_on_task(
         if command == "finetune" and config.family and start != "scratch":
             hint = f"Leave it out, or give both: --from scratch --size mini --family {config.family}"
             raise UserError("--family is for new weights only.", hint)
-        _check_positions(config.max_seq_length, start)
+        _check_length(config.max_seq_length, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
@@ -85,12 +85,11 @@ def train_on_task(
     return result
 
 
-def _check_positions(max_seq_length: int | None, start: str) -> None:
-    """Raise UserError if texts are to be longer than a model's configuration allows."""
+def _check_length(max_seq_length: int | None, start: str) -> None:
+    """Raise UserError if texts are to be longer than a model's configuration allows, before the model is loaded."""
     saved = read_json(Path(resolve_model(start), "config.json"), MEND) if start != "scratch" else {}
-    if 0 < (positions := saved.get("max_position_embeddings") or 0) < (max_seq_length or 0):
-        what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
-        raise UserError(what, f"Give --max-seq-length {positions} or less.")
+    if (positions := saved.get("max_position_embeddings") or 0) > 0:  # -1 in XLNet's
+        check_positions(max_seq_length or 0, positions)
 
 
 def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:

@@ -229,9 +229,8 @@ def resolve_model(source: str) -> str:
     if not model and "/" not in source:
         raise unknown("model", source, PRETRAINED, "`bert models` lists them; or give a run, or a folder.")
     how = model.how_to_get if model and model.extra else "try again when you are online"
-    raise UserError(
-        f"`{source}` is not on this machine, and the Hub does not answer.", f"Get it: {how}; or see: bert models"
-    )
+    what = f"`{source}` is not on this machine, and the Hub does not answer."
+    raise UserError(what, f"Get it: {how}; or see: bert models")
 
 
 def _model_in(path: Path) -> str:

@@ -17,7 +17,7 @@ from bertcli import say
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import read_json
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError, first_line
+from bertcli.errors import UserError, check_positions, first_line
 from bertcli.families import family_of
 from bertcli.families.family import GENERATOR_SETTINGS, Family, ModelSize
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
@@ -342,6 +342,4 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
 
 def check_length(model: PreTrainedModel, max_seq_length: int) -> None:
     """Raise a UserError if inputs may be longer than the model has positions."""
-    if max_seq_length > (positions := longest_input(model)):
-        what = f"--max-seq-length {max_seq_length} is longer than the model's {positions} positions."
-        raise UserError(what, f"Give --max-seq-length {positions} or less.")
+    check_positions(max_seq_length, longest_input(model))

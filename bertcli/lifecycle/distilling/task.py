@@ -224,13 +224,13 @@ class Distilling(Finetuning):
                 features = replace(cast(Any, features), class_weights=cast(Any, self.train.features).class_weights)
         read = features if kind.needs_teachers_tokens else self._read_by_teacher()
         if LOGITS in self.targets:
-            outputs |= {name: self._as_learnt(rows) for name, rows in self.teacher.outputs(read).items()}
+            outputs |= {name: self._taught_of(rows) for name, rows in self.teacher.outputs(read).items()}
         if VECTORS in self.targets:
             reader = ModelWithLoss(self.teacher.model.model, mean_states)
             outputs |= run_model(reader, read, self.teacher.device, inference_tokens(), self.teacher.dtype)
         return _TaughtFeatures(self.as_learnt(features), kind, outputs, self._labelled_outputs())
 
-    def _as_learnt(self, rows: list[Any]) -> list[Any]:
+    def _taught_of(self, rows: list[Any]) -> list[Any]:
         """The outputs of the teacher in the order of the student's labels, values as they are learnt."""
         columns = [self.teacher.task.labels.index(label) for label in self.task.labels] or ...
         return [self.unit.around_zero(row) if self.unit else row[columns] for row in rows]

@@ -107,9 +107,8 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
     kind, model = _load(source)
     check_vocabulary(model, tokenizer, source)
     if what := own_head(model):
-        raise UserError(
-            f"`{source}` {what}, which is not exported.", "Export another run; this one: bert predict, bert serve"
-        )
+        what = f"`{source}` {what}, which is not exported."
+        raise UserError(what, "Export another run; this one: bert predict, bert serve")
     with replacing(Path(plan.out)) as part:
         part.mkdir(parents=True)
         found = WRITERS[plan.format](plan, part, Original(kind, model.eval(), tokenizer), data_dir)

@@ -61,7 +61,7 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
 
 
 def say_if_worse(setup: Finetuning, folder: Path, model: TaskModel) -> None:
-    """Say so where a model errs more on its training examples than the head that is scored errs on those it has not seen."""
+    """Say so if a trained model makes worse errors on its training examples than the head that is scored on unseen ones."""
 
     def errors(predictions: Predictions) -> float:
         given = setup.task, setup.train.examples, predictions
@@ -70,9 +70,8 @@ def say_if_worse(setup: Finetuning, folder: Path, model: TaskModel) -> None:
     if not setup.dev and (folder / PREDICTIONS).exists():
         of_head = setup.kind.read_predictions(setup.task, setup.train, folder / PREDICTIONS)
         if errors(model.predict(setup.train)) > errors(of_head):
-            say(
-                "training has left the model worse than the head that is scored: give more --epochs, or a lower --learning-rate"
-            )
+            hint = "give more --epochs, or a lower --learning-rate"
+            say(f"training has left the model worse than the head that is scored: {hint}")
 
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:

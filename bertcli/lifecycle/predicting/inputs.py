@@ -79,8 +79,7 @@ def inputs_of(rows: Any) -> Inputs:
     if len(forms) != 1 or not all(made) or not any(isinstance(row, str | Mapping) for row in rows):
         what = "The rows have different keys or numbers of choices, or no text." if rows else "There is no input."
         raise UserError(what, 'Give texts, or rows of the same keys: predict([{"text": "...", "text_pair": "..."}])')
-    found = counted(iter(made), lambda row: not str(row.get("text", row.get("question"))).strip(), "have no text", None)
-    return Inputs(found, form_of_row(made[0]))
+    return Inputs(counted(iter(made), _is_empty, "have no text", None), form_of_row(made[0]))
 
 
 def _as_row(given: Any) -> InputRow:
@@ -216,8 +215,7 @@ def _misfit_of_columns(columns: dict[str, str], run: RunFolder) -> str:
 
 
 def _is_empty(row: InputRow) -> bool:
-    what, *_ = row
-    return not row[what].strip()
+    return not str(row.get("text", row.get("question"))).strip()
 
 
 def counted(

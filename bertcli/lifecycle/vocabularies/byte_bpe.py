@@ -20,7 +20,7 @@ def learn(
     Upper case and accents always stay. Raises UserError if the size is too small for the bytes.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    last = [*[f"[unused{number}]" for number in range(config.unused_tokens)], *family.last_tokens]
+    last = [f"[unused{number}]" for number in range(config.unused_tokens)] + [*family.last_tokens]
     reserved = len(family.special_tokens) + len(alphabet) + len(last)
     if reserved > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and bytes take {reserved:,}."

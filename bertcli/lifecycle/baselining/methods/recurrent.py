@@ -67,7 +67,7 @@ class Recurrent(nn.Module):
         return cast(Tensor, self.head(self.dropout(pairs)))
 
     def _states(self, texts: list[Any]) -> tuple[Tensor, Tensor]:
-        """The states of the words of texts, [N, T, U], below all numbers after their ends, and which are words, [N, T]."""
+        """The states of the words of texts, [N, T, U], -inf after their ends, and which are words, [N, T]."""
         # Padded, as texts of a batch have like lengths: packed ones of 240 words take five times as long
         lengths, ids = torch.tensor([[len(ids)] for ids in texts]), [torch.from_numpy(ids) for ids in texts]
         vectors = self.dropout(self.vectors(pad_sequence(ids, batch_first=True)))
