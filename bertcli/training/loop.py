@@ -330,7 +330,8 @@ class Training:
             history.metrics = metrics
             self.folder.log({"step": history.steps, "metrics": metrics})
             words = "  ".join(f"{name} {value:.2f}" for name, value in metrics.items()) or "done"
-            say(f"step {history.steps:,}  {words}")
+            if metrics or history.steps:
+                say(f"step {history.steps:,}  {words}")
         waited = torch.tensor(history.evaluations_since_best, device=self.accelerator.device)
         history.evaluations_since_best = int(broadcast(waited))  # as the main process counted
         if self.is_out_of_patience and history.unlogged:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning.run import Finetuning
     from bertcli.lifecycle.scoring.task_model import TaskModel
     from bertcli.lifecycle.sources import Setup
+    from bertcli.training.loop import Training
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
@@ -33,6 +34,8 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     if not setup.dev:
         scored = "Scores are of the head on the frozen model, cross-validated."
         notes = [f"All {len(setup.train):,} examples were trained on. {scored}"]
+    if not result.best_step:
+        notes.append("No training was better than the head fitted to the frozen model, which is what was kept.")
     if result.runs:
         metric = setup.task.metrics[0]
         notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
@@ -60,18 +63,22 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     return [*notes, *filter(None, (setup.task.warning, *setup.remarks))]
 
 
-def say_if_worse(setup: Finetuning, folder: Path, model: TaskModel) -> None:
-    """Say so if a trained model makes worse errors on its training examples than the head that is scored on unseen ones."""
+def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) -> bool:
+    """Whether training made worse errors of its own examples than the fitted head makes of unseen ones, where it is what is scored."""
 
     def errors(predictions: Predictions) -> float:
         given = setup.task, setup.train.examples, predictions
         return float(sum(each for each, _ in setup.kind.mistakes(*given, setup.kind.compare(*given))))
 
-    if not setup.dev and (folder / PREDICTIONS).exists():
-        of_head = setup.kind.read_predictions(setup.task, setup.train, folder / PREDICTIONS)
-        if errors(model.predict(setup.train)) > errors(of_head):
-            hint = "give more --epochs, or a lower --learning-rate"
-            say(f"training has left the model worse than the head that is scored: {hint}")
+    of_head = training.folder.path / PREDICTIONS
+    if setup.dev or not training.history.best or not of_head.exists():
+        return False
+    is_worse = errors(model.predict(setup.train)) > errors(
+        setup.kind.read_predictions(setup.task, setup.train, of_head)
+    )
+    if is_worse:
+        say("training made it worse than the fitted head, which is kept: give more --epochs or a lower --learning-rate")
+    return is_worse
 
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:

@@ -26,7 +26,7 @@ from bertcli.kinds.kind import PREDICTIONS, Split
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import FEW_PAIRS, Settings, choose_settings, usual_learning_rate
-from bertcli.lifecycle.finetuning.after import advice_of, next_commands, notes_of, say_if_worse
+from bertcli.lifecycle.finetuning.after import advice_of, is_worse_than_head, next_commands, notes_of
 from bertcli.lifecycle.finetuning.before import advise, show
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.finetuning.similarity import FEWEST_LAYERS, learn_similarity
@@ -238,6 +238,7 @@ class Finetuning(Setup):
         training = Training(*setup.to_train(), plan, folder, accelerator, self.precision)
         if config.resume:
             training.resume()
+        training.history.is_unscored |= bool(cross_validated and not config.resume)  # the fitted head may be the best
         model = self._task_model(training.model, accelerator)
 
         def evaluate() -> dict[str, float]:
@@ -245,8 +246,8 @@ class Finetuning(Setup):
                 predicted = [model.predict(split) for split in setup.dev]
                 is_early = training.history.steps < plan.steps  # when it is no surprise that nothing is learnt yet
                 metrics = score_all(task, setup.dev, predicted, is_quiet=is_early)
-                self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
-                say_if_worse(self, folder.path, model)
+                if not is_worse_than_head(self, training, model):
+                    self._keep_best(training, metrics or cross_validated, predicted[0] if predicted else [])
             return metrics
 
         training.run(evaluate, partial(advise, self, plan))
@@ -309,7 +310,7 @@ class Finetuning(Setup):
     def _keep_best(self, training: Training, metrics: dict[str, float], predictions: list[Prediction]) -> None:
         """Save the model and its predictions if it is the best so far, else count the evaluations since the best."""
         name, history = self.task.metrics[0], training.history
-        if history.best and metrics[name] <= history.best["metrics"][name]:
+        if self.dev and history.best and metrics[name] <= history.best["metrics"][name]:
             history.evaluations_since_best += 1
             return
         history.best = {"step": history.steps, "metrics": metrics, "collapsed": is_collapsed(self.task, predictions)}

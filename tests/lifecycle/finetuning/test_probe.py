@@ -76,6 +76,21 @@ def test_a_run_that_was_cut_short_keeps_its_cross_validated_scores(minilm: Path,
     assert again.metrics == run.metrics
 
 
+def test_the_fitted_head_is_scored_first_and_kept_where_training_makes_it_worse(
+    minilm: Path, questions: str, said: pytest.LogCaptureFixture
+) -> None:
+    Path("split").mkdir()
+    Path(questions).rename("split/train.csv")
+    Path("other.csv").rename("split/dev.csv")
+    run = finetune("split", epochs=2, learning_rate=0.03)
+    scores = [json.loads(line) for line in Path(run.run, "metrics.jsonl").read_text().splitlines()]
+    steps = {line["step"]: line["metrics"]["accuracy"] for line in scores if "metrics" in line}
+    assert run.best_step == 0
+    assert run.metrics["accuracy"] == steps[0] > 70 > steps[run.steps]
+    assert evaluate("split/dev.csv", model=run.run).metrics["accuracy"] == pytest.approx(steps[0])
+    assert any("No training was better than the head" in note for note in run.notes)
+
+
 def test_a_dev_set_is_held_out_where_it_is_needed(minilm: Path, questions: str) -> None:
     assert finetune(questions, epochs=0.5, patience=1).split == "dev"
 
