@@ -8,10 +8,11 @@ import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from operator import gt
 from shutil import get_terminal_size
-from textwrap import TextWrapper
-from typing import Any
+from textwrap import fill
+from typing import Any, TextIO
 
 logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
@@ -24,7 +25,7 @@ class _ToStderr(logging.Handler):
     """Prints to the current stderr, which a progress bar replaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(_between_words(_with_names(self.format(record))), file=sys.stderr)
+        write(_with_names(self.format(record)), sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -102,14 +103,13 @@ class Output:
         Console(highlight=False).print(text)
 
 
-def _between_words(note: str) -> str:
-    """A note with line breaks between words, where a terminal would break it inside of one."""
-    if not sys.stderr.isatty():
-        return note
-    wrapper = TextWrapper(
-        get_terminal_size().columns, "", "  ", replace_whitespace=False, break_long_words=False, break_on_hyphens=False
-    )
-    return "\n".join(map(wrapper.fill, note.split("\n")))
+def write(text: str, stream: TextIO) -> None:
+    """Print a text, to a terminal with line breaks between words, where it would break lines inside of them."""
+    columns = get_terminal_size().columns if stream.isatty() else sys.maxsize
+    for line in text.split("\n"):
+        indent = "  " + line[: len(line) - len(line.lstrip())]
+        wrap = partial(fill, width=columns, subsequent_indent=indent, replace_whitespace=False, break_long_words=False)
+        print(line if len(line) <= columns else wrap(line, break_on_hyphens=False), file=stream)
 
 
 def error(message: str, hint: str) -> None:

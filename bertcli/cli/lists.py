@@ -1,6 +1,7 @@
 """`bert tasks`, `bert models`, `bert sizes` and `bert recipes`: what there is to choose from."""
 
 import shutil
+import sys
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +9,9 @@ from typing import Annotated
 import typer
 
 from bertcli.cli.completion import complete_recipes
-from bertcli.cli.console import Output
+from bertcli.cli.console import Output, write
 from bertcli.cli.options import AsJson
-from bertcli.config.recipes import recipe_names, recipe_path
+from bertcli.config.recipes import read_recipe, recipe_names, recipe_path
 from bertcli.errors import UserError
 
 OfFamily = Annotated[str, typer.Option("--family", help="Family, as `bert families` lists them.")]
@@ -33,7 +34,7 @@ def tasks(json: AsJson = False) -> None:
     Output().table(["task", "kind", "metric", *(f"paper {size}, {split}" for split, size in scored), "length"], rows)
     for task in TASKS.values():
         if task.warning:
-            typer.echo(f"{task.name}: {task.warning}")
+            write(f"{task.name}: {task.warning}", sys.stdout)
     typer.echo("Your own file is a task too: bert finetune reviews.csv")
 
 
@@ -53,7 +54,7 @@ def models(json: AsJson = False) -> None:
     Output().table(["model", "parameters", "size", "licence", "here"], rows)
     for name, model in PRETRAINED.items():
         where = model.folder or f"not here ({model.how_to_get})"
-        typer.echo(f"{name}\n  good for: {model.good_for}\n  trained on: {model.trained_on}\n  where: {where}")
+        write(f"{name}\n  good for: {model.good_for}\n  trained on: {model.trained_on}\n  where: {where}", sys.stdout)
     typer.echo("Any other model of the Hub is named OWNER/NAME; a run or a folder by its path.")
 
 
@@ -105,8 +106,10 @@ def list_recipes(context: typer.Context, json: AsJson = False) -> None:
 
 
 @recipes.command("show")
-def show_recipe(name: RecipeName) -> None:
+def show_recipe(name: RecipeName, json: AsJson = False) -> None:
     """Print a recipe."""
+    if json:
+        return Output().emit(read_recipe(name))
     typer.echo(recipe_path(name).read_text(encoding="utf-8"), nl=False)
 
 

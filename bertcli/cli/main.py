@@ -82,8 +82,7 @@ def main() -> None:
 def _of_disk(error: Exception) -> str:
     """What is wrong with a disk or a folder, in words; "" for any other error."""
     if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-        where = f": `{error.filename}`" if error.filename else ""
-        return f"{os.strerror(error.errno)}{where}."
+        return f"{os.strerror(error.errno)}{f': `{error.filename}`' if error.filename else ''}."
     words = next((each for each in map(os.strerror, DISK_ERRORS) if each in str(error)), "")  # of safetensors and Arrow
     return f"{words}." if words else ""
 

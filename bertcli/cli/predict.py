@@ -73,11 +73,9 @@ def _show_comparison(records: list[dict[str, Any]], output: Output) -> None:
     """Show the cosines of a word's vectors, a row a layer and a column a pair of texts."""
     for record in records:
         output.table(["", "text"], enumerate(record["texts"], start=1))
-        pairs = combinations(range(1, len(record["texts"]) + 1), 2)
+        pairs = (f"{one} and {other}" for one, other in combinations(range(1, len(record["texts"]) + 1), 2))
         rows = ([layer["layer"], *layer["cosines"]] for layer in record["layers"])
-        output.table(
-            ["layer", *(f"{first} and {second}" for first, second in pairs)], rows, f"cosines of `{record['word']}`"
-        )
+        output.table(["layer", *pairs], rows, f"cosines of `{record['word']}`")
 
 
 def _show_explanations(records: list[dict[str, Any]], config: PredictConfig, output: Output) -> None:

@@ -26,7 +26,7 @@ from bertcli.data.labelled.tables import (
     read_parts,
     read_table,
 )
-from bertcli.errors import UserError, unknown
+from bertcli.errors import UserError, flag_of, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import OwnData
@@ -112,10 +112,9 @@ def _read(
     if may_choose and len(head.names) > 2:  # a text, its choices and a label
         tables = {split: [_spread(each, cells) for each in found] for split, found in tables.items()}
         first = _spread_part(first, cells)
-    for column in given.values():
+    for key, column in given.items():
         if column not in (None, *first.names):
-            how = "Name the columns: --text COLUMN --label COLUMN"
-            raise unknown(f"column of {first.path}:", str(column), first.names, how)
+            raise unknown(f"column of {first.path}:", column, first.names, f"Give {flag_of(key)} the name of a column.")
     return first, tables
 
 
@@ -262,10 +261,16 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
 
 def _how_to_name(first: Table) -> str:
     """What to type where the text and the label are not told apart by the names of the columns."""
-    numbers = sum(are_numbers([name]) for name in first.names)
-    if all(name.count(" ") < MOST_SPACES for name in first.names) and numbers in (0, len(first.names)):
-        return "Name them: --text COLUMN --label COLUMN"
-    return f"{_how_to_add_header(first, {})}; then name the columns: --text and --label"
+    numbers, rows = sum(are_numbers([name]) for name in first.names), first.cells[:ROWS_LOOKED_AT]
+    if any(name.count(" ") >= MOST_SPACES for name in first.names) or numbers not in (0, len(first.names)):
+        return f"{_how_to_add_header(first, {})}; then name the columns: --text and --label"
+    text = max(first.names, key=partial(characters_in, rows))
+    values = {name: {as_text(row.get(name)) for row in rows} for name in first.names if name != text}
+    if not values:
+        return "Add a column of labels."
+    marks = [name for name, found in values.items() if found <= {"0", "1"}]
+    label = ",".join(marks) if marks[1:] else min(values, key=lambda name: (len(values[name]) == 1, len(values[name])))
+    return f"Name them, such as --text {quote(text)} --label {quote(label)}"
 
 
 def _how_to_add_header(first: Table, columns: dict[str, str]) -> str:

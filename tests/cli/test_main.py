@@ -289,6 +289,7 @@ LIGHT = [
     "families",
     "recipes",
     "recipes show pretrain/base",
+    "recipes show pretrain/base --json",
     "pretrain --print-config",
     *(f"{command} --help" for command in COMMANDS),
     "pretrian",

@@ -94,6 +94,11 @@ def test_texts_of_a_language_that_the_vocabulary_lacks_are_said_by_each_command(
     said.clear()
     finetune("b.csv", **options)
     assert "[UNK]" not in said.text
+    rows = ["the cat sat on the mat".replace("mat", "mat 🙂" if number % 2 else "mat") for number in range(20)]
+    write("emoji.csv", "text,label\n" + "".join(f"{text},{'ab'[number % 2]}\n" for number, text in enumerate(rows)))
+    finetune("emoji.csv", **options)
+    assert "% of the tokens are [UNK]" in said.text
+    assert "give --from a model of the language" not in said.text
 
 
 # --- Forms
@@ -349,7 +354,20 @@ def utf16(text: str) -> bytes:
         ("a.csv", labelled("", ""), "holds no row with a text and a label", "--label"),
         ("a.csv", labelled("x", "y"), "No dev set .* each label occurs once", "dev.csv"),
         ("a.csv", "it is good,pos\nit is bad,neg\n" * 4, "line 1 looks like an example", "text,label"),
-        ("a.csv", "a,b,c\n1,2,3\n", "columns of `a.csv` are a, b, c: which is the text", "--text COLUMN"),
+        ("a.csv", "a,b,c\n1,2,3\n", "columns of `a.csv` are a, b, c: which is the text", "--text a --label b"),
+        (
+            "a.csv",
+            "id,utterance,feeling\n1,a long text,good\n2,another text,bad\n3,more text,bad\n",
+            "which is the text and which the label",
+            "such as --text utterance --label feeling$",
+        ),
+        (
+            "a.csv",
+            "text,joy,the anger\nfirst text,1,0\nsecond text,0,0\n",
+            "which is the text and which the label",
+            "such as --text text --label 'joy,the anger'$",
+        ),
+        ("a.csv", "only\nhello there\nbye now\n", "which is the text and which the label", "Add a column of labels"),
         ("a.csv", b"text,label\nx,\xff\0\1\2\3\4\5\6\n", "line 2 is not text but binary", "text file"),
         ("a.csv", utf16(CSV), "is UTF-16", "iconv -f utf-16 -t utf-8 a.csv > converted.csv"),
         ("a.csv", CSV.encode("utf-16le"), "is UTF-16", "iconv -f utf-16le "),

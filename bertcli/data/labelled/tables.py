@@ -57,7 +57,7 @@ class Table:
     def column(self, name: str) -> list[str]:
         """The cells of a column as text, a missing one as "". Raises UserError if there is no such column."""
         if name not in self.names:
-            raise unknown(f"column of {self.path}:", name, self.names)
+            raise unknown(f"column of {self.path}:", name, self.names, "Rename it: all files have the same columns.")
         return [as_text(row.get(name)) for row in self.cells]
 
     def place(self, row: int) -> str:

@@ -26,11 +26,15 @@ class Unknown:
         """The sum of both."""
         return Unknown(self.count + other.count, self.of_tokens + other.of_tokens)
 
+    @property
+    def share(self) -> float:
+        """The share of the tokens that are [UNK]."""
+        return self.count / max(1, self.of_tokens)
+
     def __str__(self) -> str:
         """The share in words, or nothing if it is small."""
-        share = self.count / max(1, self.of_tokens)
-        is_said = share >= MANY_UNKNOWN
-        return f"{100 * share:.0f} % of the tokens are [UNK], unknown to the vocabulary" if is_said else ""
+        words = f"{100 * self.share:.0f} % of the tokens are [UNK], unknown to the vocabulary"
+        return words if self.share >= MANY_UNKNOWN else ""
 
 
 def count_unknown(chunks: Iterable[Ints], tokenizer: WordPiece) -> Unknown:
