@@ -46,8 +46,7 @@ def fits_many(states: Tensor, *others: Tensor) -> bool:
 
 def fits_tiles(states: Tensor) -> bool:
     """Whether the matrix units take the heads of states, [T, P, A, D], and the tokens are not too few."""
-    suits = states.dtype == torch.bfloat16 and states.shape[-1] % 32 == 0
-    return suits and has_tiles() and fits_many(states[:, 0, 0])
+    return states.dtype == torch.bfloat16 and states.shape[-1] % 32 == 0 and has_tiles() and fits_many(states[:, 0, 0])
 
 
 def _are_worth_loading(elements: int) -> bool:

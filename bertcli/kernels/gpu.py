@@ -42,8 +42,7 @@ def fits(states: Tensor) -> bool:
 def _has_compiler() -> bool:
     """Whether kernels can be compiled: it needs Triton, a C compiler, Python's headers, and a GPU that is not too old."""
     has_c = any(shutil.which(name) for name in (os.environ.get("CC", ""), "gcc", "clang"))
-    has_headers = Path(sysconfig.get_path("include"), "Python.h").exists()
-    has = bool(find_spec("triton")) and has_c and has_headers
+    has = bool(find_spec("triton")) and has_c and Path(sysconfig.get_path("include"), "Python.h").exists()
     if not has and _is_new():
         say("this GPU runs slower than it could: its kernels need Triton, a C compiler and Python's headers")
     return has and _is_new()

@@ -84,8 +84,7 @@ class SelfAttention(nn.Module):
 
     def joins(self, hidden_states: Tensor) -> bool:
         """Whether query, key and value of these states, [1, T, H], are one product."""
-        is_one = self.prepacked is not None or gpu.is_on_gpu(hidden_states)
-        return is_one or fits_many(hidden_states, self.query.weight)
+        return self.prepacked is not None or gpu.is_on_gpu(hidden_states) or fits_many(hidden_states, self.query.weight)
 
     def attend_in(self, hidden_states: Tensor, dropout: nn.Dropout, sequences: Sequences) -> Tensor:
         """[1, T, H] to the context, [1, T, H]."""

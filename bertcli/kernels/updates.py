@@ -39,9 +39,8 @@ def adam_step(optimizer: Any) -> Any:
     for parameter, gradient, group in optimizer.given():
         state = optimizer.state[parameter]
         state["step"] += 1
-        numbers = _adam_numbers(
-            factor, group["lr"], group["betas"], group["eps"], group["weight_decay"], float(state["step"])
-        )
+        settings = (group[name] for name in ("lr", "betas", "eps", "weight_decay"))
+        numbers = _adam_numbers(factor, *settings, float(state["step"]))
         if gradient.is_sparse:
             optimizer.working_copy.deferred[parameter].update(gradient, numbers)
             continue

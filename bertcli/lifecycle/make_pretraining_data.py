@@ -261,9 +261,8 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
         f", {100 * result.random_next / result.instances:.1f} % {objective.negatives}" if objective.needs_pairs else ""
     )
     made = f"{number_of(result.instances, 'instance')} ({result.tokens / 1e6:.1f} M tokens{share})"
-    say(
-        f"{out}: {made} of {number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
-    )
+    of_all = f"{number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
+    say(f"{out}: {made} of {of_all}")
     if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:
         what = f"{unused:.0%} of the text's tokens"
         hint = "" if manifest["options"].get("split_sentences") else "; --split-sentences keeps more"

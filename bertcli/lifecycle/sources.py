@@ -138,9 +138,8 @@ def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
 
 def has_learnt(saved: dict[str, Any], name: str) -> bool:
     """Whether a run was trained on files and left a dev set out."""
-    return os.path.realpath(saved.get("task", "")) == os.path.realpath(name) and "dev" in saved.get(
-        "data_digests", "dev"
-    )
+    is_same = os.path.realpath(saved.get("task", "")) == os.path.realpath(name)
+    return is_same and "dev" in saved.get("data_digests", "dev")
 
 
 @dataclass(frozen=True)

@@ -331,8 +331,7 @@ def load_with_tokenizer(source: str) -> tuple[PreTrainedModel, WordPiece]:
 def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) -> None:
     """Raise a UserError if the embedding has too few rows for a vocabulary, or the model's folder has another one."""
     rows = model.config.vocab_size
-    own = Path(source) / "vocab.txt"
-    differs = own.exists() and load_tokenizer(source).digest != tokenizer.digest
+    differs = (Path(source) / "vocab.txt").exists() and load_tokenizer(source).digest != tokenizer.digest
     if tokenizer.size > rows or differs:
         counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
         why = counts if tokenizer.size != rows else "is not the model's own"

@@ -54,14 +54,12 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
     is_tied = any(run.result.metrics[metric] == first.result.metrics[metric] for run in others)
     place = "is first, with others," if is_tied else "is best"
-    lead = f"{first.name} {place}: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}"
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
+    lead = f"{first.name} {place}: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}; {beside}"
     pairs = zip(runs[1:], compared.others, strict=True)
     apart = [run.name for run, each in pairs if each.to_first.get(metric, {}).get("significant")]
     chance = f"significant for {', '.join(apart)}" if apart else "not significant"
-    return (
-        f"{lead}; {beside}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
-    )
+    return f"{lead}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
 
 
 def scores_table(runs: Sequence[RunRecord], compared: Evaluation | None) -> Table:

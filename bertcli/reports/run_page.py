@@ -68,9 +68,8 @@ def _by_label(labels: dict[str, dict[str, float]]) -> Table:
     ordered = sorted(labels.items(), key=lambda each: each[1]["f1"])[:MOST_LABELS]
     names = [name for name in labels if name in dict(ordered)] if len(labels) <= MOST_LABELS else [*dict(ordered)]
     title = "by label" if len(labels) <= MOST_LABELS else f"the {MOST_LABELS} labels with the lowest F1"
-    return Table(
-        title, ["label", *LABEL_SCORES], [[name, *(labels[name][key] for key in LABEL_SCORES)] for name in names]
-    )
+    rows = [[name, *(labels[name][key] for key in LABEL_SCORES)] for name in names]
+    return Table(title, ["label", *LABEL_SCORES], rows)
 
 
 def _residuals(values: Any) -> list[Any]:
@@ -189,8 +188,7 @@ def _fills(record: RunRecord) -> list[Section]:
     lines = [line for line in record.lines if "fills" in line]
     if not lines:
         return []
-    every = -(-len(lines) // MOST_STEPS)
-    chosen = lines[::-1][::every][::-1]
+    chosen = lines[::-1][:: -(-len(lines) // MOST_STEPS)][::-1]
     tables = []
     for number, sentence in enumerate(chosen[-1]["fills"]):
         guesses = [(line["step"], line["fills"][number]["guesses"]) for line in chosen if number < len(line["fills"])]

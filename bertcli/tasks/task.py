@@ -61,8 +61,7 @@ class Task:
 
     def paper_splits(self, split: str) -> dict[str, str]:
         """The split that each of these scores is of."""
-        splits = (split.replace("dev", "test"), split)
-        return {name: known for known in splits for name in self.paper.get(known, {})}
+        return {name: known for known in (split.replace("dev", "test"), split) for name in self.paper.get(known, {})}
 
 
 INPUT = Task("input", "", Files(), ("", None), ())  # for inputs of no task; its kind is to be filled in

@@ -56,5 +56,4 @@ class TrainingResult(Result):
         """Read the result of a finished run."""
         hint = f"Restore it, or finish the run again: rm {folder / 'result.json'}, then --resume --out {folder}"
         values = read_json(folder / "result.json", hint, task=str, seed=int, metrics=dict)
-        known = {each.name for each in fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in known})
+        return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})

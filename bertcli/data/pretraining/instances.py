@@ -116,9 +116,8 @@ class Instances:
             return 0
         starts, ends = np.asarray(self.spans).reshape(-1, 2).T
         length = len(self.corpus.tokens) + 1
-        return int(
-            (np.cumsum(np.bincount(starts, minlength=length) - np.bincount(ends, minlength=length))[:-1] == 0).sum()
-        )
+        begun = np.bincount(starts, minlength=length) - np.bincount(ends, minlength=length)
+        return int((begun.cumsum()[:-1] == 0).sum())
 
     def _unmasked(self, order: NDArray[np.int64]) -> tuple[NDArray[np.uint32], NDArray[np.uint8], NDArray[np.int64]]:
         """Tokens, types and offsets of the chosen instances."""

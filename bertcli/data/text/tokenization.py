@@ -206,8 +206,7 @@ class Subwords(WordPiece):
         decode = self.backend.decoder.decode
 
         def begins(number: int, token: str) -> bool:
-            is_word = number in special or token.startswith(tuple(SPACES))
-            return is_word or (are_words and is_mark(decode([token])))
+            return number in special or token.startswith(tuple(SPACES)) or (are_words and is_mark(decode([token])))
 
         return [not begins(number, token) for number, token in enumerate(self.tokens)]
 

@@ -174,8 +174,7 @@ def _write_weights(plan: Exported, part: Path, original: Original, data_dir: str
     if plan.precision != FLOAT8:
         model = model.to(getattr(torch, plan.precision))
     save_model(model, original.tokenizer, part)
-    fits = _store_in_float8(part) if plan.precision == FLOAT8 else has_finite_weights(model)
-    if not fits:
+    if not (_store_in_float8(part) if plan.precision == FLOAT8 else has_finite_weights(model)):
         raise UserError(f"Some weights are too large for {plan.precision}.", "Give --precision bfloat16.")
     if (Path(plan.model) / POOLING).exists():  # what says that the mean of the states stands for a text
         (part / POOLING).parent.mkdir()

@@ -36,8 +36,7 @@ def _check_compare(config: PredictConfig) -> None:
 def _check_explain(config: PredictConfig) -> None:
     if config.question or config.choice:
         raise UserError("--explain takes a text or a pair.", 'Give one: --text "..."')
-    is_page = config.explain == "attention" or config.explain_page
-    if is_page and (config.file or config.output):
+    if (config.explain == "attention" or config.explain_page) and (config.file or config.output):
         raise UserError("A page shows one text, and goes with neither --file nor --output.", 'Give it: --text "..."')
     if config.precision not in ("auto", "float32"):
         raise UserError(f"--explain does not run in {config.precision}.", "Leave --precision out.")

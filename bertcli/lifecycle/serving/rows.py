@@ -70,9 +70,8 @@ class ServedModel:
 
     def count_tokens(self, rows: list[Row]) -> int:
         """The number of tokens of all texts in rows."""
-        texts = [
-            text for row in rows for value in row.values() for text in (value if isinstance(value, list) else [value])
-        ]
+        values = (value for row in rows for value in row.values())
+        texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
         return sum(map(len, self.task_model.tokenizer.encode_ids(texts)))
 
     @cached_property

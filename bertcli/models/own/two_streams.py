@@ -167,9 +167,8 @@ def shares_of_keys(
     shares = scores.masked_fill(asking.hidden, NOT_SEEN).softmax(-1)
     if not mask[1]:
         return shares
-    key, dropped, scale, names = of_heads(
-        (*mask[:3], mask[3].flatten()), torch.arange(mask[3].numel()).view(count, -1), heads
-    )
+    numbers = torch.arange(mask[3].numel()).view(count, -1)
+    key, dropped, scale, names = of_heads((*mask[:3], mask[3].flatten()), numbers, heads)
     return drop(shares, (key, dropped, scale, names.view(count, heads, -1).transpose(0, 1).flatten()))
 
 
