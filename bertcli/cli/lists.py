@@ -11,7 +11,7 @@ import typer
 from bertcli.cli.completion import complete_recipes
 from bertcli.cli.console import Output, write
 from bertcli.cli.options import AsJson
-from bertcli.config.recipes import read_recipe, recipe_names, recipe_path
+from bertcli.config.recipes import read_recipe, recipe_names, recipe_path, recipes_folder
 from bertcli.errors import UserError
 
 OfFamily = Annotated[str, typer.Option("--family", help="Family, as `bert families` lists them.")]
@@ -101,7 +101,7 @@ def list_recipes(context: typer.Context, json: AsJson = False) -> None:
     if json and not context.invoked_subcommand:
         Output().emit({"recipes": recipe_names()})
     elif not context.invoked_subcommand:
-        texts = ((name, recipe_path(name).read_text(encoding="utf-8")) for name in recipe_names())
+        texts = ((name, (recipes_folder() / f"{name}.yaml").read_text(encoding="utf-8")) for name in recipe_names())
         Output().table(["recipe", "description"], ([name, text.split("\n")[0].lstrip("# ")] for name, text in texts))
 
 
