@@ -52,7 +52,7 @@ MANY = 50  # names that are not listed where a command lists them
 def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> UserError:
     """Build the error for an unknown name, with the nearest known one."""
     names = sorted(filter(None, known))  # an option that may be empty has "" among its values
-    nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
+    nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.6)
     known_names = f"Known: {', '.join(names)}." if len(names) < MANY or not see else ""
     hint = f"Did you mean `{nearest[0]}`?" if nearest else known_names
     return UserError(f"Unknown {kind} `{name}`.", f"{hint} {see}".strip())

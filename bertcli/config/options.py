@@ -81,7 +81,7 @@ class Config:
             name = key.replace("-", "_")
             name = name if name in known else f"{name}_"
             if name not in known:
-                raise unknown(origin, key, [n.rstrip("_").replace("_", "-") for n in known])
+                raise unknown(origin, key, [each.rstrip("_") for each in known])
             named[name] = value
         made = cls(**named)
         made.given = set(named)  # also those that equal their default
