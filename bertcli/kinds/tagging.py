@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -119,7 +119,8 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> Sentences:
         texts = [row["text"] for row in rows]
-        characters = _word_places(texts, tokenizer)
+        places = zip(map(_places_of_given, rows), _word_places(texts, tokenizer), strict=True)
+        characters = [given or found for given, found in places]
         words = [[text[a:b] for a, b in places] for text, places in zip(texts, characters, strict=True)]
         return _WordsOfTexts(words, characters=characters, origin="the input")
 
@@ -133,7 +134,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
             scores = prediction["scores"][first : last + 1]
             score = round(sum(scores) / len(scores), 6)
             found.append({"text": row["text"][start:end], "label": label, "start": start, "end": end, "score": score})
-        return {"entities": found}
+        return ({"tags": prediction["tags"]} if _places_of_given(row) else {}) | {"entities": found}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
@@ -200,6 +201,16 @@ class _WordsOfTexts(Sentences):
     """The words of texts, with the start and the end of each in characters."""
 
     characters: list[list[tuple[int, int]]] = field(kw_only=True)
+
+
+def _places_of_given(row: t.Row) -> list[tuple[int, int]]:
+    """Start and end of each word of a text that was given as a list of words."""
+    lists = (cell for cell in row.get("columns", {}).values() if isinstance(cell, list))
+    words: list[Any] = next((cell for cell in lists if " ".join(map(str, cell)) == row["text"]), [])
+    return [
+        (end - len(word), end)
+        for end, word in zip(accumulate(map(len, words), lambda a, b: a + 1 + b), words, strict=True)
+    ]
 
 
 def _word_places(texts: list[str], tokenizer: t.Tokenizer) -> list[list[tuple[int, int]]]:

@@ -145,11 +145,10 @@ def _predictions(runs: dict[str, RunFolder], read: dict[str, Split]) -> dict[str
         for test in [test for test in TEST_SETS if test.learnt_as == name]:
             task, predictions = TASKS[test.task], model.predict(read[test.file])
             spelled = dict(zip(task.labels, task.file_labels, strict=False))
-            texts[test.file] = (
-                [spelled.get(each["label"], str(each["label"])) for each in predictions]
-                if task.labels
-                else _in_range(predictions, test.file)
-            )
+            if task.labels:
+                texts[test.file] = [spelled.get(each["label"], str(each["label"])) for each in predictions]
+            else:
+                texts[test.file] = _in_range(predictions, test.file)
     return texts
 
 

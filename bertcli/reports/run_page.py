@@ -110,12 +110,8 @@ def _mistakes(record: RunRecord) -> Section | None:
     found = record.evaluation
     if found is None or not found.mistakes:
         return None
-    count = (
-        f"{MOST_ERRORS} of its {len(found.mistakes):,}"
-        if len(found.mistakes) > MOST_ERRORS
-        else f"Its {len(found.mistakes)}"
-    )
-    text = f"{count} errors, the most confident or the largest first."
+    begin = f"{MOST_ERRORS} of its" if len(found.mistakes) > MOST_ERRORS else "Its"
+    text = f"{begin} {number_of(len(found.mistakes), 'error')}, the most confident or the largest first."
     return Section("Most confident errors", [text], examples=found.mistakes[:MOST_ERRORS])
 
 

@@ -132,7 +132,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("predict --text I like it", "Too many arguments: it", "in quotes"),
         ("predict --question why", "needs its context", "--context"),
         ("predict --file good.csv --text-pair a", "--text-pair does not go with --file", "--text"),
-        ("predict --file tagged.conll", "words with tags in columns", "bert evaluate tagged.conll"),
+        ("predict --file tagged.conll", "no finished run for one text in this folder", "bert finetune"),
         ("evaluate good.csv --split half --model bert-books", "Unknown split `half`", "test"),
         ("predict --text a --model folder", "`folder` holds no model", "config.json"),
         ("predict --text a --precision float8", "`float8`", "float"),

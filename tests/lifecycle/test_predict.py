@@ -621,3 +621,17 @@ def test_rows_given_in_python_are_written_where_a_file_is_asked_for(tmp_path: Pa
     assert len(read_table(tmp_path / "two.csv")) == 2
     with pytest.raises(UserError, match="is not CSV, TSV or JSONL"):
         predict(["the cat"], model=reviews_run, output=str(tmp_path / "two.txt"))
+
+
+def test_words_with_or_without_tags_are_tagged_as_they_are_parted(home: Path, workspace: Path) -> None:
+    Path("train.conll").write_text("the\tO\nU.S.\tB-X\ncat\tI-X\nsat\tO\n\n" * 20)
+    run = finetune("train.conll", from_=str(home / "runs" / "pretrain-tiny"), epochs=8, learning_rate=3e-3)
+    Path("new.conll").write_text("-DOCSTART-\n\nthe\nU.S.\ncat\n\nsat\n")
+    Path("new.jsonl").write_text('{"tokens": ["the", "U.S.", "cat"]}\n{"tokens": ["sat"]}\n')
+    for name in ("train.conll", "new.conll", "new.jsonl"):
+        first, *_ = predict(file=name, model=run.run).records
+        assert first["tags"] == ["O", "B-X", "I-X"] + ["O"] * (name == "train.conll")
+        assert [(each["text"], each["start"]) for each in first["entities"]] == [("U.S. cat", 4)]
+    predict(file="train.conll", model=run.run, output="tagged.jsonl")
+    assert evaluate("tagged.jsonl", model=run.run).metrics["f1"] == 100
+    assert "tags" not in predict("the U.S. cat", model=run.run).records[0]

@@ -55,7 +55,7 @@ def _check_lists(place: str, words: Any, tags: Any) -> None:
         raise UserError(f"{place} has a word or a tag that is no text.", "Write the names of the tags.")
 
 
-def read_conll(path: Path) -> Sentences:
+def read_conll(path: Path, may_lack_tags: bool = False) -> Sentences:
     """Read words and tags: the first and the last column, a word a line, a blank line after each sentence.
 
     Columns are separated by tabs, else by spaces. Raises UserError naming the line with more or fewer than the first.
@@ -71,7 +71,7 @@ def read_conll(path: Path) -> Sentences:
             is_inside = False
             continue
         width = width or 1 + len(others)
-        if not others or 1 + len(others) != width:
+        if not (others or may_lack_tags) or 1 + len(others) != width:
             what = f"`{path}` line {number} has {number_of(1 + len(others), 'column')}, not {max(width, 2)}."
             raise UserError(what, "Write a word and its tag on each line, and a blank line after each sentence.")
         if not is_inside:
@@ -80,7 +80,7 @@ def read_conll(path: Path) -> Sentences:
             tags.append([])
         is_inside = True
         words[-1].append(once.setdefault(word, word))
-        tags[-1].append(once.setdefault(others[-1], others[-1]))
+        tags[-1].append(once.setdefault(others[-1], others[-1]) if others else "O")
     if not words:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
     return Sentences(words, tags, origin=str(path), places=places)

@@ -13,7 +13,7 @@ from typing import Any
 from bertcli import say
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled import tables
-from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS
+from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS, read_conll
 from bertcli.data.labelled.examples import text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
@@ -136,11 +136,12 @@ def _texts_of_table(
 def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRow]], Inputs]) -> Inputs:
     """The rows of a table, of JSON lines, or of a text file with one text per line."""
     path = Path(name)
-    if ending_of(path) in TAG_ENDINGS:
-        hint = f"Put a sentence on each line of a text file; or score the tags: bert evaluate {name}"
-        raise UserError(f"`{name}` has words with tags in columns.", hint)
     if name != "-":
         check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
+    if ending_of(path) in TAG_ENDINGS:
+        sentences = enumerate(read_conll(path, may_lack_tags=True).words, start=1)
+        columns = (({"text": " ".join(words), "line": number}, {"tokens": words}) for number, words in sentences)
+        return Inputs(({**row, "columns": each} for row, each in columns), "text")
     if is_whole(path):
         if not (questions := [*_rows_of_squad(path)]):
             raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
@@ -264,11 +265,8 @@ def _text_of(cell: Any) -> str:
 def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
     """The columns that are the input: those that a run was trained on, or by their names."""
     asked = {"question": "question", "context": "context"}
-    inputs = (
-        KINDS[saved["kind"]].inputs
-        if saved.get("kind")
-        else ("choices", *(["question"] if {*asked} <= {*names} else []))
-    )
+    by_name = ("choices", *(["question"] if {*asked} <= {*names} else []))
+    inputs = KINDS[saved["kind"]].inputs if saved.get("kind") else by_name
     if "question" in inputs:
         return asked
     if "choices" in inputs and (choices := choice_columns(names, saved.get("text"))):

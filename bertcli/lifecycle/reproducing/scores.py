@@ -155,10 +155,8 @@ class Comparisons:
         if part not in self._resampled:
             options = self.parts[part].options
             with quietly():
-                split, task = (
-                    _dev(options["task"], options["data_dir"], options["limit_dev"]),
-                    get_task(options["task"]),
-                )
+                split = _dev(options["task"], options["data_dir"], options["limit_dev"])
+                task = get_task(options["task"])
                 kept = KINDS[task.kind].kept_predictions(self.folder / part) or []
                 self._resampled[part] = resampled(task, compare(task, split, kept)) if len(kept) == len(split) else {}
         return column.metric in self._resampled[part]

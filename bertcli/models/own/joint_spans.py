@@ -113,11 +113,9 @@ class ElectraForJointQuestionAnswering(JointSpans, ElectraPreTrainedModel):  # t
         config.span_head = span_head
         super().__init__(config)
         self.electra, hidden = ElectraModel(config), config.hidden_size
-        self.qa_start, self.qa_hidden, self.qa_end = (
-            nn.Linear(hidden, 1),
-            nn.Linear(2 * hidden, WIDTH),
-            nn.Linear(WIDTH, 1),
-        )
+        self.qa_start = nn.Linear(hidden, 1)
+        self.qa_hidden = nn.Linear(2 * hidden, WIDTH)
+        self.qa_end = nn.Linear(WIDTH, 1)
         self.qa_none_hidden, self.qa_none = nn.Linear(2 * hidden, WIDTH), nn.Linear(WIDTH, 1)
         self.post_init()
 
@@ -168,10 +166,8 @@ class AlbertForJointQuestionAnswering(_BeamHead, AlbertPreTrainedModel):  # type
         super().__init__(config)
         self.albert = AlbertModel(config, add_pooling_layer=False)
         self.start_logits, self.end_logits = XLNetPoolerStartLogits(config), XLNetPoolerEndLogits(config)
-        self.answer_class, self.none_dropout = (
-            XLNetPoolerAnswerClass(config),
-            nn.Dropout(config.classifier_dropout_prob),
-        )
+        self.answer_class = XLNetPoolerAnswerClass(config)
+        self.none_dropout = nn.Dropout(config.classifier_dropout_prob)
         self.post_init()
 
 
