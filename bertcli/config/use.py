@@ -9,7 +9,7 @@ from bertcli.families.bert import BERT
 
 LAYERS = ("last", "second-to-last", "sum-last-four", "concat-last-four")
 POOLING = ("tokens", "cls", "mean")
-FILE = "Input file: CSV, TSV, JSONL, Parquet, or one text per line; - reads text or JSONL from standard input."
+FILE = "Input file: CSV, TSV, JSONL, Parquet, CoNLL, or a text per line; - reads text or JSONL from standard input."
 EXPLAIN = "Show how much each word contributes to the prediction, or the attention weights of each head: {choices}."
 EXPORTS = {"onnx": ("float32", "int8"), "safetensors": ("float32", "bfloat16", "float16", "float8")}
 EXPORT_PRECISIONS = tuple(dict.fromkeys(chain.from_iterable(EXPORTS.values())))
