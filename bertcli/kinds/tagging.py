@@ -176,11 +176,8 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
     def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
         from bertcli.metrics.tags import entity_outcomes
 
-        counts = Counter(
-            outcome
-            for given, true in zip(compared["predictions"], compared["references"], strict=True)
-            for outcome in entity_outcomes(given, true)
-        )
+        pairs = zip(compared["predictions"], compared["references"], strict=True)
+        counts = Counter(outcome for given, true in pairs for outcome in entity_outcomes(given, true))
         return dict(counts.most_common())
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:

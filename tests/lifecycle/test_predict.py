@@ -229,8 +229,9 @@ def test_the_columns_of_the_input_are_kept_in_their_order(
 
 def test_a_pipe_needs_no_file_option(workspace: Path, model: str) -> None:
     command = [sys.executable, "-m", "bertcli", "predict", "--model", model]
-    done = subprocess.run(command, input="the cat\na dog\n", capture_output=True, text=True)
-    assert [json.loads(line)["label"] in LABELS for line in done.stdout.splitlines()] == [True, True]
+    done = subprocess.run(command, input="the cat\n\na dog\n", capture_output=True, text=True)
+    assert [json.loads(line)["label"] in LABELS for line in done.stdout.splitlines()] == [True] * 3
+    assert "standard input: 1 of 3 rows have no text; the first is `standard input` line 2" in done.stderr
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert done.returncode == 2
     assert "There is no input." in done.stderr

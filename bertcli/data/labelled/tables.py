@@ -76,7 +76,12 @@ class TableParts:
 
 def place_of(path: Path, number: int) -> str:
     """Where a row of a file stands, for messages."""
-    return f"`{path}` {'row' if ending_of(path) == '.parquet' else 'line'} {number}"
+    return f"`{shown(path)}` {'row' if ending_of(path) == '.parquet' else 'line'} {number}"
+
+
+def shown(path: str | Path) -> str:
+    """The name of a file, for messages."""
+    return "standard input" if str(path) == "-" else str(path)
 
 
 def count_rows(path: Path) -> int:

@@ -128,7 +128,7 @@ def _texts_of_table(
         what = f"The columns of `{path}` are {tables.columns_shown(names)}: which is the text?"
         longest = max(names, key=partial(characters_in, [row for _, row in islice(cells, ROWS_LOOKED_AT)]))
         raise UserError(what, f"Name it: --text-column {quote(longest)}")
-    say(f"{path}: text = `{found}`")
+    say(f"{tables.shown(path)}: text = `{found}`")
     rows = ({"text": tables.as_text(row.get(found)), "line": number, "columns": row} for number, row in cells)
     return Inputs(counted(rows, _is_empty, "have no text", str(path)), "text")
 
@@ -205,9 +205,8 @@ def _misfit(names: list[str], run: RunFolder) -> str:
         others = _input_columns(names, {})
         is_enough = bool(others) and not _misfit_of_columns(others, run)
         named = " and ".join(f"`{name}`" for name in others.values())
-        return (
-            f"needs the column {' and '.join(lacking)}{f', but --model {run.path} takes {named}' if is_enough else ''}"
-        )
+        taken = f", but --model {run.path} takes {named}" if is_enough else ""
+        return f"needs the column {' and '.join(lacking)}{taken}"
     return _misfit_of_columns(columns, run)
 
 
@@ -230,7 +229,8 @@ def counted(
             count, first = count + 1, first or row.get("line", 0)
         yield row
     if count and file:
-        say(f"{file}: {count:,} of {total:,} rows {words}; the first is {tables.place_of(Path(file), first)}")
+        where = f"the first is {tables.place_of(Path(file), first)}"
+        say(f"{tables.shown(file)}: {count:,} of {total:,} rows {words}; {where}")
     elif count:
         say(f"{count:,} of {total:,} inputs {words}")
 
@@ -247,7 +247,7 @@ def _rows_of_table(
     columns = _input_columns(names, saved)
     if not columns or not set(columns.values()) <= set(names):
         raise _without_columns(path, names, learnt)
-    say(f"{path}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
+    say(f"{tables.shown(path)}: {', '.join(f'{key} = `{name}`' for key, name in columns.items())}")
     for (number, cells), (_, given) in zip(rows, originals, strict=False):
         row: InputRow = {key: _text_of(cells.get(name)) for key, name in columns.items()}
         if "choice0" in columns:
