@@ -17,8 +17,9 @@ from torch import Tensor
 
 from bertcli import say
 from bertcli.data.atomic import write_text
-from bertcli.data.packing.batches import PackedBatch
+from bertcli.data.packing.batches import PackedBatch, longest_first
 from bertcli.data.packing.text_features import TextFeatures
+from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import check_extra
 from bertcli.kinds.kind import Encoder
 from bertcli.kinds.types import Prediction
@@ -33,6 +34,7 @@ MOST_WORDS = 10  # for exact Shapley values, which run all 2^W subsets of the wo
 STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
 SHARE_OF_TOKENS = 4  # a pass with gradients takes a quarter of the tokens of one without
 TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
+FIRST_NUMBER = 2**30  # of a token in its text, which is no id
 NEGLIGIBLE = 1e-4  # an error of the sum that counts as none
 
 
@@ -66,12 +68,11 @@ class Explainer:
     def __init__(self, model: TaskModel, row: Row, most_steps: int = MOST_STEPS) -> None:
         examples = model.kind.input_examples([row], model.tokenizer)
         self.model, self.row, self.most_steps = model, row, most_steps
-        encoder = Encoder(model.tokenizer, replace(model.rules, in_windows=False))
-        self.features = cast(TextFeatures, model.kind.encode(model.task, examples, encoder))
-        if model.rules.in_windows and self.features.truncated:
-            say("the prediction is made from all windows of the text, the explanation from the first only")
-        self.ids = self.features.input_ids.take(np.array([0]))[0]  # [T]
-        self.words, self.places = self._words()
+        both = (Encoder(cast(Any, each), model.rules) for each in (model.tokenizer, _Numbered(model.tokenizer)))
+        self.features, numbered = (cast(TextFeatures, model.kind.encode(model.task, examples, each)) for each in both)
+        self.windows = np.arange(len(self.features.input_ids))  # of a text, which has one unless it is read in several
+        self.ids = self.features.input_ids.take(self.windows)[0]  # [T]
+        self.words, self.places = self._words(numbered.input_ids.take(self.windows)[0])
         masked = self.ids.copy()
         masked[list(chain.from_iterable(self.places))] = model.tokenizer.special("mask")
         self.masked = masked
@@ -103,31 +104,35 @@ class Explainer:
             ],
         }
 
-    def _words(self) -> tuple[list[Word], list[list[int]]]:
-        """The words that the model reads, and the tokens of each."""
-        types = self.features.token_type_ids.take(np.array([0]))[0]  # [T]
+    def _words(self, numbers: NDArray[Any]) -> tuple[list[Word], list[list[int]]]:
+        """The words that the model reads, and the places of each, several where windows overlap; `numbers`, [T], of the tokens."""
         words: list[Word] = []
         places: list[list[int]] = []
-        parts, layout = [*PARTS][: 1 + (types == 1).any()], self.model.tokenizer.layout
-        for number, part in enumerate(parts):
+        begin = FIRST_NUMBER
+        for part in filter(self.row.__contains__, PARTS):
             (encoding,) = self.model.tokenizer.encode([self.row[part]])
-            before = layout.before if number == 0 else ()
-            first = int((types < number).sum()) + len(before)  # after [CLS], or the first text with its separators
-            after = layout.between if number == 0 and len(parts) > 1 else layout.after
-            is_apart = after is layout.after and layout.last_type > number  # the last token, which is of another type
-            kept = int((types == number).sum()) - len(before) - len(after) + is_apart
-            for tokens in _runs(encoding.word_ids[:kept]):
-                start, end = encoding.offsets[tokens[0]][0], encoding.offsets[tokens[-1]][1]
-                text = self.row[part][start:end]
-                start += len(text) - len(text.lstrip())
-                words.append(Word(text.strip(), part, start, end))
-                places.append([first + token for token in tokens])
+            for tokens in _runs(encoding.word_ids):
+                read = [token for token in tokens if begin + token in numbers]
+                if read:
+                    start, end = encoding.offsets[read[0]][0], encoding.offsets[read[-1]][1]
+                    text = self.row[part][start:end]
+                    start += len(text) - len(text.lstrip())
+                    words.append(Word(text.strip(), part, start, end))
+                    places.append(np.flatnonzero(np.isin(numbers, np.add(read, begin))).tolist())
+            begin += len(encoding.ids)
         return words, places
+
+    def _order(self, count: int) -> Tensor:
+        """Where the tokens of a batch of copies stand in these, [n, T]: the longest windows come first."""
+        lengths = np.tile(self.features.input_ids.lengths, count)
+        ends = np.cumsum(lengths)
+        windows = longest_first(np.arange(len(lengths)), lengths)
+        return torch.from_numpy(np.concatenate([np.arange(ends[each] - lengths[each], ends[each]) for each in windows]))
 
     def _batch(self, ids: Tensor) -> PackedBatch:
         """Copies of the input with other token ids, [n, T]."""
         packed: PackedBatch = self.features.pack(np.zeros(len(ids), dtype=np.int64), 0)
-        return replace(packed, input_ids=ids.flatten()).to(self.model.device)
+        return replace(packed, input_ids=ids.flatten()[self._order(len(ids))]).to(self.model.device)
 
     def _logits(self, ids: Tensor, embeddings: Tensor | None = None) -> Tensor:
         """The logits of copies of the input, [n, C], with other token ids, [n, T], or other embeddings of them, [n, T, H]."""
@@ -136,7 +141,7 @@ class Explainer:
         def replaced(_: Any, __: Any, output: Tensor) -> Tensor:
             assert embeddings is not None
             rows = output.flatten(0, -2)
-            mine = embeddings.flatten(0, 1).to(rows.dtype)
+            mine = embeddings.flatten(0, 1)[self._order(len(embeddings))].to(rows.dtype)
             return torch.cat([mine, rows[len(mine) :]]).view_as(output)
 
         hook = inner.get_input_embeddings().register_forward_hook(replaced) if embeddings is not None else None
@@ -195,6 +200,22 @@ class Explainer:
             sizes = shown[without].sum(1)
             of_words[word] = ((scores[without | 1 << word] - scores[without]) * np.take(weights, sizes)).sum()
         return of_words
+
+
+class _Numbered:
+    """A tokenizer that gives the tokens of texts numbers, from FIRST_NUMBER on, in place of ids."""
+
+    def __init__(self, tokenizer: WordPiece) -> None:
+        self.tokenizer, self.end = tokenizer, FIRST_NUMBER
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tokenizer, name)
+
+    def encode_ids(self, texts: list[str]) -> list[list[int]]:
+        """The numbers of the tokens of one text."""
+        begin, (ids,) = self.end, self.tokenizer.encode_ids(texts)
+        self.end += len(ids)
+        return [[*range(begin, self.end)]]
 
 
 def _runs(numbers: list[int | None]) -> Iterator[list[int]]:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from conftest import WORDS
 
 from bertcli import errors
+from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
@@ -97,6 +99,32 @@ def test_without_captum_a_short_text_gets_exact_shapley_values(models: dict[str,
             scores = explainer._evidence(explainer._logits(torch.from_numpy(np.stack(ids)))).cpu().numpy()
             of_words[list(order)] += np.diff(scores) / len(orders)
     np.testing.assert_allclose(explainer._shapley_values(), of_words, atol=1e-4)
+
+
+@pytest.mark.usefixtures("float32")
+@pytest.mark.parametrize("kind", ["classify", "regress"])
+@pytest.mark.parametrize("stride", [3, 10])  # of windows that overlap, and of others
+@pytest.mark.parametrize("pair", [None, PAIR])
+def test_a_text_in_windows_is_explained_as_it_is_predicted(
+    models: dict[str, str], kind: str, stride: int, pair: str | None
+) -> None:
+    pytest.importorskip("captum")
+    loaded = load_for_rows(models[kind], KINDS[kind], "auto", 5, has_gradients=True)
+    loaded = replace(loaded, rules=WindowRules(12, stride, 0, True))
+    text = " ".join(WORDS)
+    row = {"text": text, **({"text_pair": pair} if pair else {})}
+    (record,), _ = loaded.predict_rows([row])
+    explainer = attribution.Explainer(loaded, row)
+    assert len(explainer.windows) > 2
+    of_text = [places for word, places in zip(explainer.words, explainer.places, strict=True) if word.part == "text"]
+    assert (sum(map(len, of_text)) > len(loaded.tokenizer.encode_ids([text])[0])) == (stride == 3)
+    found = explainer.explain()
+    assert " ".join(word["text"] for word in found["words"] if word["part"] == "text") == text
+    difference = found["output"] - found["baseline"]
+    assert abs(sum_of(found) - difference) <= max(0.05 * abs(difference), 1e-4)
+    share = max(record["scores"].values()) if kind == "classify" else 0.5
+    wanted = np.log(share / (1 - share)) if kind == "classify" else record["value"]
+    assert found["output"] == pytest.approx(wanted, abs=1e-3)
 
 
 @pytest.mark.usefixtures("without_captum")
