@@ -30,6 +30,11 @@ class Settings:
     learning_rate: float
     reasons: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def chosen(self) -> dict[str, float]:
+        """The numbers by the names of their options."""
+        return {"batch_size": self.batch_size, "learning_rate": self.learning_rate, "epochs": self.epochs}
+
 
 def choose_settings(
     config: FinetuneConfig,

@@ -21,7 +21,7 @@ from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
 from bertcli.lifecycle.reproducing.page import markdown_of, page_of
 from bertcli.lifecycle.reproducing.result import reproductions_in
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import find_source
+from bertcli.lifecycle.sources import find_source, split_seed
 from bertcli.lifecycle.workspace import latest_finished_run, nearest_run
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.charts import standalone
@@ -38,6 +38,7 @@ from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 HINT = "Restore it, or remove it."
+DATA_GONE = "its data cannot be read"
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,18 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     if config.dry_run:
         say(f"would write {out}")
         return found
-    write_text(out, render_page(page))
-    say(f"report: {out}")
+    for run in found.runs:
+        for why in run.get("missing", ()):
+            say(f"{run['run']}: {why}")
+    if (
+        not config.out
+        and out.exists()
+        and any(DATA_GONE in why for run in found.runs for why in run.get("missing", ()))
+    ):
+        say(f"{out} is kept as it was written with its data; --out writes another")
+    else:
+        write_text(out, render_page(page))
+        say(f"report: {out}")
     return replace(found, report=str(out))
 
 
@@ -155,10 +166,9 @@ def _run_at(path: Path) -> RunFolder:
 def _read(folder: RunFolder) -> _Read:
     config = folder.config
     if not folder.is_finished:
-        result = TrainingResult(
-            task=str(config.get("task", "")), seed=int(config.get("seed") or 0), run=str(folder.path)
-        )
-        return _Read(_record(folder, result, _Kept(why_none="It has not finished: there are no scores yet.")), None)
+        result = TrainingResult(task=config.get("task", ""), seed=int(config.get("seed") or 0), run=str(folder.path))
+        why = f"It has not finished: there are no scores yet. To finish it: {folder.command_to_resume}"
+        return _Read(_record(folder, result, _Kept(why_none=why)), None)
     result = TrainingResult.read(folder.path)
     found = _scored_again(folder, result) if config.get("kind") in KINDS else _Kept()
     return _Read(_record(folder, result, found), found.scored)
@@ -188,14 +198,14 @@ def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:
     is_on_all = result.split == CROSS_VALIDATED
     try:
         with quietly():
-            source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], config.get("seed", 0))
+            source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], split_seed(config))
             source = source.for_training(is_on_all)
             limits = config.get("limit"), config.get("limit_dev")
             split = source.read("train", True, limits[0]) if is_on_all else source.read_dev("dev", limits[1])
     except UserError as error:
-        return _not_scored(f"its data cannot be read. {error.message}")
+        return _not_scored(f"{DATA_GONE}: {error.message}")
     if config.get("data_digests", {}).get(split.name) != split.examples.digest:
-        return _not_scored(f"the {split.name} data have changed since it was trained.")
+        return _not_scored(f"{DATA_GONE}: the {split.name} data have changed since it was trained.")
     return _scored(folder, result, source.task, split)
 
 
@@ -217,7 +227,8 @@ def _scored(folder: RunFolder, result: TrainingResult, task: Task, split: Split)
         )
     except (ValueError, KeyError, TypeError) as error:
         return _not_scored(f"its predictions cannot be read ({type(error).__name__}: {error}).")
-    return _Kept(replace(scored, evaluation=replace(scored.evaluation, baseline=result.baseline)), answers)
+    evaluation = replace(scored.evaluation, baseline=result.baseline, split=result.split or split.name)
+    return _Kept(replace(scored, evaluation=evaluation), answers)
 
 
 def _not_scored(why: str) -> _Kept:

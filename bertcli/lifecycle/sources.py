@@ -62,8 +62,8 @@ class Source:
     @property
     def resolved(self) -> dict[str, Any]:
         """What was filled in of the task and its data, for config.yaml."""
-        columns = {name: str(value) for name, value in self.task.files.columns.items()} if self.own is not None else {}
-        known = {"task": self.task.name, "data_dir": self.data_dir, **columns}
+        own = {name: str(value) for name, value in self.task.files.columns.items()} | {"split_seed": self.seed}
+        known = {"task": self.task.name, "data_dir": self.data_dir, **(own if self.own is not None else {})}
         return {**known, "kind": self.task.kind, "best_by": self.task.metrics[0]}
 
     @property
@@ -133,7 +133,12 @@ def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
     if config.predictions and not kind and has_lists_of_labels(Path(config.predictions)):
         kind = MULTILABEL.name
     own = {"scored": config.split, "learnt": has_learnt(saved, config.task)}
-    return find_source(config.task, None, columns, kind, saved.get("seed", 0), **own)
+    return find_source(config.task, None, columns, kind, split_seed(saved), **own)
+
+
+def split_seed(saved: dict[str, Any]) -> int:
+    """The seed that drew the dev set of a run; those of older versions did not tell it from their own."""
+    return int(saved.get("split_seed", saved.get("seed", 0)))
 
 
 def has_learnt(saved: dict[str, Any], name: str) -> bool:

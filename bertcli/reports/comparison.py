@@ -53,7 +53,7 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
         return "These runs are not scored on the same examples, so their scores may differ because of the data."
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
     is_tied = any(run.result.metrics[metric] == first.result.metrics[metric] for run in others)
-    place = "is first, with others," if is_tied else "is best"
+    place = "is first, with others" if is_tied else "is best"
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
     lead = f"{first.name} {place}: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}; {beside}"
     pairs = zip(runs[1:], compared.others, strict=True)
@@ -76,8 +76,11 @@ def scores_table(runs: Sequence[RunRecord], compared: Evaluation | None) -> Tabl
 
 
 def options_table(runs: Sequence[RunRecord]) -> Table:
-    """The options in which the runs differ."""
-    return _differing("options that differ", "option", [run.options for run in runs], runs)
+    """The options in which the runs differ; of different commands, those that all have."""
+    join = set[str].intersection if len({run.config.get("command") for run in runs}) > 1 else set[str].union
+    names = join(*({*run.config} for run in runs))
+    options = [{name: value for name, value in run.options.items() if name in names} for run in runs]
+    return _differing("options that differ", "option", options, runs)
 
 
 def data_table(runs: Sequence[RunRecord]) -> Table:

@@ -82,7 +82,7 @@ def _side_by_side(first: Evaluation) -> Table:
                 source = f"paper {name.split()[0]}, {first.paper_splits[name]}"
                 rows.append([metric, source, first.paper[name], None, signed(first.paper[name] - score), None, None])
     columns = ["metric", "model", "score", INTERVAL, "to the first", f"its {INTERVAL}", "significant"]
-    return Table(f"{first.task} {first.split}", columns, rows)
+    return Table(f"{first.task} {first.split.replace('_', '-')}", columns, rows)
 
 
 def _model_row(result: Evaluation, metric: str) -> list[object]:

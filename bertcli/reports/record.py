@@ -19,7 +19,7 @@ COUNTED = {  # of a split, in words
     "cut": "cut",
 }
 WIDE = 5.0  # points between the ends of an interval, from which on it is told
-NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated"}
+NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated", "split_seed", "unit"}
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,8 @@ class RunRecord:
     @property
     def options(self) -> dict[str, Any]:
         """Its options that are set."""
-        return {
-            name: value
-            for name, value in self.config.items()
-            if name not in NOT_OPTIONS and value is not None and value is not False
-        }
+        options = ((name, value) for name, value in self.config.items() if name not in NOT_OPTIONS)
+        return {name: value for name, value in options if value is not None and value is not False}
 
     @property
     def sentence(self) -> str:
@@ -78,7 +75,7 @@ class RunRecord:
             return self.verdict
         metric, score = next(iter(result.metrics.items()))
         if self.answers is None:
-            return f"On {result.split or 'the evaluation data'} its {_plain(metric)} is {score:.1f}."
+            return f"On {result.split.replace('_', '-') or 'the evaluation data'} its {_plain(metric)} is {score:.1f}."
         others = {"a bag of words": BAG_OF_WORDS, "one answer for all": GUESS}
         beside = [
             f"that of {words} {result.baseline[name]['metrics'][metric]:.1f}"

@@ -230,6 +230,23 @@ def test_seeds_give_median_spread_and_the_best_model(three_seeds: TrainingResult
         assert not (Path(part["run"]) / "checkpoints").exists()
 
 
+def test_each_seed_of_a_sweep_is_scored_on_the_dev_set_of_all(
+    three_seeds: TrainingResult, said: pytest.LogCaptureFixture
+) -> None:
+    file = str(Path(three_seeds.run).parent / "reviews.csv")
+    for part in three_seeds.runs:
+        found = evaluate(file, model=part["run"])
+        assert found.metrics == pytest.approx(part["metrics"], abs=1e-3)
+    assert "drawn by seed 4" not in said.text
+    assert "has changed since" not in said.text
+    page = str(Path(three_seeds.run).parent / "comparison.html")
+    assert report([part["run"] for part in three_seeds.runs], out=page).comparison is not None
+    config = RunFolder(Path(three_seeds.run)).config
+    assert None not in [config[name] for name in ("batch_size", "epochs", "learning_rate")]
+    assert "Its data were drawn by seed 3" in Path(three_seeds.runs[1]["run"], "README.md").read_text()
+    assert "so that new texts may score lower" in Path(three_seeds.run, "README.md").read_text()
+
+
 def test_seeds_differ_in_weights_but_see_the_same_examples(three_seeds: TrainingResult) -> None:
     one, other = (weights(part["run"])["classifier.weight"] for part in three_seeds.runs[:2])
     assert not torch.equal(one, other)

@@ -107,14 +107,20 @@ def test_what_is_lost_is_said(damage: Any, said: str, old: Path) -> None:
         shutil.rmtree("runs/damaged")
 
 
-def test_data_that_have_changed_or_gone_are_not_mistaken_for_those_of_the_run(old: Path) -> None:
+def test_data_that_have_changed_or_gone_are_not_mistaken_for_those_of_the_run(
+    old: Path, said: pytest.LogCaptureFixture
+) -> None:
     data = Path("data/reviews.csv")
     text = data.read_text()
     try:
+        before = page_of("runs/classify")
         data.write_text(text + '"another one",good\n')
-        assert "data have changed since it was trained" in page_of("runs/classify")
+        assert page_of("runs/classify") == before  # is not replaced by a poorer one
+        assert "runs/classify/report.html is kept as it was written with its data" in said.text
+        assert "runs/classify: Errors, intervals and calibration: its data cannot be read" in said.text
+        assert "data have changed since it was trained" in page_of("runs/classify", out="poor.html")
         data.unlink()
-        page = page_of("runs/classify")
+        page = page_of("runs/classify", out="poor.html")
         assert "its data cannot be read" in page
         assert "100.00" in page  # the scores stand in the run
     finally:

@@ -38,7 +38,8 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
         notes.append("No training was better than the head fitted to the frozen model, which is what was kept.")
     if result.runs:
         metric = setup.task.metrics[0]
-        notes.append(f"It is the best of {len(result.runs)} runs by dev {metric}; each has a folder here.")
+        best = f"the best of {len(result.runs)} runs by dev {metric}, so that new texts may score lower"
+        notes.append(f"It is {best}; each has a folder here.")
     if setup.teacher_words:
         notes.append(f"Distilled; {setup.teacher_words}.")
     if setup.config.frozen:
@@ -60,7 +61,15 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     counts = setup.kind.label_counts(setup.task, setup.train.features)
     if 0 < len(counts) <= LABELS_SHOWN:
         notes.append(f"Training examples of each label: {', '.join(map(escaped, counts))}.")
-    return [*notes, *filter(None, (setup.task.warning, *setup.remarks))]
+    return [*notes, *filter(None, (setup.task.warning, _drawn(setup), *setup.remarks))]
+
+
+def _drawn(setup: Finetuning) -> str:
+    """What draws the data of a run of a sweep, where that is not its own seed."""
+    seed = setup.source.seed
+    return (
+        f"Its data were drawn by seed {seed}, as those of all runs of the sweep." if seed != setup.config.seed else ""
+    )
 
 
 def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) -> bool:

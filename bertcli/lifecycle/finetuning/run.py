@@ -183,7 +183,8 @@ class Finetuning(Setup):
         if config.dry_run:
             return replace(self, config=replace(config, **settings[0]))._run_once(folder)
         accelerator = make_accelerator(self.precision, None, folder.path)
-        enter(folder, self.command, config, self._resolved(), accelerator)
+        chosen = {name: value for name, value in self.settings.chosen.items() if name not in settings[0]}
+        enter(folder, self.command, config, {**self._resolved(), **chosen}, accelerator)
 
         def train(own: FinetuneConfig, part: RunFolder) -> TrainingResult:
             accelerator.free_memory()  # of the run before
@@ -261,8 +262,7 @@ class Finetuning(Setup):
         """Fit a new head, and create the run folder; return the cross-validated scores of the head, if it was fitted."""
         probe = None if self.config.resume else self._fit_head(folder, accelerator)
         fitted = folder.config.get(CROSS_VALIDATED, {}) if self.config.resume else probe.metrics if probe else {}
-        trained_as = {name: getattr(self.settings, name) for name in ("batch_size", "learning_rate", "epochs")}
-        resolved = {**self._resolved(), **trained_as, **({} if self.dev else {CROSS_VALIDATED: fitted})}
+        resolved = {**self._resolved(), **self.settings.chosen, **({} if self.dev else {CROSS_VALIDATED: fitted})}
         save_start = partial(save_architecture, self.model, self.tokenizer)
         enter(folder, self.command, self.config, resolved, accelerator, save_start)
         if probe and not self.dev:
