@@ -18,6 +18,7 @@ logger = logging.getLogger("bertcli")
 GREEN, RED, FAINT = (70, 190, 140), (240, 110, 110), 0.05  # of a share
 # Characters of cells that are kept whole while possible, of any column, and of a first column.
 SHORT, NARROWEST, LONGEST_NAME = 10, 4, 32
+CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")  # which a terminal would obey
 NUMBER = re.compile(r"|–|[-+,.]*\d[-+,.\d]* ?%?")
 
 
@@ -99,14 +100,17 @@ class Output:
         text = Text()
         for piece, share in pieces:
             faded = [round(255 + (tint - 255) * abs(share or 0)) for tint in (GREEN if (share or 0) > 0 else RED)]
-            text.append(piece, f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else "")
+            text.append(
+                piece.translate(CONTROLS),
+                f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else "",
+            )
         Console(highlight=False).print(text)
 
 
 def write(text: str, stream: TextIO) -> None:
     """Print a text, to a terminal with line breaks between words, where it would break lines inside of them."""
     columns = get_terminal_size().columns if stream.isatty() else sys.maxsize
-    for line in text.split("\n"):
+    for line in text.translate(CONTROLS).split("\n"):
         indent = "  " + line[: len(line) - len(line.lstrip())]
         wrap = partial(fill, width=columns, subsequent_indent=indent, replace_whitespace=False, break_long_words=False)
         print(line if len(line) <= columns else wrap(line, break_on_hyphens=False), file=stream)
@@ -115,7 +119,7 @@ def write(text: str, stream: TextIO) -> None:
 def error(message: str, hint: str) -> None:
     """Print what is wrong and what to type next, one line each."""
     if is_first():
-        print(_with_names(f"error: {message}\nhint: {hint}"), file=sys.stderr)
+        print(_with_names(f"error: {message}\nhint: {hint}").translate(CONTROLS), file=sys.stderr)
 
 
 def _with_names(words: str) -> str:
@@ -158,4 +162,4 @@ def _widths(rows: list[list[str]], most: int) -> list[int]:
 
 def _cell(value: object) -> str:
     text = f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    return "–" if value is None else text
+    return "–" if value is None else text.translate(CONTROLS)

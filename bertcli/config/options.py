@@ -24,15 +24,7 @@ class Declared(TypedDict, total=False):
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
-NOTHING: Declared = {
-    "minimum": None,
-    "maximum": None,
-    "choices": None,
-    "metavar": "",
-    "needs": "",
-    "of": (),
-    "nargs": "",
-}
+NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", needs="", of=(), nargs="")
 
 
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:

@@ -16,21 +16,8 @@ from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.families.xlnet import XLNET
 from bertcli.families.xmod import XMOD
 
-FAMILIES = (
-    BERT,
-    ROBERTA,
-    ALBERT,
-    ELECTRA,
-    DISTILBERT,
-    XLNET,
-    ERNIE,
-    XMOD,
-    DEBERTA,
-    DEBERTA_3,
-    FNET,
-    BIG_BIRD,
-    TWO_DIRECTIONS,
-)
+FAMILIES: tuple[Family, ...] = (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, XLNET, ERNIE, XMOD, DEBERTA, DEBERTA_3)
+FAMILIES += (FNET, BIG_BIRD, TWO_DIRECTIONS)
 
 
 def family_of(model_type: str) -> Family:

@@ -268,16 +268,8 @@ class LMPredictionHead(nn.Module):
         return logits[..., : len(weight)]
 
 
-PARTS = (
-    SelfAttention,
-    Layer,
-    Intermediate,
-    Output,
-    AlbertAttention,
-    AlbertLayer,
-    FeedForward,
-    LMPredictionHead,
-)  # the families' classes end so
+# The families' classes end so.
+PARTS = (SelfAttention, Layer, Intermediate, Output, AlbertAttention, AlbertLayer, FeedForward, LMPredictionHead)
 
 
 def _no_mask(count: int) -> Any:

@@ -138,11 +138,8 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         return found
 
     def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
-        pairs = [
-            pair
-            for given, true in zip(compared["predictions"], compared["references"], strict=True)
-            for pair in zip(given, map(int, true), strict=True)
-        ]
+        sides = zip(compared["predictions"], compared["references"], strict=True)
+        pairs = [pair for given, true in sides for pair in zip(given, map(int, true), strict=True)]
         return {"right": pairs.count((1, 1)), "missed": pairs.count((0, 1)), "given wrongly": pairs.count((1, 0))}
 
     def mistake(self, names: list[str], prediction: t.Prediction, given: Any, true: Any) -> t.Mistake | None:

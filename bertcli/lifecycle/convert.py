@@ -141,9 +141,8 @@ def _build(path: Path, parameters: Arrays) -> PreTrainedModel:
         check_sizes(configuration, path)
         model: PreTrainedModel = getattr(transformers, head)(configuration)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise UserError(
-            f"`{path.name}` is not the configuration of a BERT: {error}.", "Take it from the same checkpoint."
-        ) from error
+        what = f"`{path.name}` is not the configuration of a BERT: {error}."
+        raise UserError(what, "Take it from the same checkpoint.") from error
     return model
 
 

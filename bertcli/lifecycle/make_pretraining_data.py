@@ -113,9 +113,8 @@ def with_family(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataC
     """The options with the defaults of the family, and the objective that cuts the text."""
     family = get_family(config.family)
     config = config.with_defaults(family.data_defaults)
-    objective = (
-        get_objective(config.objective) if config.objective else default_objective(config.next_sentence, family.key)
-    )
+    named = get_objective(config.objective) if config.objective else None
+    objective = named or default_objective(config.next_sentence, family.key)
     check_objective(objective, family, config.given)
     if config.objective and "next_sentence" in config.given and config.next_sentence != objective.needs_pairs:
         what = f"--objective {objective.name} {'needs' if objective.needs_pairs else 'takes no'} pairs of texts."
@@ -257,9 +256,8 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     counts = {key: manifest.get(key, 0) for key in ("documents", *writing.COUNTS, writing.UNKNOWN)}
     seconds = round(time.perf_counter() - started, 2)
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
-    share = (
-        f", {100 * result.random_next / result.instances:.1f} % {objective.negatives}" if objective.needs_pairs else ""
-    )
+    percent = 100 * result.random_next / result.instances
+    share = f", {percent:.1f} % {objective.negatives}" if objective.needs_pairs else ""
     made = f"{number_of(result.instances, 'instance')} ({result.tokens / 1e6:.1f} M tokens{share})"
     of_all = f"{number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
     say(f"{out}: {made} of {of_all}")

@@ -180,8 +180,5 @@ def _rows(config: SimilarConfig, model: str, numbers: set[int]) -> dict[int, Row
     """The rows of the file with these numbers: line, text and all columns."""
     with quietly():
         rows = enumerate(read_texts(str(config.file), config.text_column, model))
-        return {
-            number: {name: row[name] for name in ("line", "text", "columns")}
-            for number, row in rows
-            if number in numbers
-        }
+        kept = ("line", "text", "columns")
+        return {number: {name: row[name] for name in kept} for number, row in rows if number in numbers}

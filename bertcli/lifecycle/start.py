@@ -30,11 +30,8 @@ IDENTITY = ("task", *SHAPE)  # of the run that `--resume` looks for, where they 
 # Fixed in a sweep, of which some runs may be finished.
 LENGTHS = {"steps", "epochs", "patience", "eval_steps", "learning_rate"}
 STEPS = {"save_steps", "save_minutes", "log_steps", "micro_batch_tokens", "auto_batch_size", "gradient_checkpointing"}
-CHANGEABLE = (
-    LENGTHS
-    | STEPS
-    | {"resume", "out", "dry_run", "processes", "teacher", "track", "data", "eval_data", "data_dir", "data_cache_gb"}
-)
+PLACES = {"resume", "out", "dry_run", "processes", "teacher", "track", "data", "eval_data", "data_dir", "data_cache_gb"}
+CHANGEABLE = LENGTHS | STEPS | PLACES
 
 
 def check_batch_size(batch_size: int, processes: int) -> None:

@@ -145,9 +145,8 @@ def _labels(data: dict[str, dict[str, Any]]) -> Table:
     splits = [name for name, split in data.items() if split.get("labels")]
     names = list(dict.fromkeys(label for name in splits for label in data[name]["labels"]))
     rows = [[label, *(data[name]["labels"].get(label, 0) for name in splits)] for label in names]
-    return Table(
-        "labels" if len(names) <= MOST_LABELS else "the most frequent labels", ["label", *splits], rows[:MOST_LABELS]
-    )
+    title = "labels" if len(names) <= MOST_LABELS else "the most frequent labels"
+    return Table(title, ["label", *splits], rows[:MOST_LABELS])
 
 
 def _overlaps(data: dict[str, dict[str, Any]]) -> list[str]:
@@ -162,10 +161,9 @@ def _overlaps(data: dict[str, dict[str, Any]]) -> list[str]:
 
 def _cut(data: dict[str, dict[str, Any]]) -> list[str]:
     """What the model does not read."""
+    splits = ((name, each) for name, each in data.items() if each.get("cut"))
     return [
-        f"{name}: {split['cut']:,} {split['cut_what']} were cut ({split['cut_share']:.1f} %)."
-        for name, split in data.items()
-        if split.get("cut")
+        f"{name}: {each['cut']:,} {each['cut_what']} were cut ({each['cut_share']:.1f} %)." for name, each in splits
     ]
 
 

@@ -54,6 +54,6 @@ class TrainingResult(Result):
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:
         """Read the result of a finished run."""
-        hint = f"Restore it, or finish the run again: rm {folder / 'result.json'}, then --resume --out {folder}"
+        hint = f"Restore it, or finish the run again: rm {folder / 'result.json'}; then its command with --resume --out {folder}"
         values = read_json(folder / "result.json", hint, task=str, seed=int, metrics=dict)
         return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})

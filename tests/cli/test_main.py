@@ -13,6 +13,7 @@ import yaml
 from conftest import write_corpus
 
 from bertcli import __version__, say
+from bertcli.cli import console
 from bertcli.cli.console import Output
 from bertcli.cli.main import main
 from bertcli.config.training import PretrainConfig
@@ -47,6 +48,7 @@ def bad_files(workspace: Path) -> Path:
     Path("good.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
     Path("unknown.yaml").write_text("stepz: 3\n")
     Path("broken.yaml").write_text("a: [1\n")
+    Path("tagged.conll").write_text("Rome B-LOC\n")
     write_corpus(Path("corpus.txt"))
     build_vocab("corpus.txt", vocab_size=100)
     return workspace
@@ -441,6 +443,18 @@ def test_tables_fit_narrow_terminals_and_keep_names_whole(
     assert max(map(len, out.splitlines())) <= width
     for whole in ("google-bert/bert-base-uncased", "109.5 M", "92.7", *(["parameters"] if width > 60 else [])):
         assert whole in out
+
+
+def test_what_a_terminal_would_obey_is_not_printed_of_data(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a \x1b]0;title\x07 \x1b[31mred\x9b"
+    Output().start()
+    Output().table(["text"], [[hostile]])
+    Output().shaded([(hostile, 0.0)])
+    say(hostile)
+    console.error(hostile, hostile)
+    shown = "".join(capsys.readouterr())
+    assert shown.count("a \ufffd]0;title\ufffd \ufffd[31mred\ufffd") == 5
+    assert not {"\x1b", "\x07", "\x9b"} & {*shown}
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -136,6 +136,7 @@ def test_near_duplicates_are_found_and_counted(model: str, said: LogCapture) -> 
     found = similar("texts.txt", pairs=True, threshold=0.99999, model=model)
     assert [[row["line"] for row in pair["rows"]] for pair in found.pairs] == [[1, 7], [3, 6]]
     assert found.pairs_found == 2
+    assert similar("texts.txt", pairs=True, threshold=1, model=model).pairs_found == 2  # whatever float32 rounds
     assert "1 of 7 rows have no text" in said.text
     fewer = similar("texts.txt", pairs=True, threshold=-1, top_k=1, model=model)
     assert fewer.pairs_found == 15

@@ -97,9 +97,8 @@ class Instances:
         """The columns of the chosen instances, in that order."""
         ids, types, offsets = self._unmasked(order)
         labels = np.asarray(self.next_sentence_labels)[order]
-        counts = np.asarray(
-            self.mask_counts if self.rules.static_masking else [0] * len(self.next_sentence_labels), np.int64
-        )
+        masked = self.mask_counts if self.rules.static_masking else [0] * len(self.next_sentence_labels)
+        counts = np.asarray(masked, np.int64)
         mask_offsets = _offsets(counts[order])
         masks = ramps((np.cumsum(counts) - counts)[order], mask_offsets)  # [M] where each is in the flat columns
         row = np.repeat(np.arange(len(order)), counts[order])

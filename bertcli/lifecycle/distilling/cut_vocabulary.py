@@ -29,9 +29,7 @@ def cut_vocabulary(teacher: str, texts: list[str], size: int | None, out: Path) 
     kept = _kept(counts, whole, size)
     cut = replace(whole, vocab={tokens[each]: number for number, each in enumerate(kept)}, source=str(out))
     share = sum(counts[each] for each in kept) / max(1, counts.total())
-    say(
-        f"vocabulary: {cut.size:,} of {whole.size:,} tokens of the teacher, {share:.2%} of the {counts.total():,} in the texts"
-    )
+    say(f"vocabulary: {cut.size:,} of {whole.size:,} tokens, {share:.2%} of the {counts.total():,} in the texts")
     if out.exists() and load_wordpiece(out).digest == cut.digest:
         return cut
     check_vacant(out)

@@ -248,9 +248,8 @@ def _with_scores(plan: Exported, small: GraphModel, data_dir: str | None) -> Exp
     quantized = replace(model, model=model.kind.with_loss(cast(Any, small)), device=torch.device("cpu"))
     with doing(f"scoring {len(split):,} examples of {split.name}, before and after"):
         before, after = (score(source.task, split, each.predict(split)) for each in (model, quantized))
-    lost = ", ".join(
-        f"{name} {before[name]:.2f} to {after[name]:.2f} ({after[name] - before[name]:+.2f})" for name in before
-    )
+    scores = ((name, before[name], after[name]) for name in before)
+    lost = ", ".join(f"{name} {one:.2f} to {other:.2f} ({other - one:+.2f})" for name, one, other in scores)
     is_learnt = split.examples.digest == saved.get("data_digests", {}).get("train")
     name = "train" if is_learnt else split.name
     say(f"{plan.precision} on {name} ({len(split):,} examples{', as there is no dev set' * is_learnt}): {lost}")

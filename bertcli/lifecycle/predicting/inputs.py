@@ -91,9 +91,8 @@ def _as_row(given: Any) -> InputRow:
     choices = given.get("choices", ("", ""))
     if ("question" in given) > ("context" in given) or not (isinstance(choices, list | tuple) and choices[1:]):
         what = "A question has no context, or a row has no choices."
-        raise UserError(
-            what, 'Give {"question": "...", "context": "..."} or {"text": "...", "choices": ["...", "..."]}.'
-        )
+        hint = 'Give {"question": "...", "context": "..."} or {"text": "...", "choices": ["...", "..."]}.'
+        raise UserError(what, hint)
     row = {name: tables.as_text(cell) if name in ONE_TEXT else cell for name, cell in sorted(given.items())}
     return {**row, "choices": [*map(tables.as_text, choices)]} if "choices" in given else row
 
@@ -137,7 +136,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
     """The rows of a table, of JSON lines, or of a text file with one text per line."""
     path = Path(name)
     if name != "-":
-        check_file(path, "Give --file a text, CSV, TSV, JSONL or Parquet file; - is standard input.")
+        check_file(path, "Give --file a text, CSV, TSV, JSONL, Parquet or CoNLL file.")
     if ending_of(path) in TAG_ENDINGS:
         sentences = enumerate(read_conll(path, may_lack_tags=True).words, start=1)
         columns = (({"text": " ".join(words), "line": number}, {"tokens": words}) for number, words in sentences)

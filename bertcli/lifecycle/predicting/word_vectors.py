@@ -69,6 +69,6 @@ def _pieces(text: str, word: str, tokenizer: WordPiece) -> list[int]:
         say(f"`{word}` occurs {len(spans)} times in `{text}`: the first is compared")
     start, end = spans[0]
     pieces = [number for number, (first, last) in enumerate(encoding.offsets) if first < end and start < last]
-    if not pieces:
-        raise UserError(f"The tokenizer drops `{word}`.", "Give another --word.")
+    if not pieces or all(encoding.ids[piece] == tokenizer.special("unk") for piece in pieces):
+        raise UserError(f"The vocabulary does not have `{word}`.", "Give another --word, or --model.")
     return pieces

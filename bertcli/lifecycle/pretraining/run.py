@@ -54,6 +54,11 @@ class Request:
     warmup: Callable[[int], int] = lambda steps: min(10_000, steps // 10)
 
     @property
+    def evaluated_on(self) -> str:
+        """What scores are of where no held-out data are named."""
+        return f"evaluated on {len(self.held_out):,} rows of the training data, as the original does"
+
+    @property
     def asked(self) -> TrainingConfig:
         """The options of the command."""
         return self.options or self.config
@@ -120,9 +125,7 @@ def _show_card(request: Request, model: PreTrainedModel, plan: Plan, accelerator
     if words := "; ".join(describe_phases(phases, plan.batch_size)):
         say(words)
     if not config.eval_data:
-        say(
-            f"evaluated on {len(request.held_out)} rows of the training data, as the original does; --eval-data names held-out data"
-        )
+        say(f"{request.evaluated_on}; --eval-data names held-out data")
 
 
 def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
@@ -191,10 +194,8 @@ def _train(
         for verdict in verdicts:
             say(verdict)
         notes, facts = _data_read(request, plan.batch_size)
-        write_reports(
-            folder,
-            replace(result, notes=[*request.notes, *notes, *verdicts], data=facts, words=words.accuracies(examples)),
-        )
+        notes = [*request.notes, *notes, *([] if config.eval_data else [f"It was {request.evaluated_on}."]), *verdicts]
+        write_reports(folder, replace(result, notes=notes, data=facts, words=words.accuracies(examples)))
     disconnect()
     return result
 

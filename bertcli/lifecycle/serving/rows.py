@@ -157,11 +157,8 @@ def _model(names: list[Any], models: dict[str, ServedModel]) -> ServedModel:
 def _check_columns(row: dict[str, Any]) -> None:
     """Check that the columns of a row are a form of input, and their types. Raises Refused."""
     if strange := next((key for key in row if key not in COLUMNS), None):
-        raise Refused(
-            422,
-            f"A row has the unknown key `{ascii(strange[:40])[1:-1]}`.",
-            f"Known: {', '.join(COLUMNS)}, model, explain.",
-        )
+        known = f"Known: {', '.join(COLUMNS)}, model, explain."
+        raise Refused(422, f"A row has the unknown key `{ascii(strange[:40])[1:-1]}`.", known)
     if {*row} not in FORMS:
         raise Refused(422, f"A row has {' and '.join(row) or 'nothing'}, which is no form of input.", FORM)
     for key, value in row.items():

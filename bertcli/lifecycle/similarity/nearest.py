@@ -57,7 +57,7 @@ def near_pairs(
             products = block @ vectors.values[second : second + PAIR_ROWS].T  # [B, B]
             if first == second:
                 products[np.tril_indices(len(products))] = -np.inf  # each pair once, and no row with itself
-            near = np.argwhere(products >= threshold)
+            near = np.argwhere(products >= threshold - 10.0**-DIGITS)
             total += len(near)
             cosines = np.concatenate([cosines, products[near[:, 0], near[:, 1]]])
             rows = np.concatenate([rows, near + np.array([first, second])])

@@ -146,5 +146,10 @@ def test_senses_are_told_apart_in_the_upper_layers(minilm: Path) -> None:
     assert counts[-1] == 9
 
 
+def test_a_word_that_the_vocabulary_lacks_has_no_vectors_to_compare(at_home: Path) -> None:
+    with pytest.raises(UserError, match="The vocabulary does not have `銀行`"):
+        predict(compare=["the 銀行", "a 銀行"], word="銀行", model=MODEL)
+
+
 def test_dry_run_reads_no_model(at_home: Path) -> None:
     assert stream(PredictConfig(compare=["a cat", "cat"], word="cat", dry_run=True, model=MODEL)).count == 0
