@@ -127,9 +127,10 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
 
 def _with_transformers(record: RunRecord, about: Provenance) -> str:
     """Python that prints the outputs for an example; a head on the mean of the states is read from the file of weights."""
-    name, model, call, head = about.auto_class, str(record.path / "model"), about.call, ""
+    name, model, call, head, of_hub = about.auto_class, str(record.path / "model"), about.call, "", ""
     if about.pools_by_mean:
         head = f"\nfrom safetensors.torch import load_file\nhead = load_file({f'{model}/model.safetensors'!r})"
+        of_hub = ', and the head with `load_file(hf_hub_download(NAME, "model/model.safetensors"))`'
         call = f'{call}.mean(1) @ head["classifier.weight"].T + head["classifier.bias"]'
     return f"""```python
 from transformers import {name}, AutoTokenizer{head}
@@ -137,4 +138,4 @@ tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, 
 print({call})
 ```
 
-After `hf upload NAME {quote(str(record.path))}`, open it by that name, with `subfolder="model"`."""
+After `hf upload NAME {quote(str(record.path))} --exclude "checkpoints/*"`, open it by that name, with `subfolder="model"`{of_hub}."""

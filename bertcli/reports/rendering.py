@@ -18,11 +18,9 @@ def render(template: str, filters: dict[str, Callable[..., Any]] | None = None, 
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     folder = FileSystemLoader(TEMPLATES)
-    environment = Environment(
-        loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= filters or {}
-    return environment.get_template(template).render(**values)
+    jinja = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    jinja.filters |= filters or {}
+    return jinja.get_template(template).render(**values)
 
 
 def escaped(text: object) -> str:

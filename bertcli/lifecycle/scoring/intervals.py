@@ -39,7 +39,8 @@ def score_split(task: Task, model: str, split: Split, predictions: list[Predicti
     drawn = resampled(task, compared)
     drawn = {name: drawn[name] for name in metrics if name in drawn}
     labels = kind.label_scores(task, predictions, compared)
-    intervals = {name: interval_of_score(scores, len(split), name in SHARES) for name, scores in drawn.items()}
+    shares = (*SHARES, "f1") if "exact_match" in drawn else SHARES  # an answer's F1 is not below its exact match
+    intervals = {name: interval_of_score(scores, len(split), name in shares) for name, scores in drawn.items()}
     mistakes = [mistake for _, mistake in worst]
     scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, mistakes)
     return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, compared, drawn)
