@@ -264,7 +264,7 @@ def _how_to_name(first: Table) -> str:
     numbers, rows = sum(are_numbers([name]) for name in first.names), first.cells[:ROWS_LOOKED_AT]
     if any(name.count(" ") >= MOST_SPACES for name in first.names) or numbers not in (0, len(first.names)):
         return f"{_how_to_add_header(first, {})}; then name the columns: --text and --label"
-    text = max(first.names, key=partial(characters_in, rows))
+    text = max(first.names, key=partial(characters_in, rows), default="")
     values = {name: {as_text(row.get(name)) for row in rows} for name in first.names if name != text}
     if not values:
         return "Add a column of labels."

@@ -139,5 +139,6 @@ def summary_lines(result: TrainingResult) -> list[str]:
     if result.baseline and result.split == CROSS_VALIDATED:
         lines.append("ours: a head on the frozen model; after that, all weights were trained on all examples")
     if result.advice:
-        lines.append(f"It has not learnt the task. Try: {result.advice}")
+        is_kept = result.split == "dev" and not result.best_step  # the head as it was fitted
+        lines.append(f"{'Training did not help' if is_kept else 'It has not learnt the task'}. Try: {result.advice}")
     return [*lines, f"model: {result.model}   report: {result.run}/report.html"]

@@ -91,14 +91,14 @@ def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) 
 
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:
-    """What to type where nothing was learnt: without the given learning rate, or more epochs; nothing where something was."""
-    guess = result.baseline.get(GUESS)
-    if not result.collapsed and (guess is None or guess["difference"] > 0):
+    """What to type where nothing was learnt in training: without the given learning rate, or more epochs; nothing where something was."""
+    guess, used, width = result.baseline.get(GUESS), setup.settings, setup.model.config.hidden_size
+    has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
+    has_helped = not setup.dev or has_usual or result.best_step > 0
+    if has_helped and not result.collapsed and (guess is None or guess["difference"] > 0):
         return ""
     if not setup.dev:
         return "more examples, or --from another model; the scores are of this one, frozen"
-    used, width = setup.settings, setup.model.config.hidden_size
-    has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual else None}
     is_named = setup.config.from_ != getattr(setup.config, "teacher", None)  # a student is of the teacher's layers
     start = setup.start if is_named else None

@@ -125,8 +125,7 @@ class Explainer:
     def _order(self, count: int) -> Tensor:
         """Where the tokens of a batch of copies stand in these, [n, T]: the longest windows come first."""
         lengths = np.tile(self.features.input_ids.lengths, count)
-        ends = np.cumsum(lengths)
-        windows = longest_first(np.arange(len(lengths)), lengths)
+        ends, windows = np.cumsum(lengths), longest_first(np.arange(len(lengths)), lengths)
         return torch.from_numpy(np.concatenate([np.arange(ends[each] - lengths[each], ends[each]) for each in windows]))
 
     def _batch(self, ids: Tensor) -> PackedBatch:
