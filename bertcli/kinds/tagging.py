@@ -203,11 +203,10 @@ class _WordsOfTexts(Sentences):
 def _places_of_given(row: t.Row) -> list[tuple[int, int]]:
     """Start and end of each word of a text that was given as a list of words."""
     lists = (cell for cell in row.get("columns", {}).values() if isinstance(cell, list))
-    words: list[Any] = next((cell for cell in lists if " ".join(map(str, cell)) == row["text"]), [])
-    return [
-        (end - len(word), end)
-        for end, word in zip(accumulate(map(len, words), lambda a, b: a + 1 + b), words, strict=True)
-    ]
+    lists = (cell for cell in lists if all(isinstance(word, str) for word in cell))
+    words: list[str] = next((cell for cell in lists if " ".join(cell) == row["text"]), [])
+    ends = accumulate(map(len, words), lambda end, length: end + 1 + length)
+    return [(end - len(word), end) for end, word in zip(ends, words, strict=True)]
 
 
 def _word_places(texts: list[str], tokenizer: t.Tokenizer) -> list[list[tuple[int, int]]]:

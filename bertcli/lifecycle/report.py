@@ -97,14 +97,11 @@ def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -
     if config.dry_run:
         say(f"would write {out}")
         return found
-    for run in found.runs:
-        for why in run.get("missing", ()):
-            say(f"{run['run']}: {why}")
-    if (
-        not config.out
-        and out.exists()
-        and any(DATA_GONE in why for run in found.runs for why in run.get("missing", ()))
-    ):
+    missing = [f"{run['run']}: {why}" for run in found.runs for why in run.get("missing", ())]
+    for line in missing:
+        say(line)
+    is_poorer = len(found.runs) < 2 and any(DATA_GONE in line for line in missing)
+    if is_poorer and out.exists() and not config.out:
         say(f"{out} is kept as it was written with its data; --out writes another")
     else:
         write_text(out, render_page(page))

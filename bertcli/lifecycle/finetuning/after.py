@@ -65,15 +65,14 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
 
 
 def _drawn(setup: Finetuning) -> str:
-    """What draws the data of a run of a sweep, where that is not its own seed."""
-    seed = setup.source.seed
-    return (
-        f"Its data were drawn by seed {seed}, as those of all runs of the sweep." if seed != setup.config.seed else ""
-    )
+    """What drew the data of a run of a sweep, where that is not its own seed."""
+    seed, is_drawn = setup.source.seed, setup.source.own is not None or setup.config.limit
+    is_other = is_drawn and seed != setup.config.seed
+    return f"Its data were drawn by seed {seed}, as those of all runs of the sweep." if is_other else ""
 
 
 def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) -> bool:
-    """Whether training made worse errors of its own examples than the fitted head makes of unseen ones, where it is what is scored."""
+    """Whether a trained model errs more on its own examples than the fitted head on unseen ones; False where a dev set tells."""
 
     def errors(predictions: Predictions) -> float:
         given = setup.task, setup.train.examples, predictions

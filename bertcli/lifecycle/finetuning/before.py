@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LONG_SECONDS = 1800
 OTHER_LANGUAGE = "a model learns nothing from [UNK]: give --from a model of the language, such as google-bert/bert-base-multilingual-cased"
-MANY_UNKNOWN = 0.1  # of the tokens, as of another script; emoji are fewer
+OTHER_SCRIPT = 0.1  # of the tokens are unknown from which on it is taken for one; emoji are fewer
 MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run that scores; dev examples that are advised then
 
 
@@ -37,7 +37,7 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
     say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, beside)]))
     own = own_head(setup.model)
     head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
-    advice = advise_lengths(setup.kind, setup.train, rules), lost[0].unknown.share > MANY_UNKNOWN and OTHER_LANGUAGE
+    advice = advise_lengths(setup.kind, setup.train, rules), lost[0].unknown.share > OTHER_SCRIPT and OTHER_LANGUAGE
     for words in filter(None, (*advice, head, setup.teacher_words, *setup.remarks)):
         say(words)
     say(plan.describe(setup.trained_on, setup.settings.reasons))

@@ -108,11 +108,11 @@ class Explainer:
         """The words that the model reads, and the places of each, several where windows overlap; `numbers`, [T], of the tokens."""
         words: list[Word] = []
         places: list[list[int]] = []
-        begin = FIRST_NUMBER
+        begin, known = FIRST_NUMBER, {*numbers.tolist()}
         for part in filter(self.row.__contains__, PARTS):
             (encoding,) = self.model.tokenizer.encode([self.row[part]])
             for tokens in _runs(encoding.word_ids):
-                read = [token for token in tokens if begin + token in numbers]
+                read = [token for token in tokens if begin + token in known]
                 if read:
                     start, end = encoding.offsets[read[0]][0], encoding.offsets[read[-1]][1]
                     text = self.row[part][start:end]
@@ -123,7 +123,7 @@ class Explainer:
         return words, places
 
     def _order(self, count: int) -> Tensor:
-        """Where the tokens of a batch of copies stand in these, [n, T]: the longest windows come first."""
+        """Where each token of a packed batch stands in the copies, [n, T]: a batch has the longest windows first."""
         lengths = np.tile(self.features.input_ids.lengths, count)
         ends, windows = np.cumsum(lengths), longest_first(np.arange(len(lengths)), lengths)
         return torch.from_numpy(np.concatenate([np.arange(ends[each] - lengths[each], ends[each]) for each in windows]))
