@@ -65,14 +65,14 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
 
 
 def _drawn(setup: Finetuning) -> str:
-    """What drew the data of a run of a sweep, where that is not its own seed."""
+    """Which seed drew the data of a run of a sweep, where it is not the run's own."""
     seed, is_drawn = setup.source.seed, setup.source.own is not None or setup.config.limit
     is_other = is_drawn and seed != setup.config.seed
     return f"Its data were drawn by seed {seed}, as those of all runs of the sweep." if is_other else ""
 
 
 def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) -> bool:
-    """Whether a trained model errs more on its own examples than the fitted head on unseen ones; False where a dev set tells."""
+    """Whether a trained model errs more on its own examples than the fitted head on unseen ones; False with a dev set."""
 
     def errors(predictions: Predictions) -> float:
         given = setup.task, setup.train.examples, predictions
@@ -90,7 +90,7 @@ def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) 
 
 
 def advice_of(setup: Finetuning, result: TrainingResult) -> str:
-    """What to type where nothing was learnt in training: without the given learning rate, or more epochs; nothing where something was."""
+    """The command to try where training taught nothing: with the usual learning rate, or more epochs; "" where it did."""
     guess, used, width = result.baseline.get(GUESS), setup.settings, setup.model.config.hidden_size
     has_usual = used.learning_rate == usual_learning_rate(setup.task, width, setup.has_fitted_head)
     has_helped = not setup.dev or has_usual or result.best_step > 0

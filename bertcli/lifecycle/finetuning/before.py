@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LONG_SECONDS = 1800
 OTHER_LANGUAGE = "a model learns nothing from [UNK]: give --from a model of the language, such as google-bert/bert-base-multilingual-cased"
-OTHER_SCRIPT = 0.1  # of the tokens are unknown from which on it is taken for one; emoji are fewer
+OTHER_SCRIPT = 0.1  # share of unknown tokens from which on the texts are taken to be in another script
 MOST_SCORING, FEW_DEV = 0.4, 2000  # share of a run that scores; dev examples that are advised then
 
 

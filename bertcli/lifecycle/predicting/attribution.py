@@ -34,7 +34,7 @@ MOST_WORDS = 10  # for exact Shapley values, which run all 2^W subsets of the wo
 STEPS, MOST_STEPS = 32, 1024  # of the path from the baseline to the text
 SHARE_OF_TOKENS = 4  # a pass with gradients takes a quarter of the tokens of one without
 TOLERANCE = 0.05  # of the difference to the baseline, which the words sum to
-FIRST_NUMBER = 2**30  # of a token in its text, which is no id
+FIRST_NUMBER = 2**30  # the numbers of tokens begin here, above any id
 NEGLIGIBLE = 1e-4  # an error of the sum that counts as none
 
 
@@ -105,7 +105,7 @@ class Explainer:
         }
 
     def _words(self, numbers: NDArray[Any]) -> tuple[list[Word], list[list[int]]]:
-        """The words that the model reads, and the places of each, several where windows overlap; `numbers`, [T], of the tokens."""
+        """The words that the model reads, and the places of each, several where windows overlap, by the numbers of the tokens, [T]."""
         words: list[Word] = []
         places: list[list[int]] = []
         begin, known = FIRST_NUMBER, {*numbers.tolist()}
