@@ -124,8 +124,9 @@ def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> 
     for each in planned:
         state = f", {each.done} done" if each.done else ""
         low, high = each.seconds_left
-        time = f"{duration(low)} to {duration(high)}" if each.done < each.count else ""
-        say(f"  {each.count} × {each.title}{state}{f': {time}' if time else ''}")
+        left = each.count - each.done
+        time = f": {duration(low)} to {duration(high)}{' together' if left > 1 else ''}" if left else ""
+        say(f"  {each.count} × {each.title}{state}{time}")
     low, high = (sum(each.seconds_left[end] for each in planned) for end in (0, 1))
     how = "measured on parts that are done, and estimated" if any(each.is_measured for each in planned) else "estimated"
     say(f"  in all {duration(low)} to {duration(high)} for one process on this machine, {how} by a short calibration")
