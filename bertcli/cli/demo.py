@@ -23,10 +23,7 @@ def demo(config: DemoConfig, output: Output) -> object:
         best = list(result.scores)[-1]
         answers = [[row["text"], row["label"], f"{row['score']:.2f}"] for row in result.predictions]
         pays = result.scores["the model just pre-trained"]["accuracy"] > result.scores["bag of words"]["accuracy"]
-        below = [
-            *([] if pays else [NOTE]),
-            f"report: {result.report}",
-            f"all files: {result.out}/   {result.seconds / 60:.1f} minutes",
-        ]
+        below = [] if pays else [NOTE]
+        below += [f"report: {result.report}", f"all files: {result.out}/   {result.seconds / 60:.1f} minutes"]
         output.table(["question", f"answer of {best}", "probability"], answers, "", below)
     return result

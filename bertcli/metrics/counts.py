@@ -40,12 +40,8 @@ def f1_of(right: Array, predicted: Array, true: Array) -> Array:
 def label_scores(counts: csr_array, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Precision, recall and F1 of each label, times 100, and its support: how often it is true."""
     right, predicted, true = add_up(counts, np.ones((1, counts.shape[0])))[:, 0]
-    scores = {
-        "precision": 100 * precision_of(right, predicted),
-        "recall": 100 * precision_of(right, true),
-        "f1": 100 * f1_of(right, predicted, true),
-        "support": true,
-    }
+    scores = {"precision": 100 * precision_of(right, predicted), "recall": 100 * precision_of(right, true)}
+    scores["f1"] = 100 * f1_of(right, predicted, true)
     return {
         name: {key: round(float(values[label]), 6) for key, values in scores.items()} | {"support": int(true[label])}
         for label, name in enumerate(names)

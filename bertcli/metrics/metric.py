@@ -37,12 +37,9 @@ class Metric(evaluate.Metric):  # type: ignore[misc]
 
     def _info(self) -> evaluate.MetricInfo:
         prediction, reference = (FEATURES[name] for name in self.takes)
-        return evaluate.MetricInfo(
-            description=str(self.__doc__),
-            citation="",
-            inputs_description=f"Predictions and references: {self.takes}.",
-            features=datasets.Features({"predictions": prediction, "references": reference}),
-        )
+        inputs = f"Predictions and references: {self.takes}."
+        features = datasets.Features({"predictions": prediction, "references": reference})
+        return evaluate.MetricInfo(str(self.__doc__), citation="", inputs_description=inputs, features=features)
 
     def _compute(self, predictions: Any, references: Any, **more: Any) -> dict[str, float]:
         scores = self.weighted(predictions, references, **more)(np.ones((1, len(references))))

@@ -54,11 +54,8 @@ class Adam(torch.optim.AdamW):
         """Update every parameter that has a gradient, and its copy."""
         for parameter, _, _ in self.given():
             if not self.state[parameter]:
-                self.state[parameter] = {
-                    "step": torch.tensor(self.first_step, device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter),
-                    "exp_avg_sq": torch.zeros_like(parameter),
-                }
+                zeros = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[parameter] = {"step": torch.tensor(self.first_step, device=parameter.device), **zeros}
         if not self.rules.corrects_epsilon:
             self._place_epsilon()
         self._take_step()

@@ -25,7 +25,8 @@ from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertcli.data.labelled.own_splits import run_name, stratified_split
+from bertcli.data.labelled.examples import TextExamples
+from bertcli.data.labelled.own_splits import cut_dev, run_name, stratified_split
 from bertcli.data.labelled.tables import are_numbers, read_table
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
@@ -575,6 +576,17 @@ def test_a_dev_split_has_the_same_share_of_each_label() -> None:
     assert [labels[row] for row in dev].count("b") == 2
     rare = [f"label {row % 40}" for row in range(120)]  # three of each
     assert len({rare[row] for row in stratified_split(rare, 120, 0.1, seed=0)[1]}) == 12
+
+
+@given(st.integers(2, 40), st.integers(0, 5))
+def test_examples_with_the_same_text_are_on_one_side_of_a_dev_split(different: int, seed: int) -> None:
+    texts = [f"text {row % different}" for row in range(100)]
+    parts = cut_dev("a.csv", TextExamples(texts, origin="a.csv"), None, seed)
+    train, dev = (parts[split].texts for split in ("train", "dev"))
+    assert sorted(train + dev) == sorted(texts)
+    assert dev
+    assert not set(train) & set(dev)
+    assert len(set(dev)) == max(1, round(different / 10))
 
 
 @pytest.mark.parametrize(

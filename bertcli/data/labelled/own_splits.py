@@ -3,7 +3,7 @@
 import glob
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -91,7 +91,7 @@ def split_of(path: Path) -> str:
 
 def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:
     """Cut a dev set off the training data, stratified by label. Raises UserError if there is too little for one."""
-    train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
+    train, dev = _split(part, labels, seed)
     if not dev or not train:
         is_unique = bool(labels) and len(part) > 1
         why, more = (": each label occurs once", "; or another column: --label COLUMN") if is_unique else ("", "")
@@ -103,6 +103,18 @@ def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> d
     if once := [f"`{label}`" for label, count in Counter(labels or []).items() if count == 1]:
         say(f"{name}: labels with one example, used for training only{listed(once)}")
     return {"train": part.take(train), "dev": replace(part.take(dev), skipped=0)}
+
+
+def _split(part: Examples, labels: list[str] | None, seed: int) -> Iterator[list[int]]:
+    """The rows of both parts; those with the same input stay together, unless too few inputs differ."""
+    equal: dict[Any, list[int]] = {}
+    for row, key in enumerate(part.inputs()):
+        equal.setdefault(key, []).append(row)
+    for groups in (list(equal.values()), [[row] for row in range(len(part))]):
+        cut = stratified_split(labels and [labels[rows[0]] for rows in groups], len(groups), DEV_SHARE, seed)
+        if cut[1]:
+            break
+    return (sorted(chain.from_iterable(groups[each] for each in side)) for side in cut)
 
 
 def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:

@@ -165,12 +165,9 @@ def _resolved(config: DistillConfig, rows: int) -> DistillConfig:
     """The options with those filled in that were not given."""
     batch_size = config.batch_size or BATCH_SIZE
     steps = config.steps or max(1, EPOCHS * rows // batch_size)
-    given = {
-        "batch_size": batch_size,
-        "steps": steps,
-        "learning_rate": LEARNING_RATE if config.learning_rate is None else config.learning_rate,
-        "soft_weight": SOFT_WEIGHT if config.soft_weight is None else config.soft_weight,
-    }
+    rate = LEARNING_RATE if config.learning_rate is None else config.learning_rate
+    weight = SOFT_WEIGHT if config.soft_weight is None else config.soft_weight
+    given = {"batch_size": batch_size, "steps": steps, "learning_rate": rate, "soft_weight": weight}
     return config.build(config, given)
 
 
