@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.own_splits import looks_like_file
@@ -181,7 +181,7 @@ def _predictions(
                     progress.advance(chunk[-1]["line"] - progress.done)
     finally:
         if cut:
-            say(f"{cut:,} {model.words_for_cut()}")
+            say(f"{number_of(cut, 'input')} {model.words_for_cut()}")
         if words := str(unknown):
             say(words)
 

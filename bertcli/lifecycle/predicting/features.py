@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.use import PredictConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.packing.batches import evaluation_batches
@@ -53,7 +53,7 @@ def _chunks(name: str, rows: Iterator[dict[str, Any]], config: PredictConfig) ->
         states = _states(model, features, config)
         yield [([vocabulary[id_] for id_ in mine], read) for mine, read in zip(ids, states, strict=True)]
     if truncated:
-        say(f"{truncated:,} inputs were longer than the model takes and were cut")
+        say(f"{number_of(truncated, 'input')} longer than the model takes, cut")
     if words := str(unknown):
         say(words)
 

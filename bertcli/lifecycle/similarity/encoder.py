@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.packing.text_features import encode_texts
 from bertcli.data.text.coverage import Unknown, count_unknown
@@ -51,7 +51,7 @@ class TextEncoder:
             found[start : start + len(chunk)] = states / np.linalg.norm(states, axis=1, keepdims=True)
             advance(len(chunk))
         if cut:
-            say(f"{cut:,} texts were longer than {self.longest} tokens and were cut")
+            say(f"{number_of(cut, 'text')} longer than {self.longest} tokens, cut")
         if words := str(unknown):
             say(words)
         return found

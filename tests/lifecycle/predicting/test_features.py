@@ -105,7 +105,7 @@ def test_inputs_that_are_cut_are_counted(at_home: Path, tmp_path: Path, caplog: 
     (tmp_path / "in.txt").write_text(f"{'cat ' * 600}\nthe cat\n", encoding="utf-8")
     with caplog.at_level("INFO", logger="bertcli"):
         predict(file=str(tmp_path / "in.txt"), features=str(tmp_path / "out.npz"))
-    assert "1 inputs were longer than the model takes and were cut" in caplog.text
+    assert "1 input longer than the model takes, cut" in caplog.text
     assert np.load(tmp_path / "out.npz")["lengths"].tolist() == [512, 4]
 
 
