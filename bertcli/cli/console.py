@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from operator import gt
@@ -68,7 +68,8 @@ class Output:
 
         console = Console(highlight=False, markup=False, width=None if Console().is_terminal else 160)
         table, heading = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)), Text(title, "bold")
-        names, cells = list(columns), [[_cell(value) for value in row] for row in rows]
+        names = list(columns)
+        cells = [list(row) for row in zip(*map(_cells, zip(*rows, strict=True)), strict=True)]
         widths = _widths([names, *cells], console.width - (4 if below else 0))
         for name, width, *column in zip(names, widths, *cells, strict=True):
             numeric = bool(cells) and all(map(NUMBER.fullmatch, column))
@@ -160,6 +161,10 @@ def _widths(rows: list[list[str]], most: int) -> list[int]:
     return widths
 
 
-def _cell(value: object) -> str:
-    text = f"{value:.4f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
-    return "–" if value is None else text.translate(CONTROLS)
+def _cells(column: Sequence[object]) -> list[str]:
+    """The cells of a column as text; numbers have as many decimals, so that they stand below each other."""
+    decimals = max(
+        len(f"{cell:.4f}".rstrip("0").partition(".")[2]) if isinstance(cell, float) else 0 for cell in column
+    )
+    texts = (f"{cell:.{decimals}f}" if isinstance(cell, float) else str(cell) for cell in column)
+    return ["–" if cell is None else text.translate(CONTROLS) for cell, text in zip(column, texts, strict=True)]
