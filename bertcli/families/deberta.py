@@ -63,6 +63,7 @@ DEBERTA = Family(
     sizes=SIZES,
     settings=_settings,
     predict_tokens=_predict_tokens,
+    has_pair_head=False,
     can_pretrain=lambda model: hasattr(model, "lm_predictions") or hasattr(model, "cls"),
     cuts_new_weights=False,
     objectives=("masked-ngrams",),

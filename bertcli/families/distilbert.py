@@ -41,6 +41,8 @@ DISTILBERT = Family(
     ("distilbert",),
     is_packed=True,
     predict_tokens=_predict_tokens,
+    has_pair_head=False,
+    can_pretrain=lambda model: hasattr(model, "vocab_transform"),
     optimizer=OptimizerRules(adam_beta2=0.98, weight_decay=0.0, max_grad_norm=5.0, schedule=LINEAR),  # train.py
 )
 

@@ -26,6 +26,7 @@ ROBERTA = Family(
     settings=_settings,
     first_position=starts_after_padding,
     predict_tokens=lambda model, hidden: model.lm_head(hidden),
+    has_pair_head=False,
     can_pretrain=lambda model: hasattr(model, "lm_head"),
     objectives=(*LINES, "mlm"),
     vocabularies=("byte-bpe", "sentencepiece"),

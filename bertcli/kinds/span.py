@@ -218,10 +218,8 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         from bertcli.metrics.squad import NO_ANSWER_ABOVE
 
         true = cast(squad.Questions, examples).answers
-        compared: t.Compared = {
-            "predictions": [each["answer"] for each in predictions],
-            "references": [true[each["id"]] or [""] for each in predictions],
-        }
+        compared: t.Compared = {"predictions": [each["answer"] for each in predictions]}
+        compared["references"] = [true[each["id"]] or [""] for each in predictions]
         given = [each.get("null_odds") for each in predictions]
         if any(value is not None for value in given):
             odds = [-math.inf if value is None else value for value in given]  # without odds the answer stands

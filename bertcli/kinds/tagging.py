@@ -149,10 +149,8 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         return predictions
 
     def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
-        return {
-            "predictions": [each["tags"] for each in predictions],
-            "references": list(cast(Sentences, examples).tags or []),
-        }
+        tags = [each["tags"] for each in predictions]
+        return {"predictions": tags, "references": list(cast(Sentences, examples).tags or [])}
 
     def flat(self, answers: list[Any]) -> list[Any]:
         return list(chain.from_iterable(answers))

@@ -20,6 +20,7 @@ from bertcli.lifecycle.pretraining.run import Request, kept_steps, run_pretraini
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import resolve_model, tokenizer_source
 from bertcli.objectives import default_objective, get_objective
+from bertcli.objectives.masked_lm import has_heads
 from bertcli.objectives.objective import Objective
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
@@ -87,6 +88,17 @@ def _source(config: PretrainConfig) -> str:
     return resolve_model(str(config.from_))
 
 
+def _unfit(request: Request, model: PreTrainedModel) -> UserError:
+    name = request.objective.name
+    what = f"The model `{request.source}` ({model.config.model_type}) cannot be trained by --objective {name}."
+    if request.objective.needs_pairs and has_heads(model):
+        return UserError(what, f"It has no head for pairs. {request.examples.how_to_make_other('--no-next-sentence')}")
+    takes = " or ".join(each.name for each in FAMILIES if name in each.objectives)
+    return UserError(
+        what, f"Give --from a model of {takes}, --objective the one it was trained by, or leave --from out."
+    )
+
+
 def _make_model(request: Request) -> PreTrainedModel:
     """Build or load the model. Raises UserError if it does not fit the objective or the data."""
     from bertcli.models.loading import build_model, check_length, check_vocabulary, load_model, without_weights
@@ -98,11 +110,7 @@ def _make_model(request: Request) -> PreTrainedModel:
     if source:
         model = load_model(source, objective.auto_class(), labels, seed=config.seed)
         if not objective.fits(model):
-            takes = " or ".join(each.name for each in FAMILIES if objective.name in each.objectives)
-            raise UserError(
-                f"The model `{source}` ({model.config.model_type}) cannot be trained by --objective {objective.name}.",
-                f"Give --from a model of {takes}, --objective the one it was trained by, or leave --from out.",
-            )
+            raise _unfit(request, model)
         check_vocabulary(model, tokenizer, source)
     else:
         labels["initializer_range"] = config.initializer_range

@@ -56,10 +56,7 @@ class MultiLabel(Metric):
 
         def scores(weights: Array) -> dict[str, Array]:
             sides = add_up(counts, weights)
-            return {
-                "micro_f1": f1_of(*sides.sum(-1)),
-                "macro_f1": f1_of(*sides).mean(-1),
-                "subset_accuracy": weights @ all_right / weights.sum(-1),
-            }
+            f1 = {"micro_f1": f1_of(*sides.sum(-1)), "macro_f1": f1_of(*sides).mean(-1)}
+            return f1 | {"subset_accuracy": weights @ all_right / weights.sum(-1)}
 
         return scores

@@ -88,6 +88,11 @@ def pair_logits(model: PreTrainedModel, hidden: Tensor) -> Tensor:
     return cast("Tensor", family_of(model.config.model_type).predict_pair(model, hidden[:, None]))
 
 
+def has_pair_head(model: PreTrainedModel) -> bool:
+    """Whether a model has heads for masked-LM and for pairs of texts."""
+    return has_heads(model) and family_of(model.config.model_type).has_pair_head
+
+
 def pair_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The summed cross entropy of logits, [N, 2]."""
     from torch.nn.functional import cross_entropy
@@ -112,4 +117,4 @@ NEXT_SENTENCE = Part(
     baselines=lambda share, manifest: {"majority_next_sentence_accuracy": 100 * max(share, 1 - share)},
 )
 PAIRS = partial(each_document, pairs_of_document)
-MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), PAIRS, needs_pairs=True, fits=has_heads)
+MLM_AND_NSP = Objective("mlm+nsp", (MASKED_LM, NEXT_SENTENCE), PAIRS, needs_pairs=True, fits=has_pair_head)

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bertcli.data.pretraining.instances import each_document
-from bertcli.objectives.masked_lm import MASKED_LM, has_heads
-from bertcli.objectives.next_sentence import NEXT_SENTENCE, pairs_of_document
+from bertcli.objectives.masked_lm import MASKED_LM
+from bertcli.objectives.next_sentence import NEXT_SENTENCE, has_pair_head, pairs_of_document
 from bertcli.objectives.objective import Objective
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ SENTENCE_ORDER = replace(
 )
 ORDERED_PAIRS = partial(each_document, ordered_pairs_of_document)
 PARTS = (MASKED_LM, SENTENCE_ORDER)
-MLM_AND_SOP = Objective("mlm+sop", PARTS, ORDERED_PAIRS, needs_pairs=True, fits=has_heads, negatives="swapped")
+MLM_AND_SOP = Objective("mlm+sop", PARTS, ORDERED_PAIRS, needs_pairs=True, fits=has_pair_head, negatives="swapped")

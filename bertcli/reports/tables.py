@@ -48,11 +48,8 @@ def score_table(
         plain = metric.removeprefix(MISMATCHED)
         name = plain if where == split else f"{plain}, mismatched"
         row = {"metric": name, "ours": round(value, 4), INTERVAL: interval_text((intervals or {}).get(metric))}
-        beside = {
-            name.replace("_", " "): (baseline or {}).get(name, {"metrics": {}})["metrics"]
-            for name in (BAG_OF_WORDS, GUESS)
-        }
-        row |= {name: scores.get(metric) for name, scores in beside.items()}
+        beside = {name: (baseline or {}).get(name, {"metrics": {}})["metrics"] for name in (BAG_OF_WORDS, GUESS)}
+        row |= {name.replace("_", " "): scores.get(metric) for name, scores in beside.items()}
         rows.append(row | _of_paper(TASKS.get(task_name), where, plain, value))
     return _without_empty_columns(", ".join(filter(None, (task_name, split.replace("_", "-")))), rows)
 

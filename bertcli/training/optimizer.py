@@ -87,11 +87,8 @@ class Adam(torch.optim.AdamW):
 
     def load_slots(self, slots: dict[int, dict[str, Tensor]]) -> None:
         """Take the state of each parameter."""
-        parts = {
-            number: {name: self.working_copy.part(each, value) for name, value in slots[number].items()}
-            for number, each in enumerate(self._parameters())
-            if number in slots
-        }
+        part, given = self.working_copy.part, [each for each in enumerate(self._parameters()) if each[0] in slots]
+        parts = {number: {name: part(each, value) for name, value in slots[number].items()} for number, each in given}
         self.load_state_dict({**self.state_dict(), "state": parts})
 
     def _parameters(self) -> list[nn.Parameter]:

@@ -69,12 +69,9 @@ class _TaughtFeatures:
         """Pack rows with what the teacher says of them, and which of its outputs are of labelled examples."""
         batch: PackedBatch = self.features.pack(rows, key)
         numbers = self.kind.numbers_of(self.features, rows)
-        taught = {
-            f"{TAUGHT}{name}": torch.from_numpy(
-                self.kind.stack([arrays[each] for each in numbers], np.array(batch.lengths))
-            )
-            for name, arrays in self.outputs.items()
-        }
+        said = {name: [outputs[each] for each in numbers] for name, outputs in self.outputs.items()}
+        lengths = np.array(batch.lengths)
+        taught = {f"{TAUGHT}{name}": torch.from_numpy(self.kind.stack(each, lengths)) for name, each in said.items()}
         is_labelled = torch.from_numpy(numbers < self.labelled)
         count = float(batch.counts["loss"]) if is_labelled.all() else self._weight(batch, is_labelled)
         counts = {"soft_targets": len(numbers), "labels": count, "hidden": len(batch.input_ids)}
