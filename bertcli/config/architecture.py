@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from bertcli.config.options import Config, option
 from bertcli.errors import UserError, flag_of
@@ -12,6 +13,10 @@ BYTES_OF_WEIGHT = 4  # in float32
 PARTS = ("layers", "hidden_size", "heads", "intermediate_size")
 
 
+def _part(name: str, text: str) -> Any:
+    return option(None, text, minimum=1, maximum=LARGEST[name])
+
+
 @dataclass(kw_only=True)
 class ArchitectureConfig(Config):
     """Options of the commands that make a model with new weights."""
@@ -20,27 +25,10 @@ class ArchitectureConfig(Config):
         None, "Family of new weights: {choices}; default: the data's, else bert.", choices=pretrainable
     )
     size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=sizes)
-    layers: int | None = option(
-        None,
-        "Number of layers of new weights; default: that of --size.",
-        minimum=1,
-        maximum=LARGEST["num_hidden_layers"],
-    )
-    hidden_size: int | None = option(
-        None, "Hidden size; default: the size's.", minimum=1, maximum=LARGEST["hidden_size"]
-    )
-    heads: int | None = option(
-        None,
-        "Number of attention heads of new weights; default: that of --size.",
-        minimum=1,
-        maximum=LARGEST["num_attention_heads"],
-    )
-    intermediate_size: int | None = option(
-        None,
-        "Intermediate size of new weights; default: four times the hidden size.",
-        minimum=1,
-        maximum=LARGEST["intermediate_size"],
-    )
+    layers: int | None = _part("num_hidden_layers", "Number of layers of new weights; default: that of --size.")
+    hidden_size: int | None = _part("hidden_size", "Hidden size; default: the size's.")
+    heads: int | None = _part("num_attention_heads", "Attention heads of new weights; default: that of --size.")
+    intermediate_size: int | None = _part("intermediate_size", "Intermediate size; default: 4 × the hidden size.")
 
     @property
     def given_parts(self) -> dict[str, int]:

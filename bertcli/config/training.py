@@ -65,9 +65,7 @@ class TrainingConfig(Config):
     weight_decay: float | None = option(None, "Weight decay; default: the family's, 0.01.", minimum=0)
     adam_beta2: float | None = option(None, BETA2, minimum=0, maximum=1)
     adam_epsilon: float | None = option(None, "Epsilon of the optimizer; default: the family's, 1e-6.", minimum=0)
-    max_grad_norm: float | None = option(
-        None, "Maximum norm of gradients, 0: no maximum; default: the family's, 1.", minimum=0
-    )
+    max_grad_norm: float | None = option(None, "Maximum gradient norm, 0: none; default: the family's, 1.", minimum=0)
     schedule: str | None = option(None, SCHEDULE, choices=SCHEDULES)
     track: str | None = option(None, "Experiment tracker supported by Accelerate: tensorboard, wandb, ...")
 
@@ -120,9 +118,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     epochs: float | None = option(
         None, "Number of epochs; default: the task's, more for few examples, 10 with --frozen.", minimum=0.001
     )
-    batch_size: int | None = option(
-        None, "Examples of all processes per step; default: the task's, or fewer.", minimum=1
-    )
+    batch_size: int | None = option(None, "Examples per step, all processes; default: the task's or fewer.", minimum=1)
     learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)

@@ -55,7 +55,7 @@ class PredictConfig(Config):
     )
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
     explain_page: str | None = option(
-        None, "With --explain: HTML file to write; for attention: attention.html.", needs="explain"
+        None, "With --explain: HTML file; default for attention: attention.html.", needs="explain"
     )
     compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
     word: str | None = option(None, "With --compare: the word whose vectors are compared.", needs="compare")
