@@ -34,15 +34,17 @@ print(json.dumps({"choice": int(logits[0].argmax()), "scores": shares.tolist()})
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
         count = sum(key.removeprefix("choice").isdigit() for key in task.files.columns)
-        numbers = tuple(str(number) for number in range(count + 1))
-        letters = tuple("ABCDEFGH"[:count])
-        for names in (numbers[:-1], numbers[1:], letters, tuple(letter.lower() for letter in letters)):
+        numbers, known = _names("0", count), task.files.label_form
+        for first in known or "01Aa":
+            names = _names(first, count)
             if set(labels) <= set(names):
-                say(f"{task.name}: the choices count from {names[0]}")
-                return replace(task, labels=numbers[:-1], file_labels=names)
-        strange = next(label for label in labels if label not in numbers[:-1])
+                say(f"{task.name}: the choices count from {first}")
+                return replace(task, labels=numbers, file_labels=names, files=replace(task.files, label_form=first))
+        strange = next(label for label in labels if label not in _names(known or "0", count))
         what = f"`{task.name}` has the label `{strange}`, which is none of {count} choices."
-        raise UserError(what, f"Number them from 0 to {count - 1}, or give the column with --label.")
+        raise UserError(
+            what, f"Number them as {', '.join(_names(known or '0', count))}, or give the column with --label."
+        )
 
     def described(self, task: Task, labels: list[str]) -> str:
         return f", one of {len(task.labels)}"
@@ -76,12 +78,19 @@ print(json.dumps({"choice": int(logits[0].argmax()), "scores": shares.tolist()})
         pairs = "['She closed the door and'] * 2, ['left.', 'ate the moon.'], padding=True, return_tensors='pt'"
         return f"model(**{{name: rows[None] for name, rows in tokenizer({pairs}).items()}})[0]"
 
-    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
-        return {"choice": prediction["choice"], "text": row["choices"][prediction["choice"]], **prediction}
+    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
+        found, form = prediction["choice"], task.files.label_form
+        label = {"label": _names(form, found + 1)[found]} if form not in ("", "0") else {}  # as the run's data count
+        return {"choice": found, **label, "text": row["choices"][found], **prediction}
 
     def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
         task = replace(task, file_labels=()) if table.column == "choice" else task
         return table.with_score([{"choice": task.labels.index(label)} for label in table.labels(task)])
+
+
+def _names(first: str, count: int) -> tuple[str, ...]:
+    """The names of choices that count from a digit or a letter."""
+    return tuple(chr(ord(first) + each) if first.isalpha() else str(int(first) + each) for each in range(count))
 
 
 CHOICE = Choice()

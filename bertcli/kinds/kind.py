@@ -237,7 +237,7 @@ class Kind:
         """The rows given to `bert predict`, as examples."""
         raise NotImplementedError
 
-    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
+    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         """The prediction for example `number`, made of `row`, as `bert predict` shows it."""
         return prediction
 

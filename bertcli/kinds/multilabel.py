@@ -35,7 +35,7 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
         cells = cast(TextExamples, examples).labels or []
-        return chain.from_iterable(split_labels(cell, task.files.label_separator) for cell in cells)
+        return chain.from_iterable(split_labels(cell, task.files.label_form) for cell in cells)
 
     def lacks_label(self, label: str) -> bool:
         return False
@@ -47,14 +47,15 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
             say(f"{examples.origin}: {without:,} rows have no label, so none fits")
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
-        separator = next((mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "[")), "")
+        found = (mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "["))
+        separator = task.files.label_form or next(found, "")
         if separator:
             say(f"{task.name}: `{separator}` separates labels")
         several = [label for cell in labels for label in split_labels(cell, separator)]
         if set(several) <= {"0", "1"} and all(cell[0] == "[" for cell in labels):
             what = f"`{task.name}` has lists of 0 and 1 for labels, and not which labels they are."
             raise UserError(what, 'Give those that fit: ["toxic", "insult"]; or a column a label: --label toxic,insult')
-        return replace(with_distinct(task, several), files=replace(task.files, label_separator=separator))
+        return replace(with_distinct(task, several), files=replace(task.files, label_form=separator))
 
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """Which labels each example has, 0 or 1, [examples, labels]."""
@@ -65,7 +66,7 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         index = {name: number for number, name in enumerate(task.labels)}
         sets = np.zeros((len(examples), len(task.labels)), dtype=np.float32)
         for row, cell in enumerate(examples.labels):
-            for label in split_labels(cell, task.files.label_separator):
+            for label in split_labels(cell, task.files.label_form):
                 if label not in index:
                     raise unknown_label(examples.place(row), label, task.labels)
                 sets[row, index[label]] = 1
@@ -106,7 +107,7 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         return {"labels": given, "scores": dict(zip(labels, rounded(shares), strict=True))}
 
     def parse(self, task: Task, table: PredictionTable) -> t.Predictions:
-        separator, place = task.files.label_separator, f"`{table.table.path}`"
+        separator, place = task.files.label_form, f"`{table.table.path}`"
         several = [split_labels(value, separator, place) for value in table.values]
         known = table.spellings(task, chain.from_iterable(several))
         return [

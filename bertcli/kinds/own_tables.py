@@ -51,39 +51,44 @@ def read_tables(
     kind: TextKind | None,
     is_stored: bool = False,
 ) -> OwnData:
-    """Make a task of tables, and the examples of each split; a test file may be without labels.
+    """Make a task of tables, and the examples of each split; a test file may be without labels; `given` is as in `own_task`.
 
     With `is_stored`, the texts of big files are on disk, and a part of a table is in memory at a time.
     Raises UserError naming the file and the line, or the column, that is wrong.
     """
     from bertcli.kinds import KINDS
 
+    given, form = {**given, "label_form": None}, given.get("label_form") or ""
     first, tables = _read(files, given, kind in (None, CHOICE), read_parts if is_stored else _whole)
     kind, columns = _columns(first, given, kind)
     parts = {split: join_examples(_texts(split, read, columns), is_stored) for split, read in tables.items()}
-    parts = {split: _with_labels(split, part) for split, part in parts.items()}
-    missing = (kind.missing_labels if kind else missing_labels)(_labels(parts))
-    for split, part in parts.items():
-        labels = part.labels and ["" if label.lower() in missing else label for label in part.labels]
-        parts[split] = replace(part, labels=labels)
+    parts = _without_missing({split: _with_labels(split, part) for split, part in parts.items()}, kind)
     if spelled(columns["label"]) in _labels(parts) and " " in columns["text"]:
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
         raise UserError(what, _how_to_add_header(first, columns))
     name_of_kind, why = (kind.name, "") if kind else infer_kind(_labels(parts), columns["label"])
-    own = _task(name, cast(TextKind, KINDS[name_of_kind]), why, columns, parts)
+    own = _task(name, cast(TextKind, KINDS[name_of_kind]), why, Files({}, dict(columns), label_form=form), parts)
     _say_unread(name, first, columns)
     return own
 
 
-def _task(name: str, kind: TextKind, why: str, columns: dict[str, str], parts: dict[str, TextExamples]) -> OwnData:
+def _without_missing(parts: dict[str, TextExamples], kind: TextKind | None) -> dict[str, TextExamples]:
+    missing = (kind.missing_labels if kind else missing_labels)(_labels(parts))
+    for split, part in parts.items():
+        labels = part.labels and ["" if label.lower() in missing else label for label in part.labels]
+        parts[split] = replace(part, labels=labels)
+    return parts
+
+
+def _task(name: str, kind: TextKind, why: str, files: Files, parts: dict[str, TextExamples]) -> OwnData:
     """The task of the examples that are complete; `why` says how its kind was inferred."""
     sizes = sizes_of(parts)
     parts = {split: _complete(part, kind) for split, part in parts.items()}
-    task = kind.learn_labels(Task(name, kind.name, Files({}, dict(columns)), ("", None), kind.metrics), _labels(parts))
-    shown = ", ".join(f"{key} = `{column}`" for key, column in columns.items())
+    task = kind.learn_labels(Task(name, kind.name, files, ("", None), kind.metrics), _labels(parts))
+    shown = ", ".join(f"{key} = `{column}`" for key, column in files.columns.items())
     say(f"{name}: {sizes} rows; {shown}; kind: {kind.name}{kind.described(task, _labels(parts))}{why}")
     if are_numbers(next(iter(parts.values())).texts):
-        say(f"{name}: every `{columns['text']}` is a number; if it is not the text, give --text COLUMN")
+        say(f"{name}: every `{files.columns['text']}` is a number; if it is not the text, give --text COLUMN")
     return task, dict(parts)
 
 

@@ -162,7 +162,7 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         ]
         return squad.Questions(asked, {}, origin="the input")
 
-    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
+    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         answer, context = prediction["answer_object"], row["context"]
         if not answer.had_candidate:  # then the script of SQuAD 1.1 answers with the word `empty`
             return {"answer": "", "score": 0.0, "start": None, "end": None}

@@ -124,7 +124,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         words = [[text[a:b] for a, b in places] for text, places in zip(texts, characters, strict=True)]
         return _WordsOfTexts(words, characters=characters, origin="the input")
 
-    def show(self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
+    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         from bertcli.metrics.tags import entities
 
         found = []
@@ -165,11 +165,9 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         return f"It finds about {found:.0f} of 100 entities in new sentences, and {right:.0f} of 100 that it marks are right"
 
     def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
-        return [
-            (score, given == true)
-            for each, truths in zip(predictions, compared["references"], strict=True)
-            for score, given, true in zip(each.get("scores", ()), each["tags"], truths, strict=False)
-        ]
+        pairs = zip(predictions, compared["references"], strict=True)
+        words = (zip(each.get("scores", ()), each["tags"], truths, strict=False) for each, truths in pairs)
+        return [(score, given == true) for sentence in words for score, given, true in sentence]
 
     def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
         from bertcli.metrics.tags import entity_outcomes

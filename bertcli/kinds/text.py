@@ -52,7 +52,7 @@ class TextKind(Kind):
         """Check the labels of the user's own rows, and say what is unusual about them."""
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
-        """The task of the user's own files, with what their labels say."""
+        """The task of the user's own files, with what their labels say; `task.files.label_form` is that of a run, if known."""
         return own_labels.with_distinct(task, labels) if self.names_outputs else task
 
     def described(self, task: Task, labels: list[str]) -> str:

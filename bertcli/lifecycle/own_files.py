@@ -5,6 +5,7 @@ from typing import cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, say_overlap, split_of
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS, get_kind
@@ -21,7 +22,7 @@ Files = dict[str, list[Path]]  # by split
 def own_task(
     name: str, columns: Columns, kind_name: str | None, seed: int = 0, scored: str = "", learnt: bool = False
 ) -> OwnData:
-    """Make a task and its splits from files; `columns` names the user's text, text_pair and label columns.
+    """Make a task and its splits from files; `columns` names those of text, text_pair and label, and has the `label_form` of a run.
 
     For training, all splits are read. For scoring, only the `scored` split is read: of a single file all rows, or the dev
     set that was cut off it if the model was trained on it (`learnt`).
@@ -102,6 +103,9 @@ def _all_rows(name: str, paths: list[Path], scored: str) -> Files:
 
 def _training_first(name: str, files: Files) -> Files:
     files = {"train": files[""]} if "" in files else files
+    if several := files.get("train", [])[1:] and files["train"]:
+        what = f"{name}: all of these files are trained on{listed(file.name for file in several)}"
+        say(f"{what}; to score one instead, call it dev{several[0].suffix} or test{several[0].suffix}")
     if "train" not in files:
         what = f"`{name}` has no train file, only {', '.join(files)}."
         raise UserError(what, "Name the file to learn from train.csv.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from bertcli import number_of, say
+from bertcli import number_of, quietly, say
 from bertcli.config.baselines import BaselineConfig
 from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import EvaluateConfig
@@ -41,6 +41,7 @@ class Lost(NamedTuple):
     unknown: Unknown = Unknown()
 
 
+COLUMNS = ("text", "text_pair", "label", "label_form")
 SMALLEST_TRAINING_SET, SMALLEST_DEV_SET = 10, 100
 WORTH_READING = 0.05  # share of the tokens that are cut
 
@@ -63,6 +64,7 @@ class Source:
     def resolved(self) -> dict[str, Any]:
         """What was filled in of the task and its data, for config.yaml."""
         own = {name: str(value) for name, value in self.task.files.columns.items()} | {"split_seed": self.seed}
+        own |= {"label_form": form} if (form := self.task.files.label_form) else {}
         known = {"task": self.task.name, "data_dir": self.data_dir, **(own if self.own is not None else {})}
         return {**known, "kind": self.task.kind, "best_by": self.task.metrics[0]}
 
@@ -128,11 +130,11 @@ def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
         if data_dir and not config.data_dir:
             say(f"data: {data_dir} (the run's)")
         return find_source(config.task, data_dir)
-    columns = {key: getattr(config, key) or saved.get(key) for key in ("text", "text_pair", "label")}
+    columns = {key: getattr(config, key, None) or saved.get(key) for key in COLUMNS}
     kind = config.kind or saved.get("kind")
     if config.predictions and not kind and has_lists_of_labels(Path(config.predictions)):
         kind = MULTILABEL.name
-    own = {"scored": config.split, "learnt": has_learnt(saved, config.task)}
+    own = {"scored": config.split, "learnt": is_of(saved, config.task) and has_dev(saved)}
     return find_source(config.task, None, columns, kind, split_seed(saved), **own)
 
 
@@ -141,10 +143,22 @@ def split_seed(saved: dict[str, Any]) -> int:
     return int(saved.get("split_seed", saved.get("seed", 0)))
 
 
-def has_learnt(saved: dict[str, Any], name: str) -> bool:
-    """Whether a run was trained on files and left a dev set out."""
-    is_same = os.path.realpath(saved.get("task", "")) == os.path.realpath(name)
-    return is_same and "dev" in saved.get("data_digests", "dev")
+def is_of(saved: dict[str, Any], name: str) -> bool:
+    """Whether a run was trained on these files."""
+    return os.path.realpath(str(saved.get("task", ""))) == os.path.realpath(name)
+
+
+def has_dev(saved: dict[str, Any]) -> bool:
+    """Whether a run left a dev set out; else it was trained on all examples."""
+    return "dev" in (saved.get("data_digests") or ["dev"])
+
+
+def source_of_run(saved: dict[str, Any]) -> Source:
+    """The data of a run, read again as it read them. Raises UserError if they cannot be read."""
+    columns = {key: saved.get(key) for key in COLUMNS}
+    with quietly():
+        source = find_source(saved["task"], saved.get("data_dir"), columns, saved["kind"], split_seed(saved))
+        return source.for_training(not has_dev(saved))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Files:
     columns: Columns = field(default_factory=dict)
     header: bool = True
     test_columns: Columns | None = None  # where the unlabelled test file has other columns
-    label_separator: str = ""  # between the labels of an example that has several
+    label_form: str = ""  # what separates several labels of an example; the first choice, as it is numbered
 
 
 @dataclass(frozen=True)

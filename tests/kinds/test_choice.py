@@ -1,5 +1,6 @@
 """Multiple choice, from its files to its predictions."""
 
+import csv
 import json
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from bertcli.data.packing.text_features import encode_choices, encode_texts
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.own_tables import choice_columns
+from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.own_files import own_task
@@ -128,3 +130,25 @@ def test_the_use_that_its_card_shows_works(
 ) -> None:
     monkeypatch.chdir(home)
     assert "tensor(" in use_card(swag_run, monkeypatch, capsys)
+
+
+def test_choices_count_as_those_that_a_run_has_learnt_from(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    def write(name: str, first: str, numbers: range) -> str:
+        lines = ["text,choice_0,choice_1,choice_2,answer"]
+        for row in range(30):
+            right = numbers[row % len(numbers)]
+            choices = [f"the right word {row}" if right == place else f"no {row}" for place in range(3)]
+            lines.append(f"Asked {row},{','.join(choices)},{chr(ord(first) + right)}")
+        Path(name).write_text("\n".join(lines) + "\n")
+        return name
+
+    for first in "1A":
+        run = baseline(write("train.csv", first, range(3)), label="answer").run
+        few = write("few.csv", first, range(2))  # which might count from 0, too
+        assert evaluate(few, model=[run]).metrics["accuracy"] == 100
+        predict(file=few, output="few-answers.csv", model=run)
+        with Path("few-answers.csv").open() as file:
+            assert all(row["prediction"] == row["answer"] for row in csv.DictReader(file))
+        assert evaluate(few, predictions="few-answers.csv", label="answer", model=[run]).metrics["accuracy"] == 100
+        found = predict("Asked", choice=["no", "the right word"], model=run).records[0]
+        assert (found["choice"], found["label"]) == (1, chr(ord(first) + 1))

@@ -9,6 +9,7 @@ from transformers import BertForSequenceClassification
 
 from bertcli.data.labelled.own_labels import split_labels
 from bertcli.errors import UserError
+from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict
@@ -62,7 +63,7 @@ def test_labels_may_be_lists_in_json(workspace: Path) -> None:
     Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = find_source("mine.jsonl", None, {})
     assert source.task.kind == "multilabel"
-    assert (source.task.labels, source.task.files.label_separator) == (("a", "b, c"), "")
+    assert (source.task.labels, source.task.files.label_form) == (("a", "b, c"), "")
     with pytest.raises(UserError, match="which is not a valid list"):
         split_labels("[a", "")
     rows[2]["labels"] = "a"  # a single one without brackets
@@ -70,3 +71,14 @@ def test_labels_may_be_lists_in_json(workspace: Path) -> None:
     assert find_source("mine.jsonl", None, {}).task.labels == ("a", "b, c")
     Path("names.csv").write_text("text,label\nx,good\ny,[other]\nz,bad\n")  # a name in brackets is no list
     assert find_source("names.csv", None, {}, scored="dev").task.kind == "classify"
+
+
+def test_labels_are_separated_as_in_the_data_that_a_run_has_learnt_from(workspace: Path) -> None:
+    names = ("food, drink", "travel", "money")
+    lines = [f'about {names[row % 3].split(",")[0]},"{names[row % 3]}|more"' for row in range(30)]
+    Path("several.csv").write_text("text,labels\n" + "\n".join(lines) + "\n")
+    Path("single.csv").write_text("text,labels\n" + "\n".join(lines).replace("|more", "") + "\n")
+    run = baseline("several.csv", kind="multilabel").run
+    scored = evaluate("single.csv", model=[run])
+    assert set(scored.labels) == {*names, "more"}
+    assert all(scored.labels[name]["f1"] == 100 for name in names)

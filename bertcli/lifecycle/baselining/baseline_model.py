@@ -68,7 +68,7 @@ class BaselineModel:
         """What `bert predict` shows of each row; nothing is cut."""
         examples = self.kind.input_examples(rows, cast(Any, _Words()))
         predictions = enumerate(self.baseline.predict(self.task, examples))
-        shown = [self.kind.show(rows[number], each, examples, number) for number, each in predictions]
+        shown = [self.kind.show(self.task, rows[number], each, examples, number) for number, each in predictions]
         return shown, Lost(0, len(rows), "")
 
     def check_input(self, row: Row, file: str | None) -> None:

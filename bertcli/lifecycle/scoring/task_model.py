@@ -24,7 +24,7 @@ from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary, open_config
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
-from bertcli.tasks.task import INPUT, Task
+from bertcli.tasks.task import INPUT, Files, Task
 from bertcli.training.device import (
     inference_device,
     inference_tokens,
@@ -83,7 +83,7 @@ class TaskModel:
         """What `bert predict` shows of each row, and what of them is not read; the rows have the same columns."""
         split = self._encoded(rows)
         predictions = enumerate(self.predict(split))
-        shown = [self.kind.show(rows[number], each, split.examples, number) for number, each in predictions]
+        shown = [self.kind.show(self.task, rows[number], each, split.examples, number) for number, each in predictions]
         return shown, lost_in(self.task, split, self.rules, self.tokenizer)
 
     def check_input(self, row: Row, file: str | None) -> None:
@@ -106,8 +106,11 @@ class TaskModel:
 
 def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False) -> TaskModel:
     """Load a model of any kind to predict rows, as `bert predict` does; prepacked weights have no gradients."""
-    with_impossible = saved_config(source).get("with_impossible", False)
-    task = replace(INPUT, kind=kind.name, with_impossible=with_impossible, max_seq_length=kind.max_seq_length)
+    saved = saved_config(source)
+    files, with_impossible = Files(label_form=saved.get("label_form", "")), saved.get("with_impossible", False)
+    task = replace(
+        INPUT, kind=kind.name, files=files, with_impossible=with_impossible, max_seq_length=kind.max_seq_length
+    )
     if has_gradients:
         return load_task_model(task, source, "float32")
     return load_task_model(task, source, precision, fast=kind.is_task, top_k=top_k)
