@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,8 +15,8 @@ from typing import Any
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.labelled.own_labels import listed
-from bertcli.data.labelled.own_splits import looks_like_file, own_files, split_of
+from bertcli.data.labelled.own_labels import counted, listed
+from bertcli.data.labelled.own_splits import looks_like_file, own_files
 from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
@@ -25,7 +25,16 @@ from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Lost, Source, check_options, describe_split, has_learnt, source_of
+from bertcli.lifecycle.sources import (
+    Lost,
+    Source,
+    check_options,
+    describe_split,
+    has_dev,
+    is_of,
+    source_of,
+    source_of_run,
+)
 from bertcli.lifecycle.workspace import (
     RUNS,
     learnt_before,
@@ -92,13 +101,14 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
         yield score_split(task, config.predictions, splits[0], predictions, worst)
         return
     found = resolve_model(model)
-    for remark in _remarks(config, found, saved, source, splits[0]):
+    remarks = list(_remarks(config, found, saved, source, splits[0]))
+    for remark in remarks:
         say(remark)
-
     loaded = load_for_task(task, found, config.precision, config.engine)
     for split in splits:
         scored = score_split(task, found, split, *_predicted(loaded, task, split, config.mistakes))
-        yield replace(scored, evaluation=replace(scored.evaluation, baseline=_baseline(found, saved, split)))
+        baseline = _baseline(found, saved, split)
+        yield replace(scored, evaluation=replace(scored.evaluation, baseline=baseline, remarks=remarks))
 
 
 def _baseline(model: str, saved: dict[str, Any], split: Split) -> dict[str, dict[str, Any]]:
@@ -113,21 +123,50 @@ def _baseline(model: str, saved: dict[str, Any], split: Split) -> dict[str, dict
 def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: Source, split: Split) -> Iterator[str]:
     """What may make a score higher than that of a model on unknown texts."""
     left_out = saved.get("data_digests", {}).get("dev")
-    is_cut = config.split == "dev" and source.own is not None and has_learnt(saved, config.task)
-    is_cut = is_cut and not saved.get("limit_dev")
+    run, is_own = Path(model).parent, source.own is not None and not saved.get("limit_dev")
+    is_cut = is_own and config.split == "dev" and is_of(saved, config.task) and has_dev(saved)
     if is_cut and left_out and split.examples.digest != left_out:
-        run = Path(model).parent
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
-    if _is_part_of(saved, config.task) or saved.get("data_digests", {}).get("train") == split.examples.digest:
-        yield f"{Path(model).parent} was trained on these examples: its scores say little of new ones"
+    if learnt := _count_learnt(saved, split) if is_own else 0:
+        which = "these examples" if learnt == len(split) else f"{learnt:,} of these {len(split):,} examples"
+        yield f"{run} was trained on {which}: its scores say little of new ones"
     before = learnt_before(saved, config.task, left_out) if is_cut else ""
-    yield from filter(None, (before, remark_on(model, source.task.name)))
+    yield from filter(None, (before, _remark_on_labels(run, source, split), remark_on(model, source.task.name)))
 
 
-def _is_part_of(saved: dict[str, Any], name: str) -> bool:
-    """Whether a file is one of several that a run was trained on."""
-    learnt = [os.path.realpath(each) for each in str(saved.get("task", "")).split(",")]
-    return bool(learnt[1:]) and os.path.realpath(name) in learnt and split_of(Path(name)) in ("", "train")
+def _remark_on_labels(run: Path, source: Source, split: Split) -> str:
+    known = {label.casefold() for label in RunFolder(run).labels}
+    labels = source.kind.labels_of(source.task, split.examples) if known and source.kind.names_outputs else ()
+    new = Counter(label for label in labels if label.casefold() not in known)
+    return f"{run} has not learnt all labels of {split.name}; others count as errors{counted(new)}" if new else ""
+
+
+def _count_learnt(saved: dict[str, Any], split: Split) -> int:
+    """How many examples are among those of own files that a run was trained on, as far as these are as they were."""
+    digest = saved.get("data_digests", {}).get("train")
+    if digest == split.examples.digest:
+        return len(split)
+    try:
+        with quietly():
+            learnt = source_of_run(saved).read("train", True, saved.get("limit")).examples
+    except (UserError, KeyError):
+        return 0
+    known = set(learnt.inputs()) if learnt.digest == digest else ()
+    return sum(each in known for each in split.examples.inputs())
+
+
+def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | None) -> None:
+    """Raise UserError if a dev set would be cut off examples that the run was trained on."""
+    is_whole = config.split == "dev" and not (config.predictions or has_dev(saved)) and is_of(saved, config.task)
+    files = own_files(config.task) if is_whole else {}
+    if "train" in files and "dev" not in files:
+        what = f"`{config.task}` has no dev set, and {model} was trained on its whole train set."
+        own = (
+            "Score the test set: bert evaluate {task} --split test"
+            if "test" in files
+            else "Give others: bert evaluate FILE"
+        )
+        raise UserError(what, f"{own.format(task=shlex.quote(config.task))} --model {shlex.quote(str(model))}")
 
 
 def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:
@@ -139,6 +178,7 @@ def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, 
     saved = saved_config(resolve_model(model)) if model else {}
     if model and config.predictions and not saved:
         raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
+    _check_has_dev(config, saved, model)
     source = source_of(config, saved)
     if config.na_probs and not (config.predictions and source.kind.max_query_length):
         hint = "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json"

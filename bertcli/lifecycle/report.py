@@ -21,7 +21,7 @@ from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
 from bertcli.lifecycle.reproducing.page import markdown_of, page_of
 from bertcli.lifecycle.reproducing.result import reproductions_in
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import find_source, split_seed
+from bertcli.lifecycle.sources import has_dev, source_of_run
 from bertcli.lifecycle.workspace import latest_finished_run, nearest_run
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.charts import standalone
@@ -34,7 +34,7 @@ from bertcli.reports.rendering import escaped, markdown_tables
 from bertcli.reports.run_page import run_page
 from bertcli.reports.sections import Page, chart_style, render_page
 from bertcli.tasks.task import Task
-from bertcli.training.result import CROSS_VALIDATED, TrainingResult
+from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 
 HINT = "Restore it, or remove it."
@@ -191,14 +191,10 @@ def _record(folder: RunFolder, result: TrainingResult, found: _Kept) -> RunRecor
 def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:
     """The predictions that a run has kept, scored on its data, which are read again."""
     config = folder.config
-    columns = {key: config.get(key) for key in ("text", "text_pair", "label")}
-    is_on_all = result.split == CROSS_VALIDATED
     try:
+        source, limits = source_of_run(config), (config.get("limit"), config.get("limit_dev"))
         with quietly():
-            source = find_source(config["task"], config.get("data_dir"), columns, config["kind"], split_seed(config))
-            source = source.for_training(is_on_all)
-            limits = config.get("limit"), config.get("limit_dev")
-            split = source.read("train", True, limits[0]) if is_on_all else source.read_dev("dev", limits[1])
+            split = source.read_dev("dev", limits[1]) if has_dev(config) else source.read("train", True, limits[0])
     except UserError as error:
         return _not_scored(f"{DATA_GONE}: {error.message}")
     if config.get("data_digests", {}).get(split.name) != split.examples.digest:

@@ -32,6 +32,7 @@ class Evaluation(Result):
     other_splits: list[Evaluation] = field(default_factory=list)  # a second dev set
     to_first: dict[str, dict[str, Any]] = field(default_factory=dict)  # difference to the first model, by metric
     baseline: dict[str, dict[str, Any]] = field(default_factory=dict)  # scores of the guess and of a bag of words
+    remarks: list[str] = field(default_factory=list)  # what may make the scores higher than those of new examples
 
     @property
     def rows(self) -> Rows:

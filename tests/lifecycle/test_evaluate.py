@@ -19,6 +19,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from bertcli.cli.main import main
 from bertcli.data.labelled.tables import read_table
 from bertcli.errors import UserError
+from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.evaluate import Evaluation, evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predicting.files import write_predictions
@@ -582,3 +583,64 @@ def test_a_split_without_examples_is_refused(workspace: Path) -> None:
     Path("p.json").write_text("{}")
     with pytest.raises(UserError, match="The dev split of squad has no examples"):
         evaluate("squad", data_dir=".", predictions="p.json")
+
+
+# --- What a run has learnt from
+
+
+def write_films(path: str, rows: range, **labels: str) -> str:
+    """Rows of texts that say their label, one in ten with another label if one is given."""
+    Path(path).parent.mkdir(exist_ok=True)
+    lines = [f"{('good', 'bad')[row % 2]} film {row},{'yn'[row % 2]}" for row in rows]
+    for tenth, label in labels.items():
+        lines[:: int(tenth.strip("_"))] = [f"{line[:-1]}{label}" for line in lines[:: int(tenth.strip("_"))]]
+    Path(path).write_text("text,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_no_dev_set_is_cut_off_examples_that_were_all_trained_on(workspace: Path) -> None:
+    write_films("films/train.csv", range(60))
+    write_films("films/test.csv", range(60, 90))
+    run = baseline("films")
+    assert run.next[0] == f"bert evaluate films --model {run.run} --split test"
+    with pytest.raises(UserError, match="`films` has no dev set, and") as refused:
+        evaluate("films", model=[run.run])
+    assert refused.value.hint == f"Score the test set: bert evaluate films --split test --model {run.run}"
+    assert evaluate("films", model=[run.run], split="test").examples == 30
+
+
+def test_examples_that_a_run_was_trained_on_are_counted(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    whole, part = write_films("whole.csv", range(60)), write_films("part.csv", range(40, 80))
+    learnt, limited = baseline(whole, out="learnt").run, baseline(whole, limit=30, out="limited").run
+    others = write_films("others.csv", range(60, 90))
+    ends = {
+        (whole, learnt): "these examples",
+        (part, learnt): "20 of these 40 examples",
+        (whole, limited): "30 of these 60 examples",
+    }
+    for (file, run), which in ends.items():
+        words = f"{run} was trained on {which}: its scores say little of new ones"
+        assert evaluate(file, model=[run]).remarks == [words]
+        assert words in said.text
+    assert evaluate(others, model=[learnt]).remarks == []
+
+
+def test_labels_that_a_run_has_not_learnt_are_said(workspace: Path) -> None:
+    run = baseline(write_films("films.csv", range(60))).run
+    scores = evaluate(write_films("others.csv", range(60, 100), _10="m"), model=[run])
+    assert scores.remarks == [f"{run} has not learnt all labels of dev; others count as errors: `m` (4)"]
+    assert scores.metrics["accuracy"] == 90
+
+
+def test_the_interval_of_a_group_of_questions_is_of_as_many_as_it_has(workspace: Path) -> None:
+    answers = [[], [{"text": "cat", "answer_start": 4}]]
+    asked = [
+        {"id": str(row), "question": "What?", "answers": answers[row % 3 > 0], "is_impossible": row % 3 == 0}
+        for row in range(60)
+    ]
+    paragraphs = [{"context": "The cat sat on the mat.", "qas": asked}]
+    Path("asked.json").write_text(json.dumps({"version": "2", "data": [{"title": "t", "paragraphs": paragraphs}]}))
+    Path("given.json").write_text(json.dumps({each["id"]: "the mat" for each in asked}))
+    intervals = evaluate("asked.json", predictions="given.json").confidence_intervals
+    for name, count in {"exact_match": 60, "HasAns_exact_match": 40, "NoAns_exact_match": 20, "NoAns_f1": 20}.items():
+        assert intervals[name] == [0, pytest.approx(100 * (1 - 0.025 ** (1 / count)), abs=1e-4)]

@@ -25,8 +25,7 @@ from conftest import GOLDENS, WORDS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.labelled.own_splits import cut_dev, run_name, stratified_split
+from bertcli.data.labelled.own_splits import run_name, stratified_split
 from bertcli.data.labelled.tables import are_numbers, read_table
 from bertcli.data.text.documents import read_lines
 from bertcli.errors import UserError
@@ -578,17 +577,6 @@ def test_a_dev_split_has_the_same_share_of_each_label() -> None:
     assert len({rare[row] for row in stratified_split(rare, 120, 0.1, seed=0)[1]}) == 12
 
 
-@given(st.integers(2, 40), st.integers(0, 5))
-def test_examples_with_the_same_text_are_on_one_side_of_a_dev_split(different: int, seed: int) -> None:
-    texts = [f"text {row % different}" for row in range(100)]
-    parts = cut_dev("a.csv", TextExamples(texts, origin="a.csv"), None, seed)
-    train, dev = (parts[split].texts for split in ("train", "dev"))
-    assert sorted(train + dev) == sorted(texts)
-    assert dev
-    assert not set(train) & set(dev)
-    assert len(set(dev)) == max(1, round(different / 10))
-
-
 @pytest.mark.parametrize(
     ("name", "splits"),
     [
@@ -883,3 +871,13 @@ def test_lists_of_words_and_tags_are_tagged_sentences(
         broken = write(str(tmp_path / "broken.jsonl"), '{"tokens": ["a"], "tags": ["O"]}\n' + line + "\n")
         with pytest.raises(UserError, match=what):
             finetune(broken)
+
+
+def test_several_files_that_are_trained_on_together_are_named(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    for name in ("train.csv", "holdout.csv"):
+        Path(name).write_text(CSV)
+    own_task("train.csv,holdout.csv", NONE, None)
+    words = (
+        "all of these files are trained on: holdout.csv, train.csv; to score one instead, call it dev.csv or test.csv"
+    )
+    assert words in said.text

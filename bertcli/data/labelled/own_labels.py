@@ -3,7 +3,7 @@
 import ast
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -121,3 +121,8 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     shown = list(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return f": {', '.join(shown[:most])}{more}" if shown else ""
+
+
+def counted(labels: Mapping[str, int]) -> str:
+    """The first of the labels after a colon, each with its number of examples."""
+    return listed(f"`{label}` ({count:,})" for label, count in labels.items())

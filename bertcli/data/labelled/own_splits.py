@@ -3,7 +3,7 @@
 import glob
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from bertcli import number_of, say
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.own_labels import listed
+from bertcli.data.labelled.own_labels import counted, listed
 from bertcli.data.labelled.tables import TABLE_ENDINGS, check_file, ending_of
 from bertcli.data.text.documents import COMPRESSED
 from bertcli.errors import UserError
@@ -91,7 +91,7 @@ def split_of(path: Path) -> str:
 
 def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> dict[str, Examples]:
     """Cut a dev set off the training data, stratified by label. Raises UserError if there is too little for one."""
-    train, dev = _split(part, labels, seed)
+    train, dev = stratified_split(labels, len(part), DEV_SHARE, seed)
     if not dev or not train:
         is_unique = bool(labels) and len(part) > 1
         why, more = (": each label occurs once", "; or another column: --label COLUMN") if is_unique else ("", "")
@@ -103,18 +103,6 @@ def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> d
     if once := [f"`{label}`" for label, count in Counter(labels or []).items() if count == 1]:
         say(f"{name}: labels with one example, used for training only{listed(once)}")
     return {"train": part.take(train), "dev": replace(part.take(dev), skipped=0)}
-
-
-def _split(part: Examples, labels: list[str] | None, seed: int) -> Iterator[list[int]]:
-    """The rows of both parts; those with the same input stay together, unless too few inputs differ."""
-    equal: dict[Any, list[int]] = {}
-    for row, key in enumerate(part.inputs()):
-        equal.setdefault(key, []).append(row)
-    for groups in (list(equal.values()), [[row] for row in range(len(part))]):
-        cut = stratified_split(labels and [labels[rows[0]] for rows in groups], len(groups), DEV_SHARE, seed)
-        if cut[1]:
-            break
-    return (sorted(chain.from_iterable(groups[each] for each in side)) for side in cut)
 
 
 def stratified_split(labels: list[str] | None, count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
@@ -141,8 +129,7 @@ def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[st
         if twice:
             say(f"{name}: {twice:,} of {len(part):,} {split} examples are training examples too")
         if new := Counter(label for label in labels[split] if label not in known):
-            shown = listed(f"`{label}` ({count:,})" for label, count in new.items())
-            say(f"{name}: {split} has labels that are not trained on; they count as errors{shown}")
+            say(f"{name}: {split} has labels that are not trained on; they count as errors{counted(new)}")
 
 
 def _say_repeated(name: str, train: Examples) -> set[Any]:

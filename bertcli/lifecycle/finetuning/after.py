@@ -109,7 +109,8 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
 def next_commands(setup: Setup, result: TrainingResult) -> list[str]:
     """The two commands most likely typed next: all of the data, and one text."""
     name, model = setup.task.name, f"--model {quote(result.run)}"
-    whole = f"bert evaluate {quote(name)} {model}"
+    is_test = not setup.dev and "test" in (setup.source.own or {})
+    whole = f"bert evaluate {quote(name)} {model}{' --split test' if is_test else ''}"
     if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
         whole = f"bert predict --file {quote(name)} --output predictions.csv {model}"
     given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in setup.train.examples.request().items())

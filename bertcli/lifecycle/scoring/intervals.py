@@ -40,7 +40,10 @@ def score_split(task: Task, model: str, split: Split, predictions: list[Predicti
     drawn = {name: drawn[name] for name in metrics if name in drawn}
     labels = kind.label_scores(task, predictions, compared)
     shares = (*SHARES, "f1") if "exact_match" in drawn else SHARES  # an answer's F1 is not below its exact match
-    intervals = {name: interval_of_score(scores, len(split), name in shares) for name, scores in drawn.items()}
+    answered = sum(map(any, compared["references"])) if "HasAns_f1" in drawn else 0
+    counts = {"HasAns": answered, "NoAns": len(split) - answered}
+    sizes = {name: counts.get(name.partition("_")[0], len(split)) for name in drawn}
+    intervals = {name: interval_of_score(each, sizes[name], name.endswith(shares)) for name, each in drawn.items()}
     mistakes = [mistake for _, mistake in worst]
     scores = (metrics, task.paper_scores(split.name), task.paper_splits(split.name), intervals, *labels, mistakes)
     return Scored(Evaluation(task.name, split.name, model, len(split), *scores), split, compared, drawn)
