@@ -112,18 +112,17 @@ def _write(setup: Fitting, found: Baseline, folder: RunFolder) -> TrainingResult
 
 def _cross_validated(setup: Fitting, found: Baseline) -> Predictions:
     """The predictions for each part of the training examples of what is fitted to the others; of a constant, its own."""
-    from bertcli.lifecycle.scoring.cross_validation import folds, targets_of
+    from bertcli.lifecycle.scoring.cross_validation import cross_validate
 
     task, examples = setup.task, setup.train.examples
     if found.is_constant:  # means of folds correlate
         return found.predict(task, examples)
-    predictions: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets_of(task, cast(TextExamples, examples)), examples):
+
+    def predict(fitted: Any, left: Any) -> Predictions:
         of_fold = replace(setup, train=replace(setup.train, examples=examples.take(fitted.tolist())))
-        of_left = found.fit(of_fold).predict(task, examples.take(left.tolist()))
-        for row, prediction in zip(left, of_left, strict=True):
-            predictions[row] = prediction
-    return predictions
+        return found.fit(of_fold).predict(task, examples.take(left.tolist()))
+
+    return cross_validate(task, cast(TextExamples, examples), predict)
 
 
 def _best_step(setup: Fitting) -> int:

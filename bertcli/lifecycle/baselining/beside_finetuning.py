@@ -45,14 +45,19 @@ def predict_baselines(task: Task, train: Examples, dev: Examples | None) -> dict
     """The predictions of the guess and of the bag of words, for dev, or cross-validated where there is none."""
     train, dev = cast(TextExamples, train), cast(TextExamples | None, dev)
     sample = _sample(task, train) if dev else train
-    vectorizer = bag_of_words()
-    bag, targets = vectorizer.fit_transform(texts_of(sample)).tocsr(), targets_of(task, sample)
     nothing, of_scored = np.zeros((len(sample), 1)), np.zeros((len(dev or sample), 1))
-    guess = fit_and_predict(task, nothing, targets, of_scored, STRENGTH)  # one for all: means of folds correlate
-    if dev is None:
-        return {GUESS: guess, BAG_OF_WORDS: cross_validate(task, sample, bag, STRENGTH)}
-    words_of_dev = vectorizer.transform(texts_of(dev))
-    return {GUESS: guess, BAG_OF_WORDS: fit_and_predict(task, bag, targets, words_of_dev, STRENGTH)}
+    guess = fit_and_predict(task, nothing, targets_of(task, sample), of_scored, STRENGTH)  # means of folds correlate
+
+    def by_words(fitted: Any, left: Any) -> Predictions:
+        return _by_words(task, sample.take(fitted.tolist()), sample.take(left.tolist()))
+
+    return {GUESS: guess, BAG_OF_WORDS: _by_words(task, sample, dev) if dev else cross_validate(task, sample, by_words)}
+
+
+def _by_words(task: Task, train: TextExamples, scored: TextExamples) -> Predictions:
+    words = bag_of_words()
+    bag = words.fit_transform(texts_of(train)).tocsr()
+    return fit_and_predict(task, bag, targets_of(task, train), words.transform(texts_of(scored)), STRENGTH)
 
 
 def _sample(task: Task, train: TextExamples) -> TextExamples:

@@ -2,7 +2,8 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast
 
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
@@ -17,13 +18,11 @@ from bertcli.tasks.task import Task
 FOLDS = 5
 
 
-def cross_validate(task: Task, examples: TextExamples, states: Floats, strength: float) -> Predictions:
-    """The predictions of heads fitted to all folds but one, each on that one."""
-    targets = targets_of(task, examples)
+def cross_validate(task: Task, examples: TextExamples, predict: Callable[[Any, Any], Predictions]) -> Predictions:
+    """The predictions for the rows of each fold, by what is fitted to all others: `predict(fitted, left)`."""
     predictions: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets, examples):
-        found = fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
-        for row, prediction in zip(left, found, strict=True):
+    for fitted, left in folds(targets_of(task, examples), examples):
+        for row, prediction in zip(left, predict(fitted, left), strict=True):
             predictions[row] = prediction
     return predictions
 
@@ -35,19 +34,23 @@ def choose_and_cross_validate(
 
     The strength with which a fold is predicted is the best on the others: no example chooses what it is predicted by.
     """
-    found = {strength: cross_validate(task, examples, states, strength) for strength in strengths}
+    targets = targets_of(task, examples)
+
+    def predict(strength: float, fitted: Any, left: Any) -> Predictions:
+        return fit_and_predict(task, states[fitted], targets[fitted], states[left], strength)
+
+    found = {strength: cross_validate(task, examples, partial(predict, strength)) for strength in strengths}
 
     def best_on(rows: Sequence[int]) -> float:
         taken, kind = examples.take(rows), KINDS[task.kind]
         compared = {each: kind.compare(task, taken, [found[each][row] for row in rows]) for each in strengths}
         return max(strengths, key=lambda each: measure(task, compared[each])[task.metrics[0]])
 
-    chosen: Predictions = [{}] * len(examples)
-    for fitted, left in folds(targets_of(task, examples), examples):
-        best = best_on(fitted.tolist())
-        for row in left:
-            chosen[row] = found[best][row]
-    return best_on(range(len(examples))), chosen
+    def chosen(fitted: Any, left: Any) -> Predictions:
+        best = found[best_on(fitted.tolist())]
+        return [best[row] for row in left]
+
+    return best_on(range(len(examples))), cross_validate(task, examples, chosen)
 
 
 def folds(targets: Labels, examples: Examples) -> Iterator[tuple[Any, Any]]:

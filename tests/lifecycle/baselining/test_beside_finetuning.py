@@ -12,10 +12,12 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score
 from sklearn.pipeline import make_pipeline, make_union
 
-from bertcli import evaluate, finetune
+from bertcli import baseline, evaluate, finetune
 from bertcli.cli.main import main
+from bertcli.kinds.kind import Split
 from bertcli.lifecycle.baselining.beside_finetuning import predict_baselines, score_baselines
 from bertcli.lifecycle.own_files import own_task
+from bertcli.lifecycle.scoring.scores import score
 
 GOOD, BAD = ("fine", "great", "lovely"), ("poor", "awful", "grim")
 
@@ -102,3 +104,10 @@ def test_a_run_that_has_not_learnt_says_so_and_its_advice_works(home: Path, work
     start = str(home / "runs" / "pretrain-tiny")
     short = finetune("mood.csv,dev.csv", from_=start, epochs=0.4)
     assert short.advice == f"bert finetune mood.csv,dev.csv --from {start}/model --epochs 1.2"
+
+
+def test_cross_validated_it_is_the_bag_of_words_of_its_own_command(workspace: Path) -> None:
+    write("train.csv", 60, 0)
+    task, parts = own_task("train.csv", {}, None)
+    predictions = predict_baselines(task, parts["train"], None)["bag_of_words"]
+    assert score(task, Split("train", parts["train"]), predictions) == baseline("train.csv").metrics

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from bertcli.data.labelled.examples import TextExamples, text_examples
-from bertcli.lifecycle.scoring.cross_validation import FOLDS, choose_and_cross_validate, cross_validate, folds
+from bertcli.lifecycle.scoring.cross_validation import (
+    FOLDS,
+    choose_and_cross_validate,
+    cross_validate,
+    fit_and_predict,
+    folds,
+    targets_of,
+)
 from bertcli.tasks.task import Files, Task
 
 
@@ -30,7 +37,17 @@ def test_no_example_chooses_the_strength_that_it_is_predicted_with() -> None:
     named = {"text": [f"text {row}" for row in range(40)], "label": [task.labels[each] for each in labels]}
     examples, states, strengths = text_examples(named, ""), drawn.normal(size=(40, 6)), (1e-3, 1e-1, 1.0, 1e3)
     best, chosen = choose_and_cross_validate(task, examples, states, strengths)
-    alone = {strength: cross_validate(task, examples, states, strength) for strength in strengths}
+    targets = targets_of(task, examples)
+    alone = {
+        strength: cross_validate(
+            task,
+            examples,
+            lambda fitted, left, strength=strength: fit_and_predict(
+                task, states[fitted], targets[fitted], states[left], strength
+            ),
+        )
+        for strength in strengths
+    }
     is_right = {each: np.array([own["label"] for own in alone[each]]) == examples.labels for each in strengths}
     assert is_right[best].sum() == max(map(np.sum, is_right.values()))
     of_folds = set()

@@ -195,13 +195,9 @@ def _unknown(word: str) -> int:
     return UNKNOWN.index("capitalized" if word[:1].isupper() else "other")
 
 
-LSTM = Method(
-    "lstm",
-    {**dict.fromkeys(TEXT_KINDS, TextLstm), TAGGING.name: TagLstm},
+FORWARD, BOTH_WAYS = (
     "An LSTM that reads the words from left to right.",
-)
-BILSTM = Method(
-    "bilstm",
-    {**dict.fromkeys(TEXT_KINDS, BothWaysTextLstm), TAGGING.name: BothWaysTagLstm},
     "Two LSTMs that read the words in both directions.",
 )
+LSTM = Method("lstm", {**dict.fromkeys(TEXT_KINDS, TextLstm), TAGGING.name: TagLstm}, FORWARD)
+BILSTM = Method("bilstm", {**dict.fromkeys(TEXT_KINDS, BothWaysTextLstm), TAGGING.name: BothWaysTagLstm}, BOTH_WAYS)

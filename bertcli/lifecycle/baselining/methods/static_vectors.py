@@ -70,8 +70,5 @@ def _mean(vectors: WordVectors, text: str) -> Any:
     return mean / (np.linalg.norm(mean) or 1)
 
 
-STATIC_VECTORS = Method(
-    "static-vectors",
-    dict.fromkeys(TEXT_KINDS, StaticVectors),
-    "The mean of word vectors that Word2Vec has learnt, with logistic regression, or ridge regression for values.",
-)
+WHAT = "The mean of word vectors that Word2Vec has learnt, with logistic regression, or ridge regression for values."
+STATIC_VECTORS = Method("static-vectors", dict.fromkeys(TEXT_KINDS, StaticVectors), WHAT)
