@@ -221,7 +221,7 @@ def resolve_model(source: str) -> str:
     model = PRETRAINED.get(source)
     if folder := model.folder if model else cached_model(source):
         return str(folder)
-    if source.startswith((".", "/", "runs/")) or source.count("/") > 1:
+    if _is_place(source):
         what = f"There is no model `{source}`."
         raise UserError(what, nearest_run(source, "Give a run under runs/, a model folder or a Hub name."))
     if hub_answers():
@@ -231,6 +231,10 @@ def resolve_model(source: str) -> str:
     how = model.how_to_get if model and model.extra else "try again when you are online"
     what = f"`{source}` is not on this machine, and the Hub does not answer."
     raise UserError(what, f"Get it: {how}; or see: bert models")
+
+
+def _is_place(source: str) -> bool:
+    return source.startswith((".", "/", "runs/")) or source.count("/") > 1 or (RUNS / source / "config.yaml").exists()
 
 
 def _model_in(path: Path) -> str:

@@ -29,6 +29,7 @@ from bertcli.data.labelled.squad import split_words
 from bertcli.data.labelled.tables import chunks_of, read_table, stream_table
 from bertcli.errors import UserError
 from bertcli.lifecycle import predict as prediction
+from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.predict import predict, stream
@@ -636,3 +637,25 @@ def test_words_with_or_without_tags_are_tagged_as_they_are_parted(home: Path, wo
     predict(file="train.conll", model=run.run, output="tagged.jsonl")
     assert evaluate("tagged.jsonl", model=run.run).metrics["f1"] == 100
     assert "tags" not in predict("the U.S. cat", model=run.run).records[0]
+
+
+def test_a_run_that_was_trained_on_a_column_of_the_file_comes_before_one_for_any_text(
+    workspace: Path, said: LogCapture
+) -> None:
+    Path("films.csv").write_text(
+        "id,review,stars\n" + "".join(f"{row},film {row % 2},{row % 2}\n" for row in range(40))
+    )
+    Path("words.conll").write_text("EU B-ORG\nsent O\n\nPeter B-PER\nwent O\n\n" * 10)
+    films, words = baseline("films.csv").run, baseline("words.conll").run
+    assert set(predict(file="films.csv").rows[0]) >= {"prediction", "score"}
+    assert f"model: {films} (a baseline, the only run that fits)" in said.text
+    assert "entities" in predict("EU sent Peter", model=words).records[0]
+
+
+def test_the_index_of_pandas_stays_in_the_output(workspace: Path) -> None:
+    Path("films.csv").write_text("review,stars\n" + "".join(f"film {row % 2},{row % 2}\n" for row in range(40)))
+    baseline("films.csv")
+    Path("new.csv").write_text(",review\n7,film 1\n9,film 0\n")
+    predict(file="new.csv", output="answers.csv")
+    header, *rows = (line.split(",")[:3] for line in Path("answers.csv").read_text().splitlines())
+    assert [header, *rows] == [["", "review", "prediction"], ["7", "film 1", "1"], ["9", "film 0", "0"]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertcli import evaluate, finetune, predict, report
+from bertcli import baseline, evaluate, finetune, predict, report
 from bertcli.errors import UserError
 from bertcli.lifecycle.workspace import find_runs, run_that_fits, task_runs
 
@@ -179,3 +179,11 @@ def test_a_distilled_run_is_used_as_what_it_was_trained_on_and_a_baseline_is_not
     Path("runs/student/model/config.json").rename("runs/student/config.json")
     assert [run.path.name for run in task_runs()] == ["tuned", "guess"]
     assert "the latest of 2 runs that fit, but for 1 baseline; " in said.text
+
+
+def test_a_run_that_is_named_without_its_folder_is_offered(workspace: Path) -> None:
+    Path("films.csv").write_text("text,label\n" + "".join(f"film {row % 2},{row % 2}\n" for row in range(40)))
+    run = baseline("films.csv").run
+    with pytest.raises(UserError, match="There is no model `films-bag-of-words`") as refused:
+        predict("a film", model="films-bag-of-words")
+    assert refused.value.hint == f"Did you mean `{run}`?"

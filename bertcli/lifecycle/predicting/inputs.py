@@ -183,8 +183,9 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     """The rows of a table, with the columns of the model's run, of the latest run that fits, or by their names."""
     begin = next(cells)
     spread = spread_choices(path, names, (), begin[1])[0]
-    misfit = partial(_misfit, spread)
     runs = [] if model else task_runs()
+    is_named = any(run.config.get("text") in spread and not _misfit(spread, False, run) for run in runs)
+    misfit = partial(_misfit, spread, is_named)
     fitting = next((run.config for run in runs if not misfit(run)), {})
     learnt = saved_config(resolve_model(model)) if model else fitting
     if runs and not (learnt or _input_columns(spread, {})):
@@ -195,8 +196,10 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", str(path)), form_of_row(first), misfit)
 
 
-def _misfit(names: list[str], run: RunFolder) -> str:
-    """Why a run cannot take a table with these columns; "" if it can."""
+def _misfit(names: list[str], is_named: bool, run: RunFolder) -> str:
+    """Why a run does not take a table with these columns, of which another is trained on one that `is_named`; "" if it does."""
+    if is_named and run.config.get("text") not in names:
+        return "was not trained on a column of it"
     columns = _input_columns(names, run.config)
     wanted = [*columns.values()] or ["text"]
     wanted += ["text_pair"] if takes_pairs(run.config) and "text_pair" not in columns else []
@@ -238,7 +241,7 @@ def _rows_of_table(
     path: Path, names: list[str], first: NumberedRow, rows: Iterator[NumberedRow], learnt: dict[str, Any]
 ) -> Iterator[InputRow]:
     """The columns of a table that are the input: those that a run was trained on, or by their names."""
-    kept = names
+    kept = [*[""] * ("" in first[1]), *names]  # the index of pandas has no name
     rows, originals = tee(chain([first], rows))
     saved = learnt if learnt.get("text") in (None, *names) else {}
     if saved.get("kind", CHOICE.name) == CHOICE.name:

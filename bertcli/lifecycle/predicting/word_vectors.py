@@ -32,10 +32,8 @@ def compare(source: str, texts: list[str], word: str) -> dict[str, Any]:
     unit = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
     cosines = unit @ unit.swapaxes(1, 2)  # [L + 1, N, N]
     pairs = list(combinations(range(len(texts)), 2))
-    layers = [
-        {"layer": layer, "cosines": [round(float(found[pair]), 6) for pair in pairs]}
-        for layer, found in enumerate(cosines)
-    ]
+    rounded = [[round(float(found[pair]), 6) for pair in pairs] for found in cosines]
+    layers = [{"layer": layer, "cosines": found} for layer, found in enumerate(rounded)]
     return {"word": word, "texts": texts, "pairs": [[texts[i], texts[j]] for i, j in pairs], "layers": layers}
 
 
