@@ -20,12 +20,8 @@ TOO_MANY, MOST_SHOWN = "Got unexpected extra argument", 5  # what click says, be
 # Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
-app = typer.Typer(
-    name="bert",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(name="bert", no_args_is_help=True, pretty_exceptions_enable=False, context_settings=HELP)
 # In the order of the help, which is the order in which they are used.
 TRAIN = ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "distill", "baseline")
 USE = ("evaluate", "predict", "similar", "report", "reproduce", "export", "serve", "submit", "convert")
@@ -72,10 +68,8 @@ def main() -> None:
         console.error(what, "Free some space, or give a writable folder; existing files are unchanged.")
         code = 1
     if code == INTERRUPTED and not said:
-        console.error(
-            "Interrupted.",
-            "Run the same command again: finished shards and runs are kept, a file of predictions is written again.",
-        )
+        hint = "Run the same command again: finished shards and runs are kept, a file of predictions is written again."
+        console.error("Interrupted.", hint)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -14,6 +14,8 @@ METHOD = "What is fitted: {choices}."
 VECTORS = (RANDOM, STATIC) = ("random", "static")
 VECTORS_TEXT = "static-vectors, --vectors static: text files to train word vectors on; default: the training examples."
 
+FROM = "left-to-right: the run to fine-tune; default: the latest run pre-trained with that objective."
+
 
 @dataclass(kw_only=True)
 class BaselineConfig(OwnDataConfig):
@@ -24,11 +26,7 @@ class BaselineConfig(OwnDataConfig):
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
     seed: int = option(0, "Random seed: of the dev set cut off own data, and of new weights.", minimum=0)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
-    from_: str | None = option(
-        None,
-        "left-to-right: the run to fine-tune; default: the latest run pre-trained with that objective.",
-        of=(LEFT_TO_RIGHT,),
-    )
+    from_: str | None = option(None, FROM, of=(LEFT_TO_RIGHT,))
     vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS, of=LSTMS)
     vectors_text: list[str] = option([], VECTORS_TEXT, nargs="+", of=(STATIC_VECTORS, *LSTMS))
     epochs: int | None = option(None, "LSTMs, left-to-right: epochs; default: by the examples.", minimum=1, of=TRAINED)

@@ -7,12 +7,8 @@ from bertcli.families.family import Family, ModelSize
 LINES = ("full-sentences", "doc-sentences", "sentence-pairs", "lines")  # of RoBERTa's and DistilBERT's papers
 PAPER, TURC = "Devlin et al. 2019, section 3", "Turc et al. 2019"
 
-MINIATURES = {
-    "tiny": ModelSize(2, 128, 2, TURC),
-    "mini": ModelSize(4, 256, 4, TURC),
-    "small": ModelSize(4, 512, 8, TURC),
-    "medium": ModelSize(8, 512, 8, TURC),
-}
+SHAPES = {"tiny": (2, 128, 2), "mini": (4, 256, 4), "small": (4, 512, 8), "medium": (8, 512, 8)}
+MINIATURES = {name: ModelSize(*shape, TURC) for name, shape in SHAPES.items()}
 SIZES = {**MINIATURES, "base": ModelSize(12, 768, 12, PAPER), "large": ModelSize(24, 1024, 16, PAPER)}
 
 

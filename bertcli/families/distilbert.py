@@ -10,11 +10,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 # A module of DistilBERT -> the same one of BERT; layers are numbered as in the student.
-EMBEDDINGS = {
-    "word_embeddings": "bert.embeddings.word_embeddings",
-    "position_embeddings": "bert.embeddings.position_embeddings",
-    "LayerNorm": "bert.embeddings.LayerNorm",
-}
+EMBEDDINGS = ("word_embeddings", "position_embeddings", "LayerNorm")
 LAYER = {
     "attention.q_lin": "attention.self.query",
     "attention.k_lin": "attention.self.key",
@@ -25,11 +21,7 @@ LAYER = {
     "ffn.lin2": "output.dense",
     "output_layer_norm": "output.LayerNorm",
 }
-HEAD = {
-    "vocab_transform": "cls.predictions.transform.dense",
-    "vocab_layer_norm": "cls.predictions.transform.LayerNorm",
-    "vocab_projector": "cls.predictions.decoder",
-}
+HEAD = {"vocab_transform": "transform.dense", "vocab_layer_norm": "transform.LayerNorm", "vocab_projector": "decoder"}
 
 
 def _predict_tokens(model: "PreTrainedModel", hidden: "Tensor") -> Any:
@@ -52,10 +44,10 @@ def distilbert_names(layers: Sequence[int], has_head: bool = True) -> dict[str, 
 
     Token types and pooler have no place in it. The authors' script leaves out the transform of the head unless asked.
     """
-    modules = {f"distilbert.embeddings.{own}": theirs for own, theirs in EMBEDDINGS.items()}
+    modules = {f"distilbert.embeddings.{name}": f"bert.embeddings.{name}" for name in EMBEDDINGS}
     for number, layer in enumerate(layers):
         for own, theirs in LAYER.items():
             modules[f"distilbert.transformer.layer.{number}.{own}"] = f"bert.encoder.layer.{layer}.{theirs}"
-    modules |= HEAD if has_head else {}
+    modules |= {own: f"cls.predictions.{theirs}" for own, theirs in HEAD.items() if has_head}
     names = {f"{own}.{part}": f"{theirs}.{part}" for own, theirs in modules.items() for part in ("weight", "bias")}
     return {own: theirs for own, theirs in names.items() if not own.endswith("_embeddings.bias")}

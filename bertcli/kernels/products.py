@@ -66,11 +66,9 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states, weight = ctx.saved_tensors
         reads_states, has_weight, has_bias = ctx.needs_input_grad
-        return (
-            _linear(gradient, weight.t()) if reads_states else None,
-            _of_weight(rows(gradient), rows(states)) if has_weight else None,
-            rows(gradient).sum(0) if has_bias else None,
-        )
+        of_states = _linear(gradient, weight.t()) if reads_states else None
+        of_weight = _of_weight(rows(gradient), rows(states)) if has_weight else None
+        return of_states, of_weight, rows(gradient).sum(0) if has_bias else None
 
 
 def _linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -168,7 +168,5 @@ def _baselines(questions: str, test: str) -> dict[str, dict[str, float]]:
     left = Split("test", scored["test"])
     found = predict_baselines(task, parts["train"], left.examples)
     seconds = round(time.perf_counter() - began, 1)
-    return {
-        name.replace("_", " "): {"accuracy": score(task, left, predictions)["accuracy"], "seconds": seconds}
-        for name, predictions in found.items()
-    }
+    right = {name.replace("_", " "): score(task, left, each)["accuracy"] for name, each in found.items()}
+    return {name: {"accuracy": accuracy, "seconds": seconds} for name, accuracy in right.items()}

@@ -41,10 +41,8 @@ class Similar(Result):
     def rows(self) -> Rows:
         """A row for each row that is near a text, or for each pair."""
         near = [{"query": each["text"], **_plain(row)} for each in self.texts for row in each["nearest"]]
-        pairs = [
-            {"cosine": pair["cosine"], **_plain(pair["rows"][0], "first_"), **_plain(pair["rows"][1], "second_")}
-            for pair in self.pairs
-        ]
+        found = [(pair["cosine"], *pair["rows"]) for pair in self.pairs]
+        pairs = [{"cosine": cosine, **_plain(a, "first_"), **_plain(b, "second_")} for cosine, a, b in found]
         return near + pairs
 
 
@@ -135,10 +133,8 @@ def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:
         cosines, places, count = _search(find, texts, result, config, _encoder(result.model, config))
     numbers = [*texts]
     rows = _rows(config, result.model, {numbers[place] for place in places.flat})
-    pairs = [
-        {"cosine": round(cosine, 6), "rows": [rows[numbers[place]] for place in pair]}
-        for cosine, pair in zip(cosines.tolist(), places.tolist(), strict=True)
-    ]
+    found = zip(cosines.tolist(), places.tolist(), strict=True)
+    pairs = [{"cosine": round(cosine, 6), "rows": [rows[numbers[place]] for place in pair]} for cosine, pair in found]
     shown = f"the nearest {len(pairs):,} are shown; " if len(pairs) < count else ""
     say(f"{count:,} pairs have a cosine of at least {config.threshold:g} ({shown}--threshold changes it)")
     return replace(result, pairs=pairs, pairs_found=count)

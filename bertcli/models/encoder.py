@@ -243,10 +243,8 @@ def _padded(model: PreTrainedModel, batch: PackedBatch) -> tuple[dict[str, Tenso
     if model.training:
         name_rows(batch, is_token)
     padding = {"input_ids": getattr(model.config, "pad_token_id", None) or 0}
-    columns = {
-        name: pad_sequence(list(torch.split(column, list(batch.lengths))), True, padding.get(name, 0))
-        for name, column in _columns(model, batch).items()
-    }
+    parts = {name: torch.split(column, list(batch.lengths)) for name, column in _columns(model, batch).items()}
+    columns = {name: pad_sequence(list(each), True, padding.get(name, 0)) for name, each in parts.items()}
     return {**columns, "attention_mask": is_token.long()}, is_token
 
 

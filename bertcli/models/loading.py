@@ -41,12 +41,8 @@ LARGEST_TABLES = {"type_vocab_size": 1_000_000, "vocab_size": 100_000_000, "max_
 LARGEST = LARGEST_LAYERS | LARGEST_TABLES
 SMALLEST = {"type_vocab_size": 0, "max_position_embeddings": -1}  # XLNet has no longest input
 OWN_HEADS = (FrozenBertForTokenClassification, MeanPooledBertForSequenceClassification)
-OWN_HEADS_OF_FAMILIES = (
-    *two_directions.CLASSES.values(),
-    *deberta.CLASSES.values(),
-    replaced_tokens.DebertaV2ForPreTraining,
-    *joint_spans.CLASSES.values(),
-)
+HEADS = (*two_directions.CLASSES.values(), *deberta.CLASSES.values(), *joint_spans.CLASSES.values())
+OWN_HEADS_OF_FAMILIES = (*HEADS, replaced_tokens.DebertaV2ForPreTraining)
 OWN_CLASSES = {each.__name__: each for each in (*OWN_HEADS, *OWN_HEADS_OF_FAMILIES)}
 
 

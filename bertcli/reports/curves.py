@@ -8,11 +8,8 @@ from typing import Any
 from bertcli.reports.charts import Chart, Point, line_chart
 
 Lines = Sequence[Mapping[str, Any]]  # of metrics.jsonl
-LOGGED = {
-    "learning_rate": "Learning rate",
-    "gradient_norm": "Gradient norm, before clipping",
-    "tokens_per_second": "Tokens per second",
-}
+LOGGED = {"learning_rate": "Learning rate", "gradient_norm": "Gradient norm, before clipping"}
+LOGGED |= {"tokens_per_second": "Tokens per second"}
 NOT_SCORES = ("loss", "thresh", "entropy")
 
 

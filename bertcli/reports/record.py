@@ -77,11 +77,8 @@ class RunRecord:
         if self.answers is None:
             return f"On {result.split.replace('_', '-') or 'the evaluation data'} its {_plain(metric)} is {score:.1f}."
         others = {"a bag of words": BAG_OF_WORDS, "one answer for all": GUESS}
-        beside = [
-            f"that of {words} {result.baseline[name]['metrics'][metric]:.1f}"
-            for words, name in others.items()
-            if name in result.baseline
-        ]
+        known = {words: result.baseline[name]["metrics"] for words, name in others.items() if name in result.baseline}
+        beside = [f"that of {words} {metrics[metric]:.1f}" for words, metrics in known.items()]
         paper = [] if self.evaluation is None else list(self.evaluation.paper.items())
         beside += [f"that of the paper's base model {value:.1f}" for name, value in paper if name == f"base {metric}"]
         words = self.answers.in_words

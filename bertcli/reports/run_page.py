@@ -199,10 +199,8 @@ def _repeat(record: RunRecord) -> Section:
     options = [[name.replace("_", " "), str(value)] for name, value in record.options.items()]
     typed = record.environment.get("command_line")
     text = ["This command repeats it:"]
-    tables = [
-        Table("options", ["", ""], options),
-        Table("environment", ["", ""], [[k, str(v)] for k, v in environment.items()]),
-    ]
+    machine = [[name, str(value)] for name, value in environment.items()]
+    tables = [Table("options", ["", ""], options), Table("environment", ["", ""], machine)]
     more = [["typed as", typed]] if typed else []
     speed = [["tokens per second, without padding", record.result.tokens_per_second], *more]
     return Section("How to repeat it", text, tables=[Table("run", ["", ""], speed), *tables], commands=[record.command])

@@ -138,11 +138,8 @@ FIGURE_5 = PaperTable(
 )
 
 # Appendix A.3: the fine-tuning settings that work well on all tasks.
-FINETUNING_GRID: dict[str, tuple[float, ...]] = {
-    "batch_size": (16, 32),
-    "learning_rate": (5e-5, 3e-5, 2e-5),
-    "epochs": (2, 3, 4),
-}
+FINETUNING_GRID: dict[str, tuple[float, ...]] = {"batch_size": (16, 32), "learning_rate": (5e-5, 3e-5, 2e-5)}
+FINETUNING_GRID |= {"epochs": (2, 3, 4)}
 
 SIZES = {"BERT base": "base", "12/768/12": "base", "BERT large": "large", "24/1024/16": "large"}
 

@@ -78,12 +78,8 @@ class Adam(torch.optim.AdamW):
         """The state of each parameter, by its number; all processes must ask, where each has a part of it."""
         for rows in self.working_copy.deferred.values():
             rows.read()
-        whole = self.working_copy.whole
-        return {
-            number: {name: whole(each, value) for name, value in self.state[each].items()}
-            for number, each in enumerate(self._parameters())
-            if each in self.state
-        }
+        whole, kept = self.working_copy.whole, [each for each in enumerate(self._parameters()) if each[1] in self.state]
+        return {number: {name: whole(each, value) for name, value in self.state[each].items()} for number, each in kept}
 
     def load_slots(self, slots: dict[int, dict[str, Tensor]]) -> None:
         """Take the state of each parameter."""

@@ -24,11 +24,8 @@ class _Engine(NamedTuple):
     written: str = "float32"  # the precision of the graph's file
 
 
-ENGINES = {
-    ONNX: _Engine(load_onnxruntime, ("float32",)),
-    ONNX_INT8: _Engine(load_onnxruntime, ("float32",), "int8"),
-    OPENVINO: _Engine(load_openvino, ("float32", "bfloat16")),
-}
+ENGINES = {ONNX: _Engine(load_onnxruntime, ("float32",)), OPENVINO: _Engine(load_openvino, ("float32", "bfloat16"))}
+ENGINES |= {ONNX_INT8: _Engine(load_onnxruntime, ("float32",), "int8")}
 
 
 def run_by(engine: str, loaded: TaskModel, source: str, precision: str) -> TaskModel:

@@ -83,11 +83,8 @@ def example_of(form: str, kind: Kind, model: PreTrainedModel, tokenizer: WordPie
         pad_id=pad,
         pad=tokenizer.tokens[pad],
     )
-    defined = {
-        "labels": 'json.loads((folder / "labels.json").read_text(encoding="utf-8"))',
-        "logits": "outputs[0]",
-        "mask": mask,
-    }
+    labels = 'json.loads((folder / "labels.json").read_text(encoding="utf-8"))'
+    defined = {"labels": labels, "logits": "outputs[0]", "mask": mask}
     named = "".join(f"{name} = {value}\n" for name, value in defined.items() if name in kind.example)
     return f"{program}{POOLED * pools}{named}{kind.example}\n"
 

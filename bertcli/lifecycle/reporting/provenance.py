@@ -29,12 +29,8 @@ from bertcli.training.result import PRETRAINING
 if TYPE_CHECKING:
     from bertcli.reports.record import RunRecord
 
-CONFIGS: dict[str, type[Config]] = {
-    "finetune": FinetuneConfig,
-    "pretrain": PretrainConfig,
-    "distill": DistillConfig,
-    "baseline": BaselineConfig,
-}
+CONFIGS: dict[str, type[Config]] = {"finetune": FinetuneConfig, "pretrain": PretrainConfig}
+CONFIGS |= {"distill": DistillConfig, "baseline": BaselineConfig}
 OF_OWN_FILES = {"text", "text_pair", "label", "kind"}
 NOT_REPEATED = {"out", "resume", "dry_run"}
 IN_CARD = {**COUNTED, "in_train": "also in train, which makes its score too high"}

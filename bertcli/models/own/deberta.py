@@ -181,12 +181,8 @@ class PackedEncoder(nn.Module):
         return cast(Tensor, conv.LayerNorm(hidden + ACT2FN[conv.conv_act](conv.dropout(convolved))))
 
 
-PARTS = {
-    v1.DisentangledSelfAttention: PackedAttentionV1,
-    v2.DisentangledSelfAttention: PackedAttentionV2,
-    v1.DebertaModel: PackedEncoder,
-    v2.DebertaV2Model: PackedEncoder,
-}
+PARTS = {v1.DisentangledSelfAttention: PackedAttentionV1, v2.DisentangledSelfAttention: PackedAttentionV2}
+PARTS |= dict.fromkeys((v1.DebertaModel, v2.DebertaV2Model), PackedEncoder)
 
 
 def run_packed(model: PreTrainedModel) -> PreTrainedModel:

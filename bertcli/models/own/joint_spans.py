@@ -182,8 +182,5 @@ class XLNetForJointQuestionAnswering(_BeamHead, XLNetForQuestionAnswering):  # t
         self.none_dropout = nn.Dropout(config.dropout)
 
 
-CLASSES = {
-    "electra": ElectraForJointQuestionAnswering,
-    "albert": AlbertForJointQuestionAnswering,
-    "xlnet": XLNetForJointQuestionAnswering,
-}
+CLASSES = {"electra": ElectraForJointQuestionAnswering, "albert": AlbertForJointQuestionAnswering}
+CLASSES |= {"xlnet": XLNetForJointQuestionAnswering}
