@@ -119,7 +119,9 @@ def _read(
         first = _spread_part(first, cells)
     for key, column in given.items():
         if column not in (None, *first.names):
-            raise unknown(f"column of {first.path}:", column, first.names, f"Give {flag_of(key)} the name of a column.")
+            how = f"Give {flag_of(key)} the name of a column"
+            how += f"; of texts without labels: bert predict --file {first.path}" * (key == "label")
+            raise unknown(f"column of {first.path}:", column, first.names, f"{how}.")
     return first, tables
 
 

@@ -135,7 +135,7 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
 
 
 def _remark_on_labels(run: Path, source: Source, split: Split) -> str:
-    known = {label.casefold() for label in RunFolder(run).labels}
+    known = {label.casefold() for label in RunFolder(run).labels} if (run / "config.yaml").exists() else ()
     labels = source.kind.labels_of(source.task, split.examples) if known and source.kind.names_outputs else ()
     new = Counter(label for label in labels if label.casefold() not in known)
     return f"{run} has not learnt all labels of {split.name}; others count as errors{counted(new)}" if new else ""
@@ -146,10 +146,12 @@ def _count_learnt(saved: dict[str, Any], split: Split) -> int:
     digest = saved.get("data_digests", {}).get("train")
     if digest == split.examples.digest:
         return len(split)
+    if not digest or not looks_like_file(saved["task"]):
+        return 0
     try:
         with quietly():
             learnt = source_of_run(saved).read("train", True, saved.get("limit")).examples
-    except (UserError, KeyError):
+    except UserError:
         return 0
     known = set(learnt.inputs()) if learnt.digest == digest else ()
     return sum(each in known for each in split.examples.inputs())
@@ -161,12 +163,13 @@ def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | N
     files = own_files(config.task) if is_whole else {}
     if "train" in files and "dev" not in files:
         what = f"`{config.task}` has no dev set, and {model} was trained on its whole train set."
-        own = (
-            "Score the test set: bert evaluate {task} --split test"
+        task = shlex.quote(config.task)
+        how = (
+            f"Score the test set: bert evaluate {task} --split test"
             if "test" in files
             else "Give others: bert evaluate FILE"
         )
-        raise UserError(what, f"{own.format(task=shlex.quote(config.task))} --model {shlex.quote(str(model))}")
+        raise UserError(what, f"{how} --model {shlex.quote(str(model))}")
 
 
 def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:

@@ -241,7 +241,7 @@ def _rows_of_table(
     path: Path, names: list[str], first: NumberedRow, rows: Iterator[NumberedRow], learnt: dict[str, Any]
 ) -> Iterator[InputRow]:
     """The columns of a table that are the input: those that a run was trained on, or by their names."""
-    kept = [*[""] * ("" in first[1]), *names]  # the index of pandas has no name
+    kept = [*[""] * ([*first[1]][:1] == [""]), *names]  # the index of pandas has no name
     rows, originals = tee(chain([first], rows))
     saved = learnt if learnt.get("text") in (None, *names) else {}
     if saved.get("kind", CHOICE.name) == CHOICE.name:
