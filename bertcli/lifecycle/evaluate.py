@@ -25,16 +25,7 @@ from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import (
-    Lost,
-    Source,
-    check_options,
-    describe_split,
-    has_dev,
-    is_of,
-    source_of,
-    source_of_run,
-)
+from bertcli.lifecycle.sources import Lost, Source, check_options, describe_split, has_dev, is_of, run_data, source_of
 from bertcli.lifecycle.workspace import (
     RUNS,
     learnt_before,
@@ -131,14 +122,20 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
         which = "these examples" if learnt == len(split) else f"{learnt:,} of these {len(split):,} examples"
         yield f"{run} was trained on {which}: its scores say little of new ones"
     before = learnt_before(saved, config.task, left_out) if is_cut else ""
-    yield from filter(None, (before, _remark_on_labels(run, source, split), remark_on(model, source.task.name)))
+    yield from filter(
+        None, (before, *_remarks_on_run(RunFolder(run), source, split), remark_on(model, source.task.name))
+    )
 
 
-def _remark_on_labels(run: Path, source: Source, split: Split) -> str:
-    known = {label.casefold() for label in RunFolder(run).labels} if (run / "config.yaml").exists() else ()
+def _remarks_on_run(folder: RunFolder, source: Source, split: Split) -> Iterator[str]:
+    if not (folder.path / "config.yaml").exists():
+        return
+    if not folder.is_finished:
+        yield f"{folder.path} is not finished; this is the model of the last step that was kept"
+    known = {label.casefold() for label in folder.labels}
     labels = source.kind.labels_of(source.task, split.examples) if known and source.kind.names_outputs else ()
-    new = Counter(label for label in labels if label.casefold() not in known)
-    return f"{run} has not learnt all labels of {split.name}; others count as errors{counted(new)}" if new else ""
+    if new := Counter(label for label in labels if label.casefold() not in known):
+        yield f"{folder.path} has not learnt all labels of {split.name}; others count as errors{counted(new)}"
 
 
 def _count_learnt(saved: dict[str, Any], split: Split) -> int:
@@ -150,7 +147,7 @@ def _count_learnt(saved: dict[str, Any], split: Split) -> int:
         return 0
     try:
         with quietly():
-            learnt = source_of_run(saved).read("train", True, saved.get("limit")).examples
+            learnt = run_data(saved).read("train", True, saved.get("limit")).examples
     except UserError:
         return 0
     known = set(learnt.inputs()) if learnt.digest == digest else ()

@@ -21,7 +21,7 @@ from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
 from bertcli.lifecycle.reproducing.page import markdown_of, page_of
 from bertcli.lifecycle.reproducing.result import reproductions_in
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import has_dev, source_of_run
+from bertcli.lifecycle.sources import has_dev, run_data
 from bertcli.lifecycle.workspace import latest_finished_run, nearest_run
 from bertcli.objectives import OBJECTIVES
 from bertcli.reports.charts import standalone
@@ -192,7 +192,7 @@ def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:
     """The predictions that a run has kept, scored on its data, which are read again."""
     config = folder.config
     try:
-        source, limits = source_of_run(config), (config.get("limit"), config.get("limit_dev"))
+        source, limits = run_data(config), (config.get("limit"), config.get("limit_dev"))
         with quietly():
             split = source.read_dev("dev", limits[1]) if has_dev(config) else source.read("train", True, limits[0])
     except UserError as error:

@@ -153,7 +153,7 @@ def has_dev(saved: dict[str, Any]) -> bool:
     return "dev" in (saved.get("data_digests") or ["dev"])
 
 
-def source_of_run(saved: dict[str, Any]) -> Source:
+def run_data(saved: dict[str, Any]) -> Source:
     """The data of a run, read again as it read them. Raises UserError if they cannot be read."""
     columns = {key: saved.get(key) for key in COLUMNS}
     with quietly():

@@ -632,6 +632,13 @@ def test_labels_that_a_run_has_not_learnt_are_said(workspace: Path) -> None:
     assert scores.metrics["accuracy"] == 90
 
 
+def test_that_a_run_is_not_finished_is_said(workspace: Path) -> None:
+    run = baseline(write_films("films.csv", range(60))).run
+    (Path(run) / "result.json").unlink()
+    remarks = evaluate(write_films("others.csv", range(60, 90)), model=[run]).remarks
+    assert remarks == [f"{run} is not finished; this is the model of the last step that was kept"]
+
+
 def test_the_interval_of_a_group_of_questions_is_of_as_many_as_it_has(workspace: Path) -> None:
     answers = [[], [{"text": "cat", "answer_start": 4}]]
     asked = [

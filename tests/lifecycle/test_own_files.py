@@ -881,3 +881,9 @@ def test_several_files_that_are_trained_on_together_are_named(workspace: Path, s
         "all of these files are trained on: holdout.csv, train.csv; to score one instead, call it dev.csv or test.csv"
     )
     assert words in said.text
+
+
+def test_labels_that_differ_only_in_case_are_named(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("films.csv").write_text("text,label\n" + "a film,pos\nno film,neg\nthe film,Pos\n" * 9)
+    assert own_task("films.csv", NONE, None)[0].labels == ("Pos", "neg", "pos")
+    assert "labels that differ only in upper and lower case are different labels: pos, Pos" in said.text

@@ -3,11 +3,13 @@
 import ast
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from bertcli import say
 from bertcli.data.labelled.tables import are_numbers
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
@@ -110,8 +112,11 @@ def is_list(cell: str) -> bool:
     return False
 
 
-def with_distinct(task: Task, labels: Iterable[str]) -> Task:
+def with_distinct(task: Task, labels: Collection[str]) -> Task:
     """The task with its labels in an order that does not depend on that of the rows: numbers by value, then names."""
+    counts = Counter(label.casefold() for label in set(labels))
+    if alike := [label for label in dict.fromkeys(labels) if counts[label.casefold()] > 1]:
+        say(f"{task.name}: labels that differ only in upper and lower case are different labels{listed(alike)}")
     ordered = sorted(set(labels), key=lambda label: (float(label) if are_numbers([label]) else math.inf, label))
     return replace(task, labels=tuple(ordered))
 
