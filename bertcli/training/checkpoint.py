@@ -61,7 +61,7 @@ class History:
     def describe(self, steps: int, memory_bytes: int) -> str:
         """The progress of a run of so many steps, in words."""
         loss = f"loss {self.losses[-1]:.3g}  " if self.losses else ""
-        scores = self.best.get("metrics", self.metrics)
+        scores = self.metrics and self.best.get("metrics", self.metrics)  # none where the best is cross-validated
         score = "".join(f"{name.split('_')[0]} {value:.1f}  " for name, value in [*scores.items()][:1])
         memory = f"{memory_bytes / 1e9:.1f} GB"
         return f"step {self.steps}/{steps}  {loss}{score}{self.tokens_per_second:,.0f} tokens/s  {memory}"

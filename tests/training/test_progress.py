@@ -87,6 +87,13 @@ def test_a_resumed_run_is_estimated_by_its_own_steps(clock: Clock) -> None:
         assert shown.seconds_left() == pytest.approx(180, rel=0.01)
 
 
+def test_the_live_line_has_the_best_score_on_dev_and_none_of_a_head_before_training() -> None:
+    best = {"step": 3, "metrics": {"accuracy": 70.0}}
+    on_dev, cross_validated = History(metrics={"accuracy": 65.0}, best=best), History(metrics={}, best=best)
+    assert "accuracy 70.0" in on_dev.describe(10, 0)
+    assert "accuracy" not in cross_validated.describe(10, 0)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_live_line_of_a_long_run_shows_all_of_it_on_a_terminal_of_80_columns(clock: Clock, width: int) -> None:
     history = History(steps=12_207, losses=[10.4835], metrics={"matthews_correlation": 82.71})
