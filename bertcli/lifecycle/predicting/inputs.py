@@ -197,7 +197,7 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
 
 
 def _misfit(names: list[str], is_named: bool, run: RunFolder) -> str:
-    """Why a run does not take a table with these columns, of which another is trained on one that `is_named`; "" if it does."""
+    """Why a run does not take a table with these columns; "" if it does. `is_named`: another was trained on one of them."""
     if is_named and run.config.get("text") not in names:
         return "was not trained on a column of it"
     columns = _input_columns(names, run.config)
