@@ -162,7 +162,7 @@ def _widths(rows: list[list[str]], most: int) -> list[int]:
 
 
 def _cells(column: Sequence[object]) -> list[str]:
-    """The cells of a column as text; numbers have as many decimals, so that they stand below each other."""
+    """The cells of a column as text; its numbers have the same number of decimals."""
     decimals = max(
         len(f"{cell:.4f}".rstrip("0").partition(".")[2]) if isinstance(cell, float) else 0 for cell in column
     )

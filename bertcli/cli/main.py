@@ -20,8 +20,8 @@ TOO_MANY, MOST_SHOWN = "Got unexpected extra argument", 5  # what click says, be
 # Typer vendors Click; the base of its public exceptions is what a wrong command line raises.
 CommandLineError: type[Exception] = typer.BadParameter.__mro__[1]
 
-HELP = {"help_option_names": ["-h", "--help"]}
-app = typer.Typer(name="bert", no_args_is_help=True, pretty_exceptions_enable=False, context_settings=HELP)
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(name="bert", no_args_is_help=True, pretty_exceptions_enable=False, context_settings=SETTINGS)
 # In the order of the help, which is the order in which they are used.
 TRAIN = ("build-vocab", "make-pretraining-data", "pretrain", "finetune", "distill", "baseline")
 USE = ("evaluate", "predict", "similar", "report", "reproduce", "export", "serve", "submit", "convert")

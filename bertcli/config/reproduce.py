@@ -23,7 +23,9 @@ class ReproduceConfig(Config):
     experiment: str = option(
         "", "The experiment: table-1 to table-8, figure-5 or family.", metavar="EXPERIMENT", choices=("", *EXPERIMENTS)
     )
-    out: str | None = option(None, "Folder, continued by one or more machines; default: runs/reproduce-EXPERIMENT.")
+    out: str | None = option(
+        None, "Folder, continued if it is there, also by several machines; default: runs/reproduce-EXPERIMENT."
+    )
     rows: list[str] = option([], "Run these rows only, by their names in the table.", nargs="+")
     columns: list[str] = option([], "Score in these columns only, by their heads in our table.", nargs="+")
     tasks: list[str] = option([], TASKS, nargs="+")

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-# A module of DistilBERT -> the same one of BERT; layers are numbered as in the student.
 EMBEDDINGS = ("word_embeddings", "position_embeddings", "LayerNorm")
+# A module of DistilBERT -> the same one of BERT; layers are numbered as in the student.
 LAYER = {
     "attention.q_lin": "attention.self.query",
     "attention.k_lin": "attention.self.key",

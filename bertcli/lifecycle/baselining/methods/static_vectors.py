@@ -70,5 +70,7 @@ def _mean(vectors: WordVectors, text: str) -> Any:
     return mean / (np.linalg.norm(mean) or 1)
 
 
-WHAT = "The mean of word vectors that Word2Vec has learnt, with logistic regression, or ridge regression for values."
-STATIC_VECTORS = Method("static-vectors", dict.fromkeys(TEXT_KINDS, StaticVectors), WHAT)
+EXPLAINED = (
+    "The mean of word vectors that Word2Vec has learnt, with logistic regression, or ridge regression for values."
+)
+STATIC_VECTORS = Method("static-vectors", dict.fromkeys(TEXT_KINDS, StaticVectors), EXPLAINED)
