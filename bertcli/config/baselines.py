@@ -13,7 +13,6 @@ TRAINED = (*LSTMS, LEFT_TO_RIGHT)  # in epochs
 METHOD = "What is fitted: {choices}."
 VECTORS = (RANDOM, STATIC) = ("random", "static")
 VECTORS_TEXT = "static-vectors, --vectors static: text files to train word vectors on; default: the training examples."
-
 FROM = "left-to-right: the run to fine-tune; default: the latest run pre-trained with that objective."
 
 

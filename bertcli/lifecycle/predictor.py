@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,9 +12,8 @@ from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.baselining.description import description_of, method_of
-from bertcli.lifecycle.sources import Lost
-from bertcli.lifecycle.workspace import saved_config
-from bertcli.tasks.task import INPUT, Files, Task
+from bertcli.lifecycle.sources import Lost, input_task
+from bertcli.tasks.task import Task
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.scoring.task_model import TaskModel
@@ -87,8 +85,7 @@ def load_for_rows(
 ) -> Predictor:
     """Load a model or a baseline of a kind to predict rows, as `bert predict` does."""
     if method_of(source):
-        files = Files(label_form=saved_config(source).get("label_form", ""))
-        return load_for_task(replace(INPUT, kind=kind.name, files=files), source, precision, engine)
+        return load_for_task(input_task(source, kind), source, precision, engine)
     from bertcli.lifecycle.scoring import task_model
 
     return _run_by(engine, task_model.load_for_rows(source, kind, precision, top_k, has_gradients), source, precision)

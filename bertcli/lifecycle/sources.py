@@ -22,8 +22,9 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.lifecycle.own_files import Columns, for_training, own_task
+from bertcli.lifecycle.workspace import saved_config
 from bertcli.tasks import get_task
-from bertcli.tasks.task import Task
+from bertcli.tasks.task import INPUT, Files, Task
 
 if TYPE_CHECKING:
     from bertcli.data.packing.windows import WindowRules
@@ -136,6 +137,14 @@ def source_of(config: EvaluateConfig, saved: dict[str, Any]) -> Source:
         kind = MULTILABEL.name
     own = {"scored": config.split, "learnt": is_of(saved, config.task) and has_dev(saved)}
     return find_source(config.task, None, columns, kind, split_seed(saved), **own)
+
+
+def input_task(source: str, kind: Kind) -> Task:
+    """The task of inputs that are of none, read as the run of a model has read its own."""
+    saved = saved_config(source)
+    task = replace(INPUT, kind=kind.name, max_seq_length=kind.max_seq_length)
+    files, with_impossible = Files(label_form=saved.get("label_form", "")), saved.get("with_impossible", False)
+    return replace(task, files=files, with_impossible=with_impossible)
 
 
 def split_seed(saved: dict[str, Any]) -> int:

@@ -19,7 +19,8 @@ COUNTED = {  # of a split, in words
     "cut": "cut",
 }
 WIDE = 5.0  # points between the ends of an interval, from which on it is told
-NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated", "split_seed", "unit"}
+NOT_OPTIONS = {"command", "out", "resume", "data_digests", "data_digest", "cross_validated"}
+NOT_OPTIONS |= {"split_seed", "label_form", "unit"}
 
 
 @dataclass(frozen=True)

@@ -81,4 +81,5 @@ def test_labels_are_separated_as_in_the_data_that_a_run_has_learnt_from(workspac
     run = baseline("several.csv", kind="multilabel").run
     scored = evaluate("single.csv", model=[run])
     assert set(scored.labels) == {*names, "more"}
+    assert "label form" not in Path(run, "report.html").read_text()  # it is no option
     assert all(scored.labels[name]["f1"] == 100 for name in names)

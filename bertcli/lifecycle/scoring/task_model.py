@@ -19,12 +19,12 @@ from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
-from bertcli.lifecycle.sources import Lost, describe_split, encode_split, lost_in
+from bertcli.lifecycle.sources import Lost, describe_split, encode_split, input_task, lost_in
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary, open_config
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
-from bertcli.tasks.task import INPUT, Files, Task
+from bertcli.tasks.task import Task
 from bertcli.training.device import (
     inference_device,
     inference_tokens,
@@ -106,11 +106,7 @@ class TaskModel:
 
 def load_for_rows(source: str, kind: Kind, precision: str, top_k: int, has_gradients: bool = False) -> TaskModel:
     """Load a model of any kind to predict rows, as `bert predict` does; prepacked weights have no gradients."""
-    saved = saved_config(source)
-    files, with_impossible = Files(label_form=saved.get("label_form", "")), saved.get("with_impossible", False)
-    task = replace(
-        INPUT, kind=kind.name, files=files, with_impossible=with_impossible, max_seq_length=kind.max_seq_length
-    )
+    task = input_task(source, kind)
     if has_gradients:
         return load_task_model(task, source, "float32")
     return load_task_model(task, source, precision, fast=kind.is_task, top_k=top_k)
