@@ -40,11 +40,10 @@ print(json.dumps({"choice": int(logits[0].argmax()), "scores": shares.tolist()})
             if set(labels) <= set(names):
                 say(f"{task.name}: the choices count from {first}")
                 return replace(task, labels=numbers, file_labels=names, files=replace(task.files, label_form=first))
-        strange = next(label for label in labels if label not in _names(known or "0", count))
+        usual = _names(known or "0", count)
+        strange = next(label for label in labels if label not in usual)
         what = f"`{task.name}` has the label `{strange}`, which is none of {count} choices."
-        raise UserError(
-            what, f"Number them as {', '.join(_names(known or '0', count))}, or give the column with --label."
-        )
+        raise UserError(what, f"Number them {', '.join(usual)}, or give the column with --label.")
 
     def described(self, task: Task, labels: list[str]) -> str:
         return f", one of {len(task.labels)}"

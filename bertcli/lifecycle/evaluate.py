@@ -114,11 +114,11 @@ def _baseline(model: str, saved: dict[str, Any], split: Split) -> dict[str, dict
 def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: Source, split: Split) -> Iterator[str]:
     """What may make a score higher than that of a model on unknown texts."""
     left_out = saved.get("data_digests", {}).get("dev")
-    run, is_own = Path(model).parent, source.own is not None and not saved.get("limit_dev")
-    is_cut = is_own and config.split == "dev" and is_of(saved, config.task) and has_dev(saved)
+    run, is_whole = Path(model).parent, source.own is not None and not saved.get("limit_dev")
+    is_cut = is_whole and config.split == "dev" and is_of(saved, config.task) and has_dev(saved)
     if is_cut and left_out and split.examples.digest != left_out:
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
-    if learnt := _count_learnt(saved, split) if is_own else 0:
+    if learnt := _count_learnt(saved, split):
         which = "these examples" if learnt == len(split) else f"{learnt:,} of these {len(split):,} examples"
         yield f"{run} was trained on {which}: its scores say little of new ones"
     before = learnt_before(saved, config.task, left_out) if is_cut else ""

@@ -623,6 +623,9 @@ def test_examples_that_a_run_was_trained_on_are_counted(workspace: Path, said: p
         assert evaluate(file, model=[run]).remarks == [words]
         assert words in said.text
     assert evaluate(others, model=[learnt]).remarks == []
+    config = Path(limited, "config.yaml")
+    config.write_text(config.read_text() + "limit_dev: 5\n")
+    assert evaluate(whole, model=[limited]).remarks == [words]
 
 
 def test_labels_that_a_run_has_not_learnt_are_said(workspace: Path) -> None:
