@@ -7,7 +7,7 @@ PIP := $(BIN)/pip install --quiet --no-compile --disable-pip-version-check -c co
 # Templates among the files do not compile, so the exit code says nothing.
 COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/(tests?|transformers/models)/' .venv/lib || true
 
-.PHONY: help demo test torture lint format types house check bench audit bert-books build clean
+.PHONY: help demo test test-slow torture lint format types house check bench audit bert-books build clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,8 +15,11 @@ help:  ## list the targets
 demo: .venv/installed  ## install, then run the whole life of a model on text that ships (3 to 8 minutes)
 	@$(BIN)/bert demo
 
-test: .venv/installed-dev  ## run the tests
-	@$(BIN)/python -m pytest -n 2 -q
+test: .venv/installed-dev  ## run the tests (minutes)
+	@$(BIN)/python -m pytest -n 2 -q -m 'not slow and not torture'
+
+test-slow: .venv/installed-dev  ## the tests that take ten seconds or more each, which CI runs too
+	@$(BIN)/python -m pytest -n 2 -q -m 'slow and not torture'
 
 torture: .venv/installed-dev  ## the tests that take an hour: kills at every place, damaged files by the thousand, several processes
 	@$(BIN)/python -m pytest -q -m torture
@@ -33,7 +36,7 @@ format: .venv/installed-dev  ## put the code into its format
 types: .venv/installed-dev  ## check the types, strictly
 	@$(BIN)/mypy
 
-check: lint types house test  ## everything that CI runs
+check: lint types house test test-slow  ## everything that CI runs
 
 bench: .venv/installed-dev  ## race what people use today, and measure start-up and data (on a quiet machine)
 	@$(BIN)/python -m tests.benchmarks

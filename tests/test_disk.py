@@ -99,6 +99,7 @@ def test_a_full_disk_is_one_line_and_the_command_goes_on_when_there_is_room(
         assert code == 0, (name, words)
 
 
+@pytest.mark.slow
 def test_a_disk_that_may_not_be_written_is_one_line(folder: Path, disk: Path, tmp_path: Path, bert: Bert) -> None:
     shutil.copytree(folder, tmp_path / "copy")
     mount("--bind", str(tmp_path / "copy"), str(disk))

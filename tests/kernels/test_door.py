@@ -83,6 +83,7 @@ def test_without_numba_the_masks_are_the_same_and_one_line_says_that_it_is_slowe
     assert done.stderr.count("pip install 'bertcli[fast]'") == 1
 
 
+@pytest.mark.slow
 def test_numba_is_not_imported_before_a_kernel_runs_unless_it_is_asked_for() -> None:
     script = (
         "import sys, torch, bertcli.models.heads, bertcli.training.optimizer, bertcli.kernels;"

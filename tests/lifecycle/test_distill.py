@@ -52,6 +52,7 @@ def test_a_distilbert_opens_in_transformers_and_is_fine_tuned_by_default(at_home
     assert (repeated["temperature"], repeated["soft_weight"], repeated["task"]) == (2.0, 5.0, "pretraining")
 
 
+@pytest.mark.slow
 def test_a_resumed_distillation_has_the_bits_of_an_undisturbed_one(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -276,6 +276,7 @@ def test_two_processes_in_one_folder_run_each_part_once(tmp_path: Path, finetuni
     assert all(log.count("there is nothing to resume") == 1 for log in logs)
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_continued_by_the_same_command(tmp_path: Path, finetuning: dict[str, Any]) -> None:
     out = tmp_path / "out"
     (process,) = started(1, **finetuning, seeds=3, out=str(out))

@@ -63,6 +63,7 @@ def logged(run: str | Path) -> list[tuple]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("masking", "precision"), [("static", "float32"), ("dynamic", "bfloat16")])
 def test_a_resumed_run_has_the_weights_and_the_losses_of_an_undisturbed_one_to_the_bit(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masking: str, precision: str
@@ -242,6 +243,7 @@ def flags(options: dict) -> list[str]:
     return [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "processes", ["1", pytest.param("2", marks=[pytest.mark.torture, pytest.mark.several_processes])]
 )

@@ -95,6 +95,7 @@ def test_the_result_has_the_baselines_and_commands_that_work(
     assert Path("predictions.csv").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_has_not_learnt_says_so_and_its_advice_works(home: Path, workspace: Path, minilm: Path) -> None:
     write("mood.csv", 100, 0)
     write("dev.csv", 40, 1)

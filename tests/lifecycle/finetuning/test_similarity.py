@@ -33,6 +33,7 @@ def pairs(workspace: Path) -> tuple[str, str]:
     return "train.csv", "other.csv"
 
 
+@pytest.mark.slow
 def test_few_pairs_are_told_apart_by_what_the_encoder_knows_of_texts(
     minilm: Path, pairs: tuple[str, str], said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +44,7 @@ def test_few_pairs_are_told_apart_by_what_the_encoder_knows_of_texts(
     assert evaluate(other).metrics["accuracy"] > 72  # without it 58
 
 
+@pytest.mark.slow
 def test_single_texts_runs_that_have_read_pairs_and_shallow_models_do_not_learn_it(
     minilm: Path, pairs: tuple[str, str], said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def options(home: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.slow
 def test_values_are_learnt_alike_in_any_unit(workspace: Path, options: dict[str, object]) -> None:
     plain = finetune(write_prices(Path("prices.csv")), **options, out="plain")
     assert plain.metrics["pearson"] > 70

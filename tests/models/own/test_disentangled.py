@@ -22,6 +22,7 @@ def test_buckets_are_those_of_the_original(kind: str) -> None:
     assert rows.tolist() == [min(max(each + buckets, 0), 2 * buckets - 1) for each in BUCKETS[kind]["bucket"]]
 
 
+@pytest.mark.slow
 def test_attention_that_drops_weights_has_the_gradient_of_what_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disentangled, "BLOCK", 3)
     monkeypatch.setattr(disentangled, "SHORT", 0)  # which would be computed in float32
