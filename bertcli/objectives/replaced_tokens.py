@@ -227,9 +227,7 @@ class Detection(Objective):
         return dict([generated, (detected[0], self.weight * detected[1])])
 
 
+PARTS = (replace(MASKED_LM, targets=_targets), REPLACED_TOKENS)
 DETECTION = Detection(
-    "replaced-tokens",
-    (replace(MASKED_LM, targets=_targets), REPLACED_TOKENS),
-    whole_lines,
-    fits=lambda model: hasattr(model, "discriminator_predictions"),
+    "replaced-tokens", PARTS, whole_lines, fits=lambda model: hasattr(model, "discriminator_predictions")
 )

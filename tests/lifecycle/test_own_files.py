@@ -247,7 +247,8 @@ def test_missing_values_are_counted_and_left_out(workspace: Path, said: pytest.L
     assert own_task("b.parquet", NONE, None)[0].labels == ("1", "2")
     assert "b.parquet: 2 of 20 rows have no label and are left out; the first is `b.parquet` row 1" in said.text
     assert "b.parquet: 1 of 20 rows have no text and are left out; the first is `b.parquet` row 20" in said.text
-    write("c.jsonl", '{"text": "x", "label": null}\n\n{"text": "y"}\n' + '{"text": "z", "label": 1.5}\n' * 9)
+    rows = "".join(f'{{"text": "z", "label": {1.5 + number}}}\n' for number in range(9))
+    write("c.jsonl", '{"text": "x", "label": null}\n\n{"text": "y"}\n' + rows)
     assert len(own_task("c.jsonl", NONE, None)[1]["train"]) == 8
     assert "c.jsonl: 2 of 11 rows have no label and are left out; the first is `c.jsonl` line 1" in said.text
     write("d.csv", labelled("NaN", "none", *range(25)))
@@ -351,6 +352,7 @@ def utf16(text: str) -> bytes:
         ("a.csv", "", "`a.csv` is empty", "header"),
         ("a.csv", "text,label\n", "has the columns text, label but holds no examples", "examples"),
         ("a.csv", labelled("x", "x"), "has only the label `x`", "--label"),
+        ("a.csv", labelled("3.5", "3.5"), "has only the label `3.5`", "--label"),
         ("a.csv", labelled("", ""), "holds no row with a text and a label", "--label"),
         ("a.csv", labelled("x", "y"), "No dev set .* each label occurs once", "dev.csv"),
         ("a.csv", "it is good,pos\nit is bad,neg\n" * 4, "line 1 looks like an example", "text,label"),

@@ -59,7 +59,7 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
         return "classify", _why_names(labels)
     values = {float(label) for label in labels}
     why = f", as they are {len(values)} different numbers, "
-    if any(value != int(value) for value in values):
+    if len(values) > 1 and values != {*map(math.floor, values)}:
         return "regress", f"{why}some with fractions (--kind classify: they are classes)"
     if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
         return "regress", f"{why}more than {MANY_VALUES} (--kind classify: they are classes)"
