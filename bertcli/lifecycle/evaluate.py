@@ -95,6 +95,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     remarks = list(_remarks(config, found, saved, source, splits[0]))
     for remark in remarks:
         say(remark)
+    remarks = [*filter(None, [RunFolder(Path(found).parent).unfinished]), *remarks]
     loaded = load_for_task(task, found, config.precision, config.engine)
     for split in splits:
         scored = score_split(task, found, split, *_predicted(loaded, task, split, config.mistakes))
@@ -130,8 +131,6 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
 def _remarks_on_run(folder: RunFolder, source: Source, split: Split) -> Iterator[str]:
     if not (folder.path / "config.yaml").exists():
         return
-    if not folder.is_finished:
-        yield f"{folder.path} is not finished; this is the model of the last step that was kept"
     known = {label.casefold() for label in folder.labels}
     labels = source.kind.labels_of(source.task, split.examples) if known and source.kind.names_outputs else ()
     if new := Counter(label for label in labels if label.casefold() not in known):

@@ -239,14 +239,15 @@ def _is_place(source: str) -> bool:
 
 def _model_in(path: Path) -> str:
     if (path / "model" / "config.json").exists():
+        if remark := RunFolder(path).unfinished:
+            say_once(remark)
         return str(path / "model")
     if (path / "config.json").exists():
         return str(path)
     if (path / "config.yaml").exists():
         if RunFolder(path).is_finished:
             raise UserError(f"The run `{path}` has lost its model: `{path}/model`.", "Put it back, or train again.")
-        hint = f"Continue it: {RunFolder(path).command_to_resume}"
-        raise UserError(f"The run `{path}` has no model yet.", hint)
+        raise UserError(f"The run `{path}` has no model yet.", f"Continue it: {RunFolder(path).command_to_resume}")
     raise UserError(f"`{path}` holds no model.", "Give a run under runs/, a folder with config.json, or a Hub name.")
 
 

@@ -89,6 +89,12 @@ class RunFolder:
         return (self.path / "result.json").exists()
 
     @property
+    def unfinished(self) -> str:
+        """A remark on a run that has begun and not ended; else nothing."""
+        is_begun = (self.path / "config.yaml").exists() and not self.is_finished
+        return f"{self.path} is not finished; this is the model of the last step that was kept" if is_begun else ""
+
+    @property
     def config(self) -> dict[str, Any]:
         """The saved configuration and the name of its command."""
         path = self.path / "config.yaml"
@@ -142,8 +148,7 @@ class RunFolder:
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
         if self.is_occupied and not (resumes or self.starts_over):
             self.check_free()
-            is_begun = (self.path / "config.yaml").exists() and not self.is_finished
-            resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if is_begun else "Give"
+            resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if self.unfinished else "Give"
             raise UserError(f"`{self.path}` is not empty.", f"{resume} another --out.")
 
     def create(self, command: str, config: dict[str, Any]) -> None:

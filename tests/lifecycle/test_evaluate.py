@@ -22,6 +22,7 @@ from bertcli.errors import UserError
 from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.evaluate import Evaluation, evaluate
 from bertcli.lifecycle.finetune import finetune
+from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.predicting.files import write_predictions
 from bertcli.metrics.classification import Classification, MultiLabel
 from bertcli.metrics.entities import Entities
@@ -635,11 +636,15 @@ def test_labels_that_a_run_has_not_learnt_are_said(workspace: Path) -> None:
     assert scores.metrics["accuracy"] == 90
 
 
-def test_that_a_run_is_not_finished_is_said(workspace: Path) -> None:
+def test_that_a_run_is_not_finished_is_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     run = baseline(write_films("films.csv", range(60))).run
     (Path(run) / "result.json").unlink()
-    remarks = evaluate(write_films("others.csv", range(60, 90)), model=[run]).remarks
-    assert remarks == [f"{run} is not finished; this is the model of the last step that was kept"]
+    words = "is not finished; this is the model of the last step that was kept"
+    assert evaluate(write_films("others.csv", range(60, 90)), model=[run]).remarks == [f"{run} {words}"]
+    assert said.text.count(words) == 1
+    Path(run).rename("begun")
+    predict("the cat", model="begun")
+    assert f"begun {words}" in said.text
 
 
 def test_the_interval_of_a_group_of_questions_is_of_as_many_as_it_has(workspace: Path) -> None:

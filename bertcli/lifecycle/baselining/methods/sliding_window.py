@@ -44,11 +44,8 @@ class SlidingWindow(Baseline):
     def predict(self, task: Task, examples: Examples) -> Predictions:
         """The answers, one for each question: that there is none is never said."""
         answers = [self._answer(each) for each in cast(Questions, examples).asked]
-        return [
-            {"id": each.id, "answer": each.text, "score": each.n_best[0].probability, "null_odds": None}
-            | {"answer_object": each}
-            for each in answers
-        ]
+        found = ((each, {"id": each.id, "answer": each.text, "score": each.n_best[0].probability}) for each in answers)
+        return [{**row, "null_odds": None, "answer_object": each} for each, row in found]
 
     def is_sound(self, task: Task) -> bool:
         """Whether an answer has a word."""
