@@ -43,9 +43,9 @@ class Examples:
         """What is equal for two examples with the same input."""
         return ()
 
-    def request(self) -> dict[str, str]:
-        """The first example as options of `bert predict`; nothing where it does not fit into one line."""
-        return {}
+    def request(self) -> list[tuple[str, str]]:
+        """The first example as options of `bert predict`, each with its text."""
+        return []
 
     def take(self, rows: Sequence[int]) -> Self:
         """The chosen examples."""
@@ -86,9 +86,10 @@ class TextExamples(Examples):
         """The label of an example."""
         return self.labels[row] if self.labels else ""
 
-    def request(self) -> dict[str, str]:
-        """The first text, and the second of its pair."""
-        return {} if self.choices else {"text": self.texts[0], **({"text_pair": self.pairs[0]} if self.pairs else {})}
+    def request(self) -> list[tuple[str, str]]:
+        """The first text, and the second of its pair, or its choices."""
+        choices = [("choice", each) for each in self.choices[0]] if self.choices else []
+        return [("text", self.texts[0]), *([("text_pair", self.pairs[0])] if self.pairs else choices)]
 
     def inputs(self) -> Iterable[Any]:
         """Text, second text and choices of each example."""
@@ -112,9 +113,9 @@ class Sentences(Examples):
         """The tags of a sentence."""
         return " ".join(self.tags[row]) if self.tags else ""
 
-    def request(self) -> dict[str, str]:
+    def request(self) -> list[tuple[str, str]]:
         """The first sentence."""
-        return {"text": " ".join(self.words[0])}
+        return [("text", " ".join(self.words[0]))]
 
     def inputs(self) -> Iterable[Any]:
         """The words of each sentence."""

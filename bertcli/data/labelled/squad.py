@@ -53,9 +53,9 @@ class Questions(Examples):
         """The question and the context of each."""
         return ((each.question, *each.words) for each in self.asked)
 
-    def request(self) -> dict[str, str]:
+    def request(self) -> list[tuple[str, str]]:
         """The first question, and its context."""
-        return {"question": self.asked[0].question, "context": " ".join(self.asked[0].words)}
+        return [("question", self.asked[0].question), ("context", " ".join(self.asked[0].words))]
 
     def answer(self, row: int) -> str:
         """The answer to a question."""

@@ -113,5 +113,5 @@ def next_commands(setup: Setup, result: TrainingResult) -> list[str]:
     whole = f"bert evaluate {quote(name)} {model}{' --split test' if is_test else ''}"
     if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
         whole = f"bert predict --file {quote(name)} --output predictions.csv {model}"
-    given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in setup.train.examples.request().items())
+    given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in setup.train.examples.request())
     return [whole, *([f"bert predict {given} {model}"] if given else [])]

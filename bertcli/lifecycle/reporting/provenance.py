@@ -60,7 +60,7 @@ def provenance_of(record: RunRecord, split: Split | None) -> Provenance:
     kind = KINDS.get(record.config.get("kind", ""), MASK)
     task = TASKS.get(result.task)
     pipeline, row, more = _example(kind, record.config.get("objective", ""))
-    request = list(split.examples.request().values()) if split else [row["text"]]
+    request = [text for _, text in split.examples.request()] if split else [row["text"]]
     return Provenance(
         pipeline=pipeline,
         auto_class=_auto_class(Path(record.path, "model", "config.json"), kind.architectures[0]),

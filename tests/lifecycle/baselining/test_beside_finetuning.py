@@ -88,11 +88,16 @@ def test_the_result_has_the_baselines_and_commands_that_work(
     shown = typed(f"bert finetune mood.csv --from {start} --epochs 1 --quiet")
     assert "bag of words" in shown
     assert "guess" in shown
-    commands = [line.strip("│ ").removeprefix("next: ") for line in shown.splitlines() if "next: " in line]
-    assert len(commands) == 2
-    for command in commands:
-        typed(command)
+    Path("choices.csv").write_text(
+        "text,choice_a,choice_b,label\n" + "the cat,sat,ate,0\nthe dog,ran,on the mat,1\n" * 12
+    )
+    for box in (shown, typed(f"bert finetune choices.csv --from {start} --epochs 1 --quiet")):
+        commands = [line.strip("│ ").removeprefix("next: ") for line in box.splitlines() if "next: " in line]
+        assert len(commands) == 2
+        for command in commands:
+            typed(command)
     assert Path("predictions.csv").exists()
+    assert "--choice sat --choice ate" in commands[1]
 
 
 @pytest.mark.slow
