@@ -50,9 +50,7 @@ class PredictConfig(Config):
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS, needs="features")
-    pooling: str = option(
-        "tokens", "With --features: each token, [CLS] or the mean: {choices}.", choices=POOLING, needs="features"
-    )
+    pooling: str = option("tokens", "With --features, the states of: {choices}.", choices=POOLING, needs="features")
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
     explain_page: str | None = option(
         None, "With --explain: HTML file; default for attention: attention.html.", needs="explain"

@@ -583,7 +583,7 @@ def test_the_rows_of_a_data_frame_are_the_input_not_its_columns() -> None:
 
 
 def test_a_table_without_a_name_is_not_read_as_texts(
-    workspace: Path, model: str, monkeypatch: pytest.MonkeyPatch
+    workspace: Path, model: str, monkeypatch: pytest.MonkeyPatch, said: pytest.LogCaptureFixture
 ) -> None:
     for header in ("id,text", "sentence\tlabel"):
         give_stdin(monkeypatch, f"{header}\n1,the cat\n")
@@ -591,6 +591,10 @@ def test_a_table_without_a_name_is_not_read_as_texts(
             predict(file="-", model=model)
     give_stdin(monkeypatch, "the cat, a dog\nthe text\n")
     assert len(predict(file="-", model=model).records) == 2
+    assert "header" not in said.text
+    give_stdin(monkeypatch, "Text\nthe cat\n")
+    assert len(predict(file="-", model=model).records) == 2
+    assert "line 1 is `Text`, as a header would be; it is predicted like the other lines" in said.text
 
 
 @pytest.mark.parametrize("rows", [[None], ["the cat", 3], [{"review": "a dog"}], []])

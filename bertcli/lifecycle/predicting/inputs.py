@@ -169,14 +169,15 @@ def _rows_of_squad(path: Path) -> Iterator[InputRow]:
 
 
 def _check_is_text(name: str, first_line: str) -> None:
-    """Raise UserError if the first line of a text is the header of a table."""
+    """Raise UserError if the first line of a text is the header of a table; say so if it may be that of a column."""
+    hint = "Give the table as a file that ends in .csv, .tsv or .jsonl, or texts without a header."
+    shown = "Standard input" if name == "-" else f"`{name}`"
     for delimiter in tables.OTHER_DELIMITERS:
         names = [cell.strip().strip('"') for cell in first_line.split(delimiter)]
         if names[1:] and (named(TEXT_NAMES, names) or {run.config.get("text") for run in task_runs()} & {*names}):
-            what = f"{'Standard input' if name == '-' else f'`{name}`'} begins like a table: {first_line.strip()[:60]}"
-            raise UserError(
-                what, "Give the table as a file that ends in .csv, .tsv or .jsonl, or texts without a header."
-            )
+            raise UserError(f"{shown} begins like a table: {first_line.strip()[:60]}", hint)
+    if named(TEXT_NAMES, [first_line.strip()]):
+        say(f"{shown}: line 1 is `{first_line.strip()}`, as a header would be; it is predicted like the other lines")
 
 
 def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model: str | None) -> Inputs:
