@@ -101,10 +101,8 @@ class Output:
         text = Text()
         for piece, share in pieces:
             faded = [round(255 + (tint - 255) * abs(share or 0)) for tint in (GREEN if (share or 0) > 0 else RED)]
-            text.append(
-                piece.translate(CONTROLS),
-                f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else "",
-            )
+            style = f"black on rgb({faded[0]},{faded[1]},{faded[2]})" if abs(share or 0) > FAINT else ""
+            text.append(piece.translate(CONTROLS), style)
         Console(highlight=False).print(text)
 
 

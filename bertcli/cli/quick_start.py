@@ -96,7 +96,5 @@ def _replaced(names: MutableMapping[str, Any], name: str, value: object) -> Iter
 def start_quickly() -> None:
     """Install the import hooks, unless this is one of several processes, which may need all of it."""
     if os.environ.get("WORLD_SIZE", "1") == "1" and MODELS not in sys.modules:
-        sys.meta_path[:0] = [
-            _FirstImport(MODELS, _import_quickly),
-            _FirstImport("torch", lambda run, module: run(module)),
-        ]
+        of_torch = _FirstImport("torch", lambda run, module: run(module))
+        sys.meta_path[:0] = [_FirstImport(MODELS, _import_quickly), of_torch]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from bertcli.config.options import option
+from bertcli.config.options import MAX_SEED, option
 from bertcli.config.training import OwnDataConfig
 
 MAJORITY, BAG_OF_WORDS, STATIC_VECTORS = "majority", "bag-of-words", "static-vectors"
@@ -23,7 +23,7 @@ class BaselineConfig(OwnDataConfig):
     method: str = option(BAG_OF_WORDS, METHOD, choices=METHODS)
     data_dir: str | None = option(None, "Folder of the official files; default: $BERT_DATA, else the Hub.")
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
-    seed: int = option(0, "Random seed: of the dev set cut off own data, and of new weights.", minimum=0)
+    seed: int = option(0, "Random seed of the dev set cut off, and of new weights.", minimum=0, maximum=MAX_SEED)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)
     from_: str | None = option(None, FROM, of=(LEFT_TO_RIGHT,))
     vectors: str = option(RANDOM, "lstm, bilstm: the word vectors to start from: {choices}.", choices=VECTORS, of=LSTMS)

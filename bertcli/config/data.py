@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bertcli.config.options import Config, option
+from bertcli.config.options import MAX_SEED, Config, option
 from bertcli.families import objectives, pretrainable
 from bertcli.families.bert import BERT
 
@@ -12,7 +12,7 @@ SENTENCES = "Cut each line, such as a paragraph, into sentences at . ! ? …"
 MASKING = ("static", "dynamic")
 MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, become random."
 ALGORITHMS = ("wordpiece", "byte-bpe", "sentencepiece")
-NGRAM_MASK = "Mask runs of up to this many words, short ones more often (ALBERT); 0: single words or tokens."
+NGRAM_MASK = "Mask runs of up to this many tokens (words with --whole-word-mask), short ones more often; 0: none."
 SPAN_MASK = "Mask spans of up to ten words, their lengths geometric (SpanBERT)."
 
 
@@ -57,7 +57,7 @@ class MakePretrainingDataConfig(Config):
     blanks_separate_docs: bool = option(True, "A blank line ends a document.")
     split_sentences: bool = option(False, SENTENCES)
     join_files: bool = option(False, "Only a blank line ends a document, not the end of a file, as in the original.")
-    seed: int = option(12345, "Random seed.", minimum=0)
+    seed: int = option(12345, "Random seed.", minimum=0, maximum=MAX_SEED)
     shards: int | None = option(None, "Number of shards; default: one per 8 MB of text.", minimum=1)
     workers: int | None = option(None, "Number of processes; the data stay the same; default: cores.", minimum=1)
     engine: str = option("local", "local: processes of this machine; ray: a Ray cluster.", choices=("local", "ray"))

@@ -24,6 +24,7 @@ class Declared(TypedDict, total=False):
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
+MAX_SEED = 2**32 - 2  # of NumPy's generators and of gensim's, which takes the next
 NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", needs="", of=(), nargs="")
 
 

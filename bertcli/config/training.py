@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from bertcli.config.architecture import ArchitectureConfig
 from bertcli.config.data import MASK_SHARES, NGRAM_MASK, OBJECTIVE, SPAN_MASK
-from bertcli.config.options import Config, option
+from bertcli.config.options import MAX_SEED, Config, option
 from bertcli.families import objectives, sizes
 from bertcli.families.family import SCHEDULES
 from bertcli.tasks.paper import FROZEN_SCORES
@@ -49,7 +49,7 @@ class TrainingConfig(Config):
     from_: str | None = option(None, "Run, folder or Hub name of the model to start from.")
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; must match the model.")
     out: str | None = option(None, "Run folder; default: a new one under runs/.")
-    seed: int = option(0, "Random seed of new weights, data order, masks and dropout.", minimum=0)
+    seed: int = option(0, "Random seed of new weights, data order, masks and dropout.", minimum=0, maximum=MAX_SEED)
     resume: bool = option(False, "Resume the latest unfinished run (or the one in --out), or start it.")
     precision: str = option("auto", f"{AUTO} (also for fine-tuning tiny models on a CPU).", choices=PRECISIONS)
     processes: int = option(1, "Number of processes that share each batch, one per device.", minimum=1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from itertools import chain
 
-from bertcli.config.options import Config, option
+from bertcli.config.options import MAX_SEED, Config, option
 from bertcli.config.training import AUTO, PRECISIONS, OwnDataConfig
 from bertcli.families.bert import BERT
 
@@ -144,4 +144,4 @@ class DemoConfig(Config):
     steps: int = option(800, "Number of pre-training steps.", minimum=1)
     batch_size: int = option(32, "Pre-training instances per step.", minimum=1)
     learning_rate: float = option(2e-3, "Peak learning rate of pre-training.", minimum=0)
-    seed: int = option(0, "Random seed.", minimum=0)
+    seed: int = option(0, "Random seed.", minimum=0, maximum=MAX_SEED)

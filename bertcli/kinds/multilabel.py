@@ -110,10 +110,8 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         separator, place = task.files.label_form, f"`{table.table.path}`"
         several = [split_labels(value, separator, place) for value in table.values]
         known = table.spellings(task, chain.from_iterable(several))
-        return [
-            {"labels": [table.label(label, known, task, row) for label in labels], **table.scores(row, task.labels)}
-            for row, labels in enumerate(several)
-        ]
+        given = ([table.label(label, known, task, row) for label in labels] for row, labels in enumerate(several))
+        return [{"labels": labels, **table.scores(row, task.labels)} for row, labels in enumerate(given)]
 
     def compare(self, task: Task, examples: Examples, predictions: t.Predictions) -> t.Compared:
         names = label_names(task, predictions)

@@ -10,10 +10,11 @@ from bertcli import number_of, say
 from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
+from bertcli.data.text.documents import find_text_files
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.baselining.methods import METHODS
-from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Method
+from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting
 from bertcli.lifecycle.left_to_right import finetune_left_to_right
 from bertcli.lifecycle.sources import check_options, find_source, size_of
 from bertcli.lifecycle.workspace import new_run
@@ -47,7 +48,7 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
     if source.task.learnt_as:
         hint = f"Make one: bert baseline {source.task.learnt_as}; then: bert evaluate {source.task.name}"
         raise UserError(f"{source.task.name} has no training data.", hint)
-    fitted = _fitted(METHODS[config.method], source.task.name, source.kind.name)
+    fitted = _fitted(config, source.task.name, source.kind.name)
     source = source.for_training(source.is_small and not fitted.needs_dev)
     train, *dev = [source.read("train", True, config.limit), *map(source.read, source.dev_splits)]
     setup = Fitting(config, source, train, dev)
@@ -62,11 +63,14 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
         return _write(setup, found, folder)
 
 
-def _fitted(method: Method, task: str, kind: str) -> type[Baseline]:
-    """What a method fits for a kind of task. Raises UserError if it has nothing for it, with the methods that have."""
+def _fitted(config: BaselineConfig, task: str, kind: str) -> type[Baseline]:
+    """What a method fits for a kind of task. Raises UserError if it has nothing for it, or the text for its vectors is missing."""
+    method = METHODS[config.method]
+    if config.vectors_text:
+        find_text_files(config.vectors_text)
     if kind not in method.fits:
         others = [name for name, each in METHODS.items() if kind in each.fits]
-        hint = f"Give another: --method {' or '.join(others)}" if others else f"Fine-tune: bert finetune {task}"
+        hint = f"Give another: --method {' or '.join([*others, LEFT_TO_RIGHT])}"
         raise UserError(f"{method.name} has nothing for {task}, which is of the kind `{kind}`.", hint)
     return method.fits[kind]
 

@@ -121,7 +121,7 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
     if learnt := _count_learnt(saved, split):
         which = "these examples" if learnt == len(split) else f"{learnt:,} of these {len(split):,} examples"
-        yield f"{run} was trained on {which}: its scores say little of new ones"
+        yield f"{run} was trained on {which}: its scores on them say little of new ones"
     before = learnt_before(saved, config.task, left_out) if is_cut else ""
     yield from filter(
         None, (before, *_remarks_on_run(RunFolder(run), source, split), remark_on(model, source.task.name))
@@ -160,11 +160,8 @@ def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | N
     if "train" in files and "dev" not in files:
         what = f"`{config.task}` has no dev set, and {model} was trained on its whole train set."
         task = shlex.quote(config.task)
-        how = (
-            f"Score the test set: bert evaluate {task} --split test"
-            if "test" in files
-            else "Give others: bert evaluate FILE"
-        )
+        on_test = f"Score the test set: bert evaluate {task} --split test"
+        how = on_test if "test" in files else "Give others: bert evaluate FILE"
         raise UserError(what, f"{how} --model {shlex.quote(str(model))}")
 
 

@@ -84,6 +84,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
+    _say_limit(config, objective)
     if config.dry_run:
         return PretrainingData(config.out, 0, 0, 0, 0, 0, 0, 0, 0, shards, 0.0)
 
@@ -189,6 +190,14 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
     warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
     say(f"text: {number_of(files, 'file')}, about {text_bytes / 1e6:.1f} MB, to {number_of(shards, 'shard')}")
     say(f"about {written / 1e6:.0f} MB will be written{warning}")
+
+
+def _say_limit(config: MakePretrainingDataConfig, objective: Objective) -> None:
+    wanted, most = round(config.max_seq_length * config.masked_lm_prob), config.max_predictions_per_seq
+    if wanted > most and "max_predictions_per_seq" not in objective.ignored:
+        say(
+            f"{most} tokens of an instance are masked at most, not {wanted}: to mask more, --max-predictions-per-seq {wanted}"
+        )
 
 
 def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], config: MakePretrainingDataConfig) -> int:

@@ -46,7 +46,8 @@ def own_task(
 def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_all: bool) -> dict[str, Examples]:
     """The splits to train with: a dev set is cut off the training data if there is none, unless these are too few for one."""
     kind, train = KINDS[task.kind], parts["train"]
-    if "dev" not in parts and trains_on_all:
+    labels = kind.strata(train) or [""] * 2
+    if "dev" not in parts and trains_on_all and len({*labels}) < len(labels):
         say(f"{task.name}: no dev set; {len(train):,} examples are few, so all are trained on, and cross-validated")
     elif "dev" not in parts:
         parts = parts | cut_dev(task.name, train, kind.strata(train), seed)

@@ -94,9 +94,8 @@ def _unfit(request: Request, model: PreTrainedModel) -> UserError:
     if request.objective.needs_pairs and has_heads(model):
         return UserError(what, f"It has no head for pairs. {request.examples.how_to_make_other('--no-next-sentence')}")
     takes = " or ".join(each.name for each in FAMILIES if name in each.objectives)
-    return UserError(
-        what, f"Give --from a model of {takes}, --objective the one it was trained by, or leave --from out."
-    )
+    hint = f"Give --objective the one it was trained by, --from another model of {takes}, or leave --from out."
+    return UserError(what, hint)
 
 
 def _make_model(request: Request) -> PreTrainedModel:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.config.options import default_of, flag, typed
 from bertcli.config.reproduce import ReproduceConfig
 from bertcli.data.atomic import write_text
@@ -91,7 +91,7 @@ def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | No
     lacking = {task: lacks for task in found.tasks if (lacks := _lacking(found, task, data_dir))}
     missing = [f"{task} is left out: {data_dir} has no {' and no '.join(of)} of it." for task, of in lacking.items()]
     if lacking.keys() >= set(found.tasks) > set():
-        hint = "Get the official files, or name other tasks: --tasks glue/rte"
+        hint = f"Get the official files, or try other tasks: bert reproduce {config.experiment} --tasks glue/rte"
         raise UserError(f"`{data_dir}` has no data for {config.experiment} ({', '.join(lacking)}).", hint)
     for line in missing:
         say(line)
@@ -120,7 +120,7 @@ def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> 
     from bertcli.lifecycle.reproducing.estimate import Estimator
 
     planned = Estimator(folder, parts.all, data_dir, vocab_size).plan()
-    say(f"plan: {len(parts.all)} parts in {folder}")
+    say(f"plan: {number_of(len(parts.all), 'part')} in {folder}")
     for each in planned:
         state = f", {each.done} done" if each.done else ""
         low, high = each.seconds_left

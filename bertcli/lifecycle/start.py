@@ -73,6 +73,10 @@ def check_steps(folder: RunFolder, config: TrainingConfig, steps: int) -> None:
     if config.resume and (done := folder.steps_done) > steps:
         what = f"The run in `{folder.path}` has made {done:,} steps already, and is asked for {steps:,}."
         raise UserError(what, f"Continue as it was begun: {folder.command_to_resume}")
+    begun = folder.config.get("steps") if config.resume and folder.config.get("phases") else None
+    if begun not in (None, steps):
+        what = f"The run in `{folder.path}` has phases of its {begun:,} steps, which {steps:,} steps would move."
+        raise UserError(what, f"Continue as it was begun: {folder.command_to_resume}")
 
 
 def _latest_run(command: str, config: TrainingConfig, name: str) -> RunFolder:
@@ -123,10 +127,13 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
     number: Types = int | float | None if folder.has_parts else int | float  # the parts of a grid differ in it
     check_values(folder.path / "config.yaml", MEND, folder.config, {ended_by: number})
     begun = folder.config[ended_by]
-    if begun is not None and (getattr(resumed, ended_by) or 0) > begun:
+    is_phased = bool(folder.config.get("phases"))  # of which more steps would be of the first one
+    if begun is not None and (getattr(resumed, ended_by) or 0) > begun and not is_phased:
         return
     hint = "Start a new one, without --resume."
-    if not folder.has_parts:
+    if is_phased:
+        hint = f"Train its model further: bert {command} --from {folder.path}"
+    elif not folder.has_parts:
         longer = f"--{ended_by} {str(2 * begun).removesuffix('.0')}"
         hint = f"Train it longer: bert {command} --resume --out {folder.path} {longer}"
     raise UserError(f"The run in `{folder.path}` is finished.", hint)

@@ -19,10 +19,8 @@ class Regression(Metric):
 
         def scores(weights: Array) -> dict[str, Array]:
             ranks = [[_ranks(side, row) for side in places] for row in weights]
-            return {
-                "spearmanr": np.array([_correlation(row, *sides) for sides, row in zip(ranks, weights, strict=True)]),
-                "pearson": np.array([_correlation(row, *values) for row in weights]),
-            }
+            spearmanr = np.array([_correlation(row, *sides) for sides, row in zip(ranks, weights, strict=True)])
+            return {"spearmanr": spearmanr, "pearson": np.array([_correlation(row, *values) for row in weights])}
 
         return scores
 

@@ -331,7 +331,7 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
     if tokenizer.size > rows or differs:
         counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
         why = counts if tokenizer.size != rows else "is not the model's own"
-        hint = f"Use the model's own: --tokenizer {source}; or start from scratch: --from scratch --size tiny"
+        hint = f"Use the model's own, also to make pre-training data: --tokenizer {source}; or start from scratch: --from scratch --size tiny"
         raise UserError(f"The vocabulary `{tokenizer.source}` {why}: it does not fit.", hint)
 
 

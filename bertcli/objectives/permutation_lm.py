@@ -154,12 +154,9 @@ def _masks(examples: PretrainingExamples, read: UnpackedRows) -> Flags:
         return found
     length = examples.max_seq_length
     rules = _rules(examples.tokenizer, read.rules, length)
-    rows = zip(read.input_ids.reshape(-1, length), read.rows.tolist(), _is_backwards(examples, read.rows), strict=True)
-    masks = [
-        sample_row(ids, rules, np.random.RandomState(derive(read.key, row) % 2**32), bool(is_backwards))
-        for ids, row, is_backwards in rows
-    ]
-    return np.concatenate(masks)
+    draws = (np.random.RandomState(derive(read.key, row) % 2**32) for row in read.rows.tolist())
+    rows = zip(read.input_ids.reshape(-1, length), draws, _is_backwards(examples, read.rows).tolist(), strict=True)
+    return np.concatenate([sample_row(ids, rules, drawn, is_backwards) for ids, drawn, is_backwards in rows])
 
 
 def _is_backwards(examples: PretrainingExamples, rows: Ints) -> Flags:

@@ -78,10 +78,8 @@ def _residuals(values: Any) -> list[Any]:
     points = [(true, given, f"true {true:.3g}, predicted {given:.3g}") for true, given in values][:1000]
     ends = [min(true for true, _ in values), max(true for true, _ in values)]
     counts, edges = np.histogram([given - true for true, given in values], bins=15)
-    return [
-        scatter_chart("Predicted values", points, "true value", [(end, end, "") for end in ends]),
-        histogram("Errors: predicted minus true", counts.tolist(), edges.round(3).tolist(), "error"),
-    ]
+    errors = histogram("Errors: predicted minus true", counts.tolist(), edges.round(3).tolist(), "error")
+    return [scatter_chart("Predicted values", points, "true value", [(end, end, "") for end in ends]), errors]
 
 
 def _calibration(record: RunRecord) -> Section | None:

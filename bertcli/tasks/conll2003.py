@@ -2,11 +2,8 @@
 
 from bertcli.tasks.task import Files, Task
 
-FILES = {
-    "train": ("train.txt", "eng.train"),
-    "dev": ("valid.txt", "dev.txt", "testa.txt", "testa", "eng.testa"),
-    "test": ("test.txt", "testb.txt", "testb", "eng.testb"),
-}
+DEV, TEST = ("valid.txt", "dev.txt", "testa.txt", "testa", "eng.testa"), ("test.txt", "testb.txt", "testb", "eng.testb")
+FILES = {"train": ("train.txt", "eng.train"), "dev": DEV, "test": TEST}
 CONLL2003 = Task(
     "conll2003",
     "tag",

@@ -4,13 +4,11 @@ from bertcli.tasks.task import Files, Task
 
 SPLITS = {"train": "train", "dev": "test"}
 PLACES = ("imdb/{}.csv", "imdb/aclImdb/{}", "imdb/{}", "imdb/aclImdb_v1.tar.gz/aclImdb/{}")
+FILES = {split: "|".join(place.format(name) for place in PLACES) for split, name in SPLITS.items()}
 IMDB = Task(
     "imdb",
     "classify",
-    Files(
-        {split: "|".join(place.format(name) for place in PLACES) for split, name in SPLITS.items()},
-        {"text": "text", "label": "label"},
-    ),
+    Files(FILES, {"text": "text", "label": "label"}),
     ("stanfordnlp/imdb", None),
     ("accuracy",),
     ("negative", "positive"),

@@ -21,11 +21,11 @@ SKIPPED_IN_A_ROW = 10  # updates, after which a run stops
 
 
 class Interruption:
-    """Inside the context, the first signal sets `asked` to its number; the second one raises KeyboardInterrupt."""
+    """Inside the context, the first signal sets `asked` to its number; the second one, or each `is_at_once`, raises KeyboardInterrupt."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_at_once: bool = False) -> None:
         self.asked = 0
-        self._is_at_once = False
+        self._is_at_once = is_at_once
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
@@ -56,9 +56,14 @@ class Interruption:
     def _ask(self, number: int, frame: FrameType | None) -> None:
         is_first, self.asked = not self.asked, number
         if self._is_at_once or not is_first:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(number)
         with suppress(RuntimeError):  # where it comes while something else is being printed
             say("stopping after this step, or the scores that are being made; a second signal stops at once")
+
+
+def exit_code_of(stop: BaseException) -> int:
+    """128 and the number of the signal that stopped a run, of Ctrl-C where no other is known."""
+    return int(getattr(stop, "exit_code", 128 + (stop.args[0] if stop.args else signal.SIGINT)))
 
 
 def last_of(step: int, micro_batches: list[PackedBatch]) -> str:

@@ -79,6 +79,20 @@ def test_few_examples_without_a_dev_set_are_all_fitted_to_and_cross_validated(wo
     assert baseline("few.csv", method="lstm", epochs=1).split == "dev"
 
 
+def test_examples_whose_labels_occur_once_cannot_be_cross_validated(workspace: Path) -> None:
+    Path("once.csv").write_text("text,label\n" + "".join(f"the cat {row},label {row}\n" for row in range(40)))
+    for learn in (baseline, finetune):
+        with pytest.raises(UserError, match="each label occurs once"):
+            learn("once.csv")
+
+
+def test_the_text_of_the_vectors_is_looked_for_before_anything_is_fitted(workspace: Path) -> None:
+    Path("few.csv").write_text("text,label\n" + "the cat,good\na dog,bad\n" * 12)
+    for options in ({"method": "static-vectors"}, {"method": "lstm", "vectors": "static"}):
+        with pytest.raises(UserError, match="nofile"):
+            baseline("few.csv", vectors_text=["nofile"], dry_run=True, **options)
+
+
 @pytest.mark.parametrize("by_length", [False, True])
 def test_a_bag_of_words_reaches_what_scikit_learn_reaches_by_hand(workspace: Path, by_length: bool) -> None:
     draw = random.Random(1)

@@ -620,7 +620,7 @@ def test_examples_that_a_run_was_trained_on_are_counted(workspace: Path, said: p
         (whole, limited): "30 of these 60 examples",
     }
     for (file, run), which in ends.items():
-        words = f"{run} was trained on {which}: its scores say little of new ones"
+        words = f"{run} was trained on {which}: its scores on them say little of new ones"
         assert evaluate(file, model=[run]).remarks == [words]
         assert words in said.text
     assert evaluate(others, model=[learnt]).remarks == []

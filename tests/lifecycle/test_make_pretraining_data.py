@@ -140,6 +140,11 @@ def test_the_size_on_disk_is_said_before_writing(workspace: Path, caplog: pytest
     megabytes = Path(corpus).stat().st_size * 1000 * 0.45 / 1e6
     assert f"about {megabytes:.0f} MB will be written" in caplog.text
     assert not Path("pretraining-data").exists()
+    assert "are masked at most" not in caplog.text
+    with caplog.at_level("INFO", logger="bertcli"):
+        make_pretraining_data(corpus, dry_run=True, masked_lm_prob=0.4)
+    words = "20 tokens of an instance are masked at most, not 51: to mask more, --max-predictions-per-seq 51"
+    assert words in caplog.text
 
 
 def test_workers_that_live_on_find_the_folder_of_another_call(

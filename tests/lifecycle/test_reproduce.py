@@ -1,7 +1,9 @@
 """An experiment is planned, run once however many share its folder, and shown beside the paper's numbers."""
 
 import json
+import os
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -296,17 +298,35 @@ def test_the_command_that_continues_has_switches_without_a_value(tmp_path: Path)
     assert command_to_continue(config, tmp_path).endswith(f" --tasks glue/sst2 --split-sentences --out {tmp_path}")
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_names_the_command_that_continues(
-    tmp_path: Path, finetuning: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, finetuning: dict[str, Any], monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
-    def stop(**options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running.bertcli, "finetune", stop, raising=False)
+    monkeypatch.setattr(running.bertcli, "finetune", lambda **_: os.kill(os.getpid(), number), raising=False)
     with pytest.raises(Interrupted, match="glue/rte: Interrupted") as stopped:
         reproduce("table-1", **finetuning, out=str(tmp_path / "my out"))
+    assert stopped.value.exit_code == code
     assert stopped.value.hint.startswith("Continue: bert reproduce table-1 ")
     assert stopped.value.hint.endswith(f"--out '{tmp_path}/my out'")
+
+
+def test_parts_that_have_lost_predictions_or_scores_are_said(
+    tmp_path: Path, finetuning: dict[str, Any], home: Path, said: pytest.LogCaptureFixture
+) -> None:
+    models = [str(home / "runs" / "pretrain-tiny"), "bert-books"]
+    options = {**finetuning, "from_": models, "seeds": 1, "out": str(tmp_path / "out")}
+    whole = reproduce("table-1", **options).comparisons[0]
+    assert whole["confidence_interval"]
+    done = next(tmp_path.glob("out/finetuned/*/part.json"))
+    (done.parent / "predictions.jsonl").unlink()
+    again = reproduce("table-1", **options).comparisons[0]
+    assert (again["difference"], again["confidence_interval"]) == (whole["difference"], None)
+    assert f"{done.parent} has lost its predictions: its differences have no interval over the examples" in said.text
+    facts = json.loads(done.read_text())
+    done.write_text(json.dumps({**facts, "metrics": {**facts["metrics"], "accuracy": "x"}}))
+    with pytest.raises(UserError, match="is damaged: `accuracy` is 'x'") as refused:
+        reproduce("table-1", **options)
+    assert f"rm -r {done.parent}" in refused.value.hint
 
 
 def test_families_are_pre_trained_for_the_same_operations(data: Path, workspace: Path) -> None:

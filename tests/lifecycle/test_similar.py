@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bertcli.errors import UserError
+from bertcli.lifecycle.pretrain import pretrain
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.similar import similar
 from bertcli.lifecycle.similarity import vector_cache
@@ -48,6 +49,12 @@ def test_a_row_is_nearest_to_its_own_text_and_comes_with_its_line_and_columns(mo
     assert third["line"] == 2
     assert second["cosine"] < 1
     assert found.compared == 4
+
+
+def test_the_vectors_of_two_encoders_are_joined(home: Path, model: str) -> None:
+    options = {"data": str(home / "pretraining-data"), "size": "tiny", "steps": 2, "batch_size": 4}
+    joined = pretrain(**options, objective="two-directions", out="joined").run
+    assert similar(file="texts.csv", text="happily", model=joined).texts[0]["nearest"][0]["line"] == 4
 
 
 def test_every_table_gives_the_same_rows(model: str) -> None:

@@ -39,7 +39,7 @@ def test_one_class_only_has_a_matthews_correlation_of_0(predicted: list[int], tr
     ("task", "file", "said"),
     [
         ("glue/cola", "CoLA/dev.tsv", "Matthews correlation is 0 because every prediction is the same"),
-        ("glue/stsb", "STS-B/dev.tsv", "Pearson and Spearman correlation is 0 because every label is the same"),
+        ("glue/stsb", "STS-B/dev.tsv", "Pearson and Spearman correlations are 0 because every label is the same"),
         ("glue/mrpc", "MRPC/dev.tsv", "F1 is 0 because no prediction and no label is `equivalent`"),
     ],
 )

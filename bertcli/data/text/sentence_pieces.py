@@ -93,11 +93,8 @@ class XLNetPieces(AlbertPieces):
     @cached_property
     def _with_commas(self) -> dict[int, list[int]]:
         """As in ALBERT; the digits in the middle of a word begin without a space."""
-        tokens = [*self.vocab]
-        return {
-            number: ids if tokens[number][0] == SPACE else self._inside(ids)
-            for number, ids in super()._with_commas.items()
-        }
+        tokens, found = [*self.vocab], super()._with_commas.items()
+        return {number: ids if tokens[number][0] == SPACE else self._inside(ids) for number, ids in found}
 
     def _inside(self, ids: list[int]) -> list[int]:
         """The ids without the space that the first piece begins with."""

@@ -189,10 +189,8 @@ def _store_in_float8(folder: Path) -> bool:
     """
     fit = True
     for path in folder.glob("*.safetensors"):
-        weights = {
-            name: each.to(torch.float8_e4m3fn if each.dim() > 1 else torch.float16)
-            for name, each in load_file(path).items()
-        }
+        read = load_file(path).items()
+        weights = {name: each.to(torch.float8_e4m3fn if each.dim() > 1 else torch.float16) for name, each in read}
         save_file(weights, path, {"format": "pt"})
         fit &= all(is_finite(each.float()) for each in weights.values())
     return fit

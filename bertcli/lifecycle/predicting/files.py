@@ -16,11 +16,8 @@ from bertcli.kinds.types import Prediction
 
 Columns = dict[str, Any]  # of an input
 ANSWERS = {kind.says for kind in KINDS.values() if kind.reads_tables}  # keys that become a column `prediction`
-FORMS = {
-    "--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")),
-    "--explain-page": ("HTML", (".html",)),
-    "--features": ("Parquet, .npz or JSONL", (".parquet", ".npz", ".jsonl")),
-}
+FORMS = {"--output": ("CSV, TSV or JSONL", (".csv", ".tsv", ".jsonl", ".json")), "--explain-page": ("HTML", (".html",))}
+FORMS |= {"--features": ("Parquet, .npz or JSONL", (".parquet", ".npz", ".jsonl"))}
 
 
 def write_official(files: dict[str, str], path: Path) -> None:

@@ -90,12 +90,9 @@ def check_data(phases: tuple[Phase, ...], objective: Objective, run: RunFolder |
 
 def describe_phases(phases: Sequence[Phase], batch_size: int) -> list[str]:
     """The steps, length and epochs of each phase in words; nothing of the only one."""
-    return [
-        f"steps {phase.steps.start + 1:,} to {phase.steps.stop:,} at length {phase.examples.max_seq_length}, "
-        f"{phase.epochs(batch_size):.3g} epochs of its data"
-        for phase in phases
-        if len(phases) > 1
-    ] or [""]
+    said = "steps {:,} to {:,} at length {}, {:.3g} epochs of its data".format
+    facts = ((each.steps, each.examples.max_seq_length, each.epochs(batch_size)) for each in phases)
+    return [said(steps.start + 1, steps.stop, *more) for steps, *more in facts] if phases[1:] else [""]
 
 
 def resolved_data(phases: Sequence[Phase], held_out: PretrainingExamples | None = None) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _limits(record: RunRecord) -> list[str]:
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
     saved = Path(record.path, "model", "config.json")
     if saved.exists() and not _auto_class(saved, ""):
-        found.append("transformers has no class for it: `bert evaluate`, `bert predict` and `bert finetune` open it.")
+        found.append("transformers has no class for it: `bert evaluate` and `bert predict` open it.")
     elif saved.exists() and _auto_class(saved, "") == "AutoModel":
         found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
     return found

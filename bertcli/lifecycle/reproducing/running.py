@@ -14,12 +14,13 @@ from bertcli.config.distillation import DistillConfig
 from bertcli.config.options import Config
 from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.config.use import EvaluateConfig
-from bertcli.data.json_files import read_json, write_json
+from bertcli.data.json_files import check_values, read_json, write_json
 from bertcli.errors import Interrupted, UserError
 from bertcli.lifecycle.reproducing.claims import Claims
 from bertcli.lifecycle.reproducing.parts import Part
 from bertcli.training.progress import duration, said_into
 from bertcli.training.run_folder import RunFolder
+from bertcli.training.stopping import Interruption, exit_code_of
 
 DONE, LOG = "part.json", "log.txt"  # in the folder of a part
 SECONDS_BETWEEN_LOOKS = 1.0  # at parts that other processes run
@@ -43,7 +44,10 @@ def is_done(folder: Path, part: Part) -> bool:
 def result_of(folder: Path, part: str) -> dict[str, Any]:
     """What is kept of a part that is done: its seconds, the scores, and the run."""
     hint = f"Run the part again: rm -r {folder / part}, then the same command."
-    return read_json(folder / part / DONE, hint, seconds=float, metrics=dict)
+    path = folder / part / DONE
+    result: dict[str, Any] = read_json(path, hint, seconds=float, metrics=dict)
+    check_values(path, hint, result["metrics"], dict.fromkeys(result["metrics"], int | float))
+    return result
 
 
 def run_parts(folder: Path, parts: Mapping[str, Part], again: str) -> None:
@@ -51,6 +55,14 @@ def run_parts(folder: Path, parts: Mapping[str, Part], again: str) -> None:
 
     Raises Interrupted after Ctrl-C, with the checkpoint saved, and UserError if a part fails.
     """
+    try:
+        with Interruption(is_at_once=True):
+            _run_all(folder, parts, again)
+    except KeyboardInterrupt as stop:
+        raise Interrupted("Interrupted.", f"Continue: {again}", exit_code_of(stop) - 128) from None
+
+
+def _run_all(folder: Path, parts: Mapping[str, Part], again: str) -> None:
     claims, waited = Claims(folder), ""
     numbers = dict(zip(parts, range(1, len(parts) + 1), strict=True))
     while left := [part for part in parts.values() if not is_done(folder, part)]:
@@ -97,9 +109,8 @@ def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
         with said_into(path.with_name(f"{path.name}.{LOG}"), f"{place}  {part.title}"):
             result = getattr(bertcli, part.command)(**options, **more)
     except (Interrupted, KeyboardInterrupt) as stop:
-        said = stop.message if isinstance(stop, Interrupted) else "Interrupted."
-        number = getattr(stop, "exit_code", 130) - 128
-        raise Interrupted(f"{part.title}: {said}", f"Continue: {again}", number) from None
+        said = f"{part.title}: {getattr(stop, 'message', 'Interrupted.')}"
+        raise Interrupted(said, f"Continue: {again}", exit_code_of(stop) - 128) from None
     except UserError as error:
         raise type(error)(f"{part.title}: {error.message}", f"{error.hint} Then continue: {again}") from None
     path.mkdir(exist_ok=True)

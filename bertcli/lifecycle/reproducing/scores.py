@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
-from bertcli import quietly
+from bertcli import quietly, say
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reproducing.parts import Part, Row
@@ -154,11 +154,14 @@ class Comparisons:
         """Whether a run has kept the predictions that a column scores; their scores are resampled."""
         if part not in self._resampled:
             options = self.parts[part].options
+            task, run = get_task(options["task"]), self.folder / part
             with quietly():
-                split = _dev(options["task"], options["data_dir"], options["limit_dev"])
-                task = get_task(options["task"])
-                kept = KINDS[task.kind].kept_predictions(self.folder / part) or []
-                self._resampled[part] = resampled(task, compare(task, split, kept)) if len(kept) == len(split) else {}
+                split = _dev(task.name, options["data_dir"], options["limit_dev"])
+                kept = KINDS[task.kind].kept_predictions(run) or []
+                is_whole = len(kept) == len(split)
+                self._resampled[part] = resampled(task, compare(task, split, kept)) if is_whole else {}
+            if not is_whole:
+                say(f"{run} has lost its predictions: its differences have no interval over the examples")
         return column.metric in self._resampled[part]
 
 

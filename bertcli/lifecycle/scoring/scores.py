@@ -27,9 +27,12 @@ def compare(task: Task, split: Split, predictions: list[Prediction]) -> Compared
     named = [name for metric, name in CORRELATIONS.items() if metric in task.metrics]
     for what, values in (("prediction", predicted), ("label", true)):
         if named and len(set(values)) == 1:
-            say(f"{' and '.join(named)} correlation is 0 because every {what} is the same")
+            is_0 = "correlations are 0" if named[1:] else "correlation is 0"
+            say(f"{' and '.join(named)} {is_0} because every {what} is the same")
     if len(predicted) > 1 and len({str(prediction) for prediction in predicted}) == 1:
-        say("every prediction is the same; if of a model, train it with another --seed or a lower --learning-rate")
+        say(
+            "every prediction is the same; if a BERT made them, train it with another --seed or a lower --learning-rate"
+        )
     return compared
 
 

@@ -40,7 +40,7 @@ class TextEncoder:
 
     def encode(self, texts: list[str], advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """The vectors of texts, [N, D], each of length 1; `advance` is told how many are done."""
-        found = np.empty((len(texts), self.model.model.config.hidden_size), np.float32)
+        found = np.empty((len(texts), 0), np.float32)
         cut, unknown = 0, Unknown()
         for start in range(0, len(texts), TEXTS_AT_ONCE):
             chunk = TextExamples(texts[start : start + TEXTS_AT_ONCE], origin="the texts")
@@ -48,6 +48,7 @@ class TextEncoder:
             cut += features.truncated
             unknown += count_unknown(features.input_ids.values, self.tokenizer)
             states = np.stack(run_model(self.model, features, self.device, inference_tokens(), self.dtype)["states"])
+            found = found if start else np.empty((len(texts), states.shape[1]), np.float32)
             found[start : start + len(chunk)] = states / np.linalg.norm(states, axis=1, keepdims=True)
             advance(len(chunk))
         if cut:

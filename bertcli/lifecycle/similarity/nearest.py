@@ -21,11 +21,9 @@ def nearest(vectors: TextVectors, queries: Vectors, count: int) -> tuple[Vectors
     """The cosines and the rows of the `count` nearest vectors of each query, nearest first, both [Q, K]."""
     count = min(count, len(vectors.values))
     cosines, rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
+    asked = [queries[first : first + QUERIES_AT_ONCE] for first in range(0, len(queries), QUERIES_AT_ONCE)]
     for start, block in vectors.blocks():
-        parts = [
-            _best(queries[first : first + QUERIES_AT_ONCE] @ block.T, count)
-            for first in range(0, len(queries), QUERIES_AT_ONCE)
-        ]
+        parts = [_best(each @ block.T, count) for each in asked]
         found, places = (np.concatenate(each) for each in zip(*parts, strict=True))
         cosines, rows = np.hstack([cosines, found]), np.hstack([rows, places + start])
         cosines, kept = _best(cosines, count)

@@ -96,6 +96,21 @@ def test_other_data_of_one_phase_are_noticed(
         pretrain(resume=True, out=run, phases="16:1")
 
 
+def test_a_run_in_phases_is_not_made_longer_as_that_would_move_them(
+    folders: list[str], whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="is finished") as refused:
+        pretrain(resume=True, out=whole, steps=12)
+    assert refused.value.hint == f"Train its model further: bert pretrain --from {whole}"
+    run = str(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**SHORT, **PHASES, data=",".join(folders), out=run)
+    with pytest.raises(UserError, match="has phases of its 6 steps, which 12 steps would move"):
+        pretrain(resume=True, out=run, steps=12)
+
+
 def test_without_names_the_latest_data_of_each_length_are_taken(
     folders: list[str], workspace: Path, said: pytest.LogCaptureFixture
 ) -> None:

@@ -77,8 +77,6 @@ class BagOfWords(LinearTexts):
         return [f"TF-IDF of {words}, with logistic regression, or ridge regression for values."]
 
 
-BAG_OF_WORDS = Method(
-    "bag-of-words",
-    {**dict.fromkeys(TEXT_KINDS, BagOfWords), TAGGING.name: WordFeatures, SPAN.name: SlidingWindow},
-    "It counts words, and has no neural network.",
-)
+OF_TEXTS = dict.fromkeys(TEXT_KINDS, BagOfWords)
+EXPLAINED = "It counts words, and has no neural network."
+BAG_OF_WORDS = Method("bag-of-words", {**OF_TEXTS, TAGGING.name: WordFeatures, SPAN.name: SlidingWindow}, EXPLAINED)

@@ -195,9 +195,7 @@ def _unknown(word: str) -> int:
     return UNKNOWN.index("capitalized" if word[:1].isupper() else "other")
 
 
-FORWARD, BOTH_WAYS = (
-    "An LSTM that reads the words from left to right.",
-    "Two LSTMs that read the words in both directions.",
-)
+FORWARD = "An LSTM that reads the words from left to right."
+BOTH_WAYS = "Two LSTMs that read the words in both directions."
 LSTM = Method("lstm", {**dict.fromkeys(TEXT_KINDS, TextLstm), TAGGING.name: TagLstm}, FORWARD)
 BILSTM = Method("bilstm", {**dict.fromkeys(TEXT_KINDS, BothWaysTextLstm), TAGGING.name: BothWaysTagLstm}, BOTH_WAYS)

@@ -83,8 +83,6 @@ class MajorityTags(Baseline):
         return self.counts.shape == (len(self.words) + 1, len(task.labels)) and bool((self.counts.sum(1) > 0).all())
 
 
-MAJORITY = Method(
-    "majority",
-    {**dict.fromkeys(TEXT_KINDS, MajorityAnswer), TAGGING.name: MajorityTags},
-    "The most frequent label or the mean of the training data, whatever the input; of tags, the most frequent one of each word.",
-)
+OF_TEXTS = dict.fromkeys(TEXT_KINDS, MajorityAnswer)
+EXPLAINED = "The most frequent label or the mean of the training data, whatever the input; of tags, the most frequent one of each word."
+MAJORITY = Method("majority", {**OF_TEXTS, TAGGING.name: MajorityTags}, EXPLAINED)

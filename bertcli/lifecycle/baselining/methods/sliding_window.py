@@ -64,12 +64,8 @@ class SlidingWindow(Baseline):
         scores = _scores(example, spans)
         best = np.argsort(-scores, kind="stable")[:KEPT]
         shares = softmax(scores)
-        n_best = [
-            Candidate(
-                _text(example.words, *spans[k]), scores[k] / 2, scores[k] / 2, round(float(shares[k]), 6), spans[k][0]
-            )
-            for k in best.tolist()
-        ]
+        found = ((spans[k], scores[k] / 2, round(float(shares[k]), 6)) for k in best.tolist())
+        n_best = [Candidate(_text(example.words, *span), half, half, share, span[0]) for span, half, share in found]
         return Answer(example.id, n_best[0].text, n_best, None, had_candidate=bool(example.words))
 
     def _candidates(self, example: SpanExample) -> Iterator[tuple[int, int]]:

@@ -107,12 +107,9 @@ def features_of(words: Sequence[str]) -> Iterator[set[str]]:
     """What is seen of each word of a sentence: itself, its shape and affixes, and the words on both sides."""
     around = ["", *words, ""]
     for place in range(1, len(words) + 1):
-        yield {
-            "bias",
-            *_of_word(around[place]),
-            *(f"-1 {each}" for each in _of_neighbour(around[place - 1])),
-            *(f"+1 {each}" for each in _of_neighbour(around[place + 1])),
-        }
+        before, after = (_of_neighbour(around[place + step]) for step in (-1, 1))
+        sides = chain((f"-1 {each}" for each in before), (f"+1 {each}" for each in after))
+        yield {"bias", *_of_word(around[place]), *sides}
 
 
 def _of_word(word: str) -> Iterator[str]:
