@@ -313,8 +313,8 @@ def test_an_interruption_names_the_command_that_continues(
 def test_parts_that_have_lost_predictions_or_scores_are_said(
     tmp_path: Path, finetuning: dict[str, Any], home: Path, said: pytest.LogCaptureFixture
 ) -> None:
-    models = [str(home / "runs" / "pretrain-tiny"), "bert-books"]
-    options = {**finetuning, "from_": models, "seeds": 1, "out": str(tmp_path / "out")}
+    other = shutil.copytree(home / "runs" / "pretrain-tiny" / "model", tmp_path / "other")
+    options = {**finetuning, "from_": [*finetuning["from_"], str(other)], "seeds": 1, "out": str(tmp_path / "out")}
     whole = reproduce("table-1", **options).comparisons[0]
     assert whole["confidence_interval"]
     done = next(tmp_path.glob("out/finetuned/*/part.json"))

@@ -160,11 +160,11 @@ def test_a_method_that_has_nothing_for_a_kind_names_those_that_have(workspace: P
     for method in ("majority", "static-vectors", "lstm"):
         with pytest.raises(UserError) as error:
             baseline("train.json", method=method)
-        assert error.value.hint == "Give another: --method bag-of-words"
+        assert error.value.hint == "Give another: --method bag-of-words or left-to-right"
     write_tags(Path("words.conll"), 20)
     with pytest.raises(UserError) as error:
         baseline("words.conll", method="static-vectors")
-    assert error.value.hint == "Give another: --method majority or bag-of-words or lstm or bilstm"
+    assert error.value.hint == "Give another: --method majority or bag-of-words or lstm or bilstm or left-to-right"
 
 
 @pytest.mark.parametrize(
