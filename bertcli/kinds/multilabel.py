@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.own_labels import SEPARATORS, split_labels, with_distinct
 from bertcli.data.labelled.prediction_table import PredictionTable
@@ -44,7 +44,7 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         """Say how many rows have no label. Raises UserError at a list that cannot be read."""
         cells = enumerate(examples.labels or ())
         if without := sum(not split_labels(cell, "", examples.place(row)) for row, cell in cells):
-            say(f"{examples.origin}: {without:,} rows have no label, so none fits")
+            say(f"{examples.origin}: {number_of(without, 'row')} without a label, taken as texts that no label fits")
 
     def learn_labels(self, task: Task, labels: list[str]) -> Task:
         found = (mark for mark in SEPARATORS if any(mark in cell for cell in labels if cell[0] != "["))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from bertcli.objectives.masked_lm import RUNS, of_frequencies, vocabulary_loss
+from bertcli.objectives.masked_lm import RUNS, of_frequencies, verdict_on, vocabulary_loss
 from bertcli.objectives.objective import Objective, Part
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ NEXT_TOKEN = Part(
     baselines=of_frequencies,
     in_words=_in_words,
     predicts_tokens=True,
+    verdict=partial(verdict_on, "Next-token", "before each"),
 )
 
 

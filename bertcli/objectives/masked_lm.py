@@ -62,14 +62,14 @@ def _in_words(metrics: Mapping[str, float]) -> str:
     return f"It finds {found:.1f} of 100 masked words (always guessing the most frequent one finds {guess:.1f})"
 
 
-def _verdict(metrics: Mapping[str, float]) -> str:
-    """Whether the run left the plateau on which masked-LM loss stays until attention starts to work."""
+def verdict_on(loss_of: str, used: str, metrics: Mapping[str, float]) -> str:
+    """Whether a run left the plateau on which a loss stays until attention works; `used`: which words it then uses."""
     if "token_entropy" not in metrics:
         return ""
-    loss, entropy = metrics["masked_lm_loss"], metrics["token_entropy"]
+    loss, entropy = metrics[f"{loss_of.lower().replace('-', '_')}_loss"], metrics["token_entropy"]
     far = "above" if loss > 1.05 * entropy else "about there"
-    below, near = "below it: the model uses the words around a mask", f"{far}: it needs more steps"
-    known = f"Masked-LM loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}."
+    below, near = f"below it: the model uses the words {used}", f"{far}: it needs more steps"
+    known = f"{loss_of} loss {loss:.2f}; knowing only how frequent each token is gives {entropy:.2f}."
     return f"{known} This run is {below if loss < 0.95 * entropy else near}."
 
 
@@ -84,7 +84,7 @@ MASKED_LM = Part(
     baselines=of_frequencies,
     in_words=_in_words,
     predicts_tokens=True,
-    verdict=_verdict,
+    verdict=partial(verdict_on, "Masked-LM", "around a mask"),
 )
 
 

@@ -39,6 +39,7 @@ PREVIOUS_TOKEN = replace(
     rows=lambda batch: all_but_one(batch, 0),
     head=lambda model, hidden: model.predictions(1, hidden),
     in_words=lambda metrics: "",
+    verdict=lambda metrics: "",
 )
 TWO_DIRECTIONS = Objective(
     "two-directions",

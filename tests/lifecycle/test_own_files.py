@@ -266,7 +266,7 @@ def test_missing_values_are_counted_and_left_out(workspace: Path, said: pytest.L
         '{"text": "x", "labels": [null]}\n{"text": "y", "labels": ["a"]}\n{"text": "z", "labels": ["b"]}\n' * 4,
     )
     own_task("h.jsonl", NONE, None)
-    assert "h.jsonl: 4 rows have no label, so none fits" in said.text
+    assert "h.jsonl: 4 rows without a label, taken as texts that no label fits" in said.text
     write("i.csv", "text,choice_0,choice_1,label\n" + "x,a,b,0\ny,,d,1\n" * 5)
     own_task("i.csv", NONE, None)
     assert "i.csv: 5 of 10 rows have an empty choice" in said.text
