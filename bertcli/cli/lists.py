@@ -70,10 +70,8 @@ def sizes(family: OfFamily = "bert", json: AsJson = False) -> None:
         return Output().emit(
             {name: shape | ({"parameters": counts[name]} if counts else {}) for name, shape in shapes.items()}
         )
-    rows = [
-        [name, size.layers, size.hidden, size.heads, f"{counts[name] / 1e6:.1f} M" if counts else None, size.source]
-        for name, size in found.items()
-    ]
+    shown = {name: f"{count / 1e6:.1f} M" for name, count in counts.items()}
+    rows = [[name, size.layers, size.hidden, size.heads, shown.get(name), size.source] for name, size in found.items()]
     Output().table(["size", *names, "parameters", "source"], rows)
 
 

@@ -123,26 +123,28 @@ def stratified_split(labels: list[str] | None, count: int, share: float, seed: i
 
 def say_overlap(name: str, parts: dict[str, Examples], labels: dict[str, list[str]]) -> None:
     """Say how many examples repeat others, how many of the other splits are trained on, and which of their labels are not."""
-    trained, known = _say_repeated(name, parts["train"]), set(labels["train"])
+    trained, repeated = _repeated(parts["train"])
+    facts, known = [repeated] if repeated else [], set(labels["train"])
     for split, part in parts.items():
-        twice = sum(key in trained for key in part.inputs()) if split != "train" else 0
-        if twice:
-            say(f"{name}: {twice:,} of {len(part):,} {split} examples are training examples too")
+        if split != "train" and (twice := sum(key in trained for key in part.inputs())):
+            facts.append(f"{twice:,} of {len(part):,} {split} examples are training examples too")
         if new := Counter(label for label in labels[split] if label not in known):
             say(f"{name}: {split} has labels that are not trained on; they count as errors{counted(new)}")
+    if facts:
+        say(f"{name}: {'; '.join(facts)}")
 
 
-def _say_repeated(name: str, train: Examples) -> set[Any]:
-    """The distinct inputs of the training examples; says how many examples repeat others."""
+def _repeated(train: Examples) -> tuple[set[Any], str]:
+    """The distinct inputs of the training examples, and in words how many examples repeat others; "" for none."""
     given = list(train.inputs())
     distinct = set(given)
-    if repeated := len(given) - len(distinct):
-        is_whole = len(given) == len(train)
-        answered = {(each, train.answer(row)) for row, each in enumerate(given)} if is_whole else distinct
-        unlike = len(answered) - len(distinct)
-        others = f", {unlike:,} of them with another answer" if unlike else ""
-        say(f"{name}: {repeated:,} of {len(given):,} train examples repeat others{others}")
-    return distinct
+    if not (repeated := len(given) - len(distinct)):
+        return distinct, ""
+    is_whole = len(given) == len(train)
+    answered = {(each, train.answer(row)) for row, each in enumerate(given)} if is_whole else distinct
+    unlike = len(answered) - len(distinct)
+    others = f", {unlike:,} of them with another answer" if unlike else ""
+    return distinct, f"{repeated:,} of {len(given):,} train examples repeat others{others}"
 
 
 def sizes_of(parts: Mapping[str, Examples]) -> str:
