@@ -195,9 +195,7 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
 def _say_limit(config: MakePretrainingDataConfig, objective: Objective) -> None:
     wanted, most = round(config.max_seq_length * config.masked_lm_prob), config.max_predictions_per_seq
     if wanted > most and "max_predictions_per_seq" not in objective.ignored:
-        say(
-            f"{most} tokens of an instance are masked at most, not {wanted}: to mask more, --max-predictions-per-seq {wanted}"
-        )
+        say(f"at most {most} tokens of a row are masked, not {wanted}: for more, --max-predictions-per-seq {wanted}")
 
 
 def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], config: MakePretrainingDataConfig) -> int:

@@ -159,20 +159,17 @@ def _overlaps(data: dict[str, dict[str, Any]]) -> list[str]:
 
 def _cut(data: dict[str, dict[str, Any]]) -> list[str]:
     """What the model does not read."""
-    splits = ((name, each) for name, each in data.items() if each.get("cut"))
-    return [
-        f"{name}: {each['cut']:,} {each['cut_what']} were cut ({each['cut_share']:.1f} %)." for name, each in splits
-    ]
+    splits = ((name, of) for name, of in data.items() if of.get("cut"))
+    return [f"{name}: {of['cut']:,} {of['cut_what']} were cut ({of['cut_share']:.1f} %)." for name, of in splits]
 
 
 def _words(record: RunRecord) -> Section | None:
     words = record.result.words
     if not words:
         return None
-    tables = [
-        Table(title, ["words", "right, %", "count"], [[row["words"], row["accuracy"], row["count"]] for row in rows])
-        for title, rows in words.items()
-    ]
+    names = ["words", "right, %", "count"]
+    cells = ([[row["words"], row["accuracy"], row["count"]] for row in rows] for rows in words.values())
+    tables = [Table(title, names, rows) for title, rows in zip(words, cells, strict=True)]
     return Section("Which words it finds", tables=tables)
 
 

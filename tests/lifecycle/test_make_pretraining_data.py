@@ -140,10 +140,10 @@ def test_the_size_on_disk_is_said_before_writing(workspace: Path, caplog: pytest
     megabytes = Path(corpus).stat().st_size * 1000 * 0.45 / 1e6
     assert f"about {megabytes:.0f} MB will be written" in caplog.text
     assert not Path("pretraining-data").exists()
-    assert "are masked at most" not in caplog.text
+    assert "for more, --max-predictions" not in caplog.text
     with caplog.at_level("INFO", logger="bertcli"):
         make_pretraining_data(corpus, dry_run=True, masked_lm_prob=0.4)
-    words = "20 tokens of an instance are masked at most, not 51: to mask more, --max-predictions-per-seq 51"
+    words = "at most 20 tokens of a row are masked, not 51: for more, --max-predictions-per-seq 51"
     assert words in caplog.text
 
 
