@@ -17,9 +17,8 @@ MODELS = "transformers.modeling_utils"
 HEADS = ("transformers.generation.utils", "transformers.modeling_layers")  # which every BERT imports
 COMPILER = "torch._dynamo"
 # What transformers is told is not installed, which it supports. Our training loop imports Accelerate itself.
-NOT_USED = tuple(
-    f"is_{name}_available" for name in ("torch_distributed", "accelerate", "scipy", "torchaudio", "torchvision")
-)
+PACKAGES = ("torch_distributed", "accelerate", "scipy", "torchaudio", "torchvision")
+NOT_USED = tuple(f"is_{name}_available" for name in PACKAGES)
 
 
 class _FirstImport(MetaPathFinder):

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from bertcli.errors import unknown
+from bertcli.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PretrainedConfig, PreTrainedModel
 
-    from bertcli.data.text.tokenization import Subwords
+    from bertcli.data.text.tokenization import Subwords, WordPiece
     from bertcli.tasks.task import Task
 
 # N sequences, H hidden
@@ -194,6 +194,18 @@ class Family:
         if self.has_types(self.new_config(next(iter(self.sizes)))):  # or other programs would give all tokens type 0
             vocabulary["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
         return of_transformers(getattr(transformers, self.tokenizer_class)(**vocabulary), source)
+
+    def check_vocabulary(self, tokenizer: WordPiece) -> None:
+        """Raise UserError if the family does not take this kind of vocabulary, or its special tokens are missing in it."""
+        needed = () if tokenizer.is_wordpiece else (*self.special_tokens, *self.last_tokens)
+        if tokenizer.algorithm not in self.vocabularies:
+            what = f"a {tokenizer.algorithm or 'strange'} vocabulary, which {self.name} does not take"
+        elif missing := [token for token in needed if token not in tokenizer.vocab]:
+            what = f"not a vocabulary for {self.name}: it lacks {', '.join(missing)}"
+        else:
+            return
+        hint = f"Make one: bert build-vocab TEXT --family {self.key}; or give --family, or --tokenizer."
+        raise UserError(f"`{tokenizer.source}` is {what}.", hint)
 
     def get_size(self, name: str) -> ModelSize:
         """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""

@@ -70,7 +70,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     parse_shares(config.mask_shares)
     files = find_text_files(config.text)
     tokenizer = load_tokenizer(tokenizer_source(config.tokenizer or latest_vocabulary(family=family)), config.cased)
-    _check_vocabulary(tokenizer, family)
+    family.check_vocabulary(tokenizer)
     masking_rules(tokenizer, config.values())  # are refused before anything is written
     latest = "" if config.tokenizer else " (latest in this folder)"
     say(f"vocabulary: {tokenizer.source}, {tokenizer.size:,} tokens{latest}")
@@ -121,19 +121,6 @@ def with_family(config: MakePretrainingDataConfig) -> tuple[MakePretrainingDataC
         what = f"--objective {objective.name} {'needs' if objective.needs_pairs else 'takes no'} pairs of texts."
         raise UserError(what, "Leave --next-sentence or --no-next-sentence out.")
     return config.with_defaults({"next_sentence": objective.needs_pairs}), family, objective
-
-
-def _check_vocabulary(tokenizer: WordPiece, family: Family) -> None:
-    """Raise UserError if a family does not take this kind of vocabulary, or special tokens of the family are missing in it."""
-    needed = () if tokenizer.is_wordpiece else (*family.special_tokens, *family.last_tokens)
-    missing = [token for token in needed if token not in tokenizer.vocab]
-    if tokenizer.algorithm not in family.vocabularies:
-        what = f"`{tokenizer.source}` is a {tokenizer.algorithm or 'strange'} vocabulary, which {family.name} does not take."
-    elif missing:
-        what = f"`{tokenizer.source}` is not a vocabulary for {family.name}: it lacks {', '.join(missing)}."
-    else:
-        return
-    raise UserError(what, f"Make one: bert build-vocab TEXT --family {family.key}; or give --family, or --tokenizer.")
 
 
 def _check_engine(config: MakePretrainingDataConfig) -> None:
@@ -194,7 +181,7 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
 
 def _say_limit(config: MakePretrainingDataConfig, objective: Objective) -> None:
     wanted, most = round(config.max_seq_length * config.masked_lm_prob), config.max_predictions_per_seq
-    if wanted > most and "max_predictions_per_seq" not in objective.ignored:
+    if most < 0.9 * wanted and "max_predictions_per_seq" not in objective.ignored:
         say(f"at most {most} tokens of a row are masked, not {wanted}: for more, --max-predictions-per-seq {wanted}")
 
 
@@ -271,7 +258,7 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:
         what = f"{unused:.0%} of the text's tokens"
         hint = "" if manifest["options"].get("split_sentences") else "; --split-sentences keeps more"
-        say(f"not used: {what}, cut from pairs longer than --max-seq-length{hint}")
+        say(f"not used: {what}, cut from texts longer than --max-seq-length{hint}")
     if words := str(Unknown(result.unknown_tokens, result.text_tokens)):
         say(words)
     return result

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from functools import cache, partial
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from bertcli.tasks import get_task, is_task
 from bertcli.training.run_folder import RunFolder
 
 RUNS = Path("runs")
+VOCABULARIES = ("*/vocab.txt", "*/tokenizer.json")
 say_once = cache(say)
 MAKE_DATA = "Make some: bert make-pretraining-data TEXT"
 Misfit = Callable[[RunFolder], str]  # why a run cannot do what is asked for; "" if it can
@@ -301,10 +302,7 @@ def latest_vocabulary(otherwise: str | None = None, family: Family = BERT) -> st
 
     Raises UserError if there is none of them.
     """
-    fits = partial(_is_vocabulary, family.vocabularies)
-    if found := _latest("*/vocab.txt", fits) or _latest("*/tokenizer.json", fits) or otherwise:
-        return found
-    if found := _latest("*/vocab.txt") or _latest("*/tokenizer.json"):
+    if found := _latest(VOCABULARIES, partial(_is_vocabulary, family)) or otherwise or _latest(VOCABULARIES):
         return found
     of_family = "" if family is BERT else f" --family {family.key}"
     hint = f"Make one: bert build-vocab TEXT{of_family}, or give --tokenizer."
@@ -325,22 +323,24 @@ def latest_pretraining_data(
     def is_other(manifest: Path) -> bool:
         return is_wanted(manifest) and not (held_out and manifest.parent.resolve() == Path(held_out).resolve())
 
-    if found := _latest("*/manifest.json", is_other) or _latest("*/manifest.json", is_wanted):
+    if found := _latest(["*/manifest.json"], is_other) or _latest(["*/manifest.json"], is_wanted):
         return found
     of_length = f" of length {max_seq_length}" if max_seq_length else ""
     raise UserError(f"There is no pre-training data{of_length} in this folder yet.", how_to_make)
 
 
-def _is_vocabulary(algorithms: Iterable[str], path: Path) -> bool:
-    """Whether a vocab.txt or tokenizer.json is of one of some algorithms."""
+def _is_vocabulary(family: Family, path: Path) -> bool:
+    """Whether a vocab.txt or tokenizer.json is of an algorithm of a family, and has its special tokens."""
     if path.name == "vocab.txt":
-        return "wordpiece" in algorithms
-    model = read_json(path, "Remove it, or make it again.").get("model")
-    return isinstance(model, dict) and ALGORITHMS.get(model.get("type", ""), "") in algorithms
+        return "wordpiece" in family.vocabularies
+    saved = read_json(path, "Remove it, or make it again.")
+    model, special = saved.get("model"), {each.get("content") for each in saved.get("added_tokens") or ()}
+    algorithm = ALGORITHMS.get(model.get("type", ""), "") if isinstance(model, dict) else ""
+    return algorithm in family.vocabularies and (algorithm == "wordpiece" or special >= {*family.special_tokens})
 
 
-def _latest(pattern: str, is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:
-    found = max(filter(is_wanted, Path().glob(pattern)), key=lambda path: path.stat().st_mtime, default=None)
+def _latest(patterns: Iterable[str], is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:
+    found = max(filter(is_wanted, chain.from_iterable(map(Path().glob, patterns))), key=os.path.getmtime, default=None)
     return str(found.parent) if found else None
 
 

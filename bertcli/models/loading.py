@@ -245,6 +245,9 @@ def _is_size(name: str, value: object) -> bool:
 def _not_opened(
     source: str, error: Exception, hint: str = "Give --from or --model a run, a folder or a Hub name."
 ) -> UserError:
+    if "Unrecognized configuration class" in str(error):
+        what = f"transformers has no class of the family of `{source}` for this kind of task."
+        return UserError(what, "Give --from a model of another family, such as minilm.")
     return UserError(f"The model `{source}` cannot be opened: {first_line(error)}.", hint)
 
 

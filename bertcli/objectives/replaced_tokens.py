@@ -71,8 +71,10 @@ def _add(first: list[int], second: list[int], instances: Instances, draws: Draws
     """Add an instance of two texts, or of one, each cut at its end to what fits."""
     rules, (before, between, after) = instances.rules, instances.rules.layout.tokens
     room = rules.max_seq_length - len(before) - len(after)
+    given = len(first) + len(second)
     first = first[:room]
     second = second[: max(0, room - len(first) - len(between))]
+    instances.cut_tokens += given - len(first) - len(second)
     one = [*before, *first, *(between if second else after)]
     other = [*second, *after] if second else []
     ids, types = [*one, *other], [0] * len(one) + [rules.layout.second_type] * len(other)

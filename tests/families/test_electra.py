@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 import transformers
@@ -14,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, ElectraConfig, ElectraModel
 
 from bertcli.data.packing.batches import PackedBatch, pack
+from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
 from bertcli.families.electra import ELECTRA
 from bertcli.lifecycle.add_words import add_words
@@ -222,3 +224,16 @@ def test_a_model_without_a_generator_gets_a_new_one_and_fills_no_masks(data: str
         pretrain(**{**TINY, "size": "base"}, data=data, steps=1, from_=str(alone), out=str(tmp_path / "run")).run
     )
     assert ElectraConfig.from_pretrained(made / "model" / "generator").hidden_size == 32
+
+
+def test_text_that_is_cut_off_is_counted(home: Path, workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("long.txt").write_text(" ".join(["the cat sat on the mat"] * 40) + "\n\n" + "a dog ran .\n" * 3)
+    tokenizer = str(home / "vocab")
+    options = {"family": "electra", "tokenizer": tokenizer, "max_seq_length": 32, "dupe_factor": 1, "workers": 1}
+    made = make_pretraining_data("long.txt", **options)
+    rows = pq.read_table("pretraining-data/shard-00000.parquet")["input_ids"].to_pylist()
+    ids = [each for row in rows for each in row]
+    special = {load_tokenizer(tokenizer).special(name) for name in ("cls", "sep")}
+    kept = sum(each not in special for each in ids)
+    assert made.unused_tokens == made.text_tokens - kept > 100
+    assert "not used: " in said.text

@@ -1,17 +1,23 @@
 """A family's vocabulary: its casing, where its words begin, what is no vocabulary of it, and folders as the Hub has them."""
 
 import json
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from transformers import AutoTokenizer
 
+from bertcli.data.text.layout import Layout
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
+from bertcli.families import get_family
 from bertcli.lifecycle.build_vocab import build_vocab
+from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
+from bertcli.lifecycle.workspace import latest_vocabulary
 
 LINE = 'A handsome, clever man (and rich!) said: "It is mine." She asked – “why?”\n'
 
@@ -59,6 +65,27 @@ def test_the_vocabulary_of_another_family_is_refused(text: str, made_for: str, f
         make_pretraining_data([text], family=family, tokenizer=vocabulary(text, made_for), dry_run=True)
     assert lacks in refused.value.message
     assert f"bert build-vocab TEXT --family {family}" in refused.value.hint
+    table = Path(text).with_name("few.csv")
+    table.write_text("text,label\n" + "a clever man,good\nit is mine,bad\n" * 12)
+    with pytest.raises(UserError, match="is not a vocabulary for"):
+        finetune(str(table), family=family, from_="scratch", size="tiny", tokenizer=str(Path(text).with_name(made_for)))
+
+
+def test_of_several_vocabularies_the_latest_of_the_family_is_taken(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, family in enumerate(("xlnet", "bert", "albert")):
+        for path in Path(vocabulary(text, family)).iterdir():
+            os.utime(path, (number, number))
+    found = {name: latest_vocabulary(family=get_family(name)) for name in ("xlnet", "bert", "albert", "electra")}
+    assert found == {"xlnet": "xlnet", "bert": "bert", "albert": "albert", "electra": "bert"}
+
+
+def test_the_second_text_has_the_type_that_the_layout_says() -> None:
+    layout = Layout((0,), (2,), (2,))
+    assert layout.join([7], [8, 9]) == ([0, 7, 2, 8, 9, 2], [0, 0, 0, 1, 1, 1])
+    assert replace(layout, second_type=0).join([7], [8, 9])[1] == [0] * 6
 
 
 def test_a_folder_with_the_files_of_byte_pairs_alone_opens(text: str, tmp_path: Path) -> None:

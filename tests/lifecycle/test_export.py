@@ -46,7 +46,9 @@ def test_a_graph_stands_in_the_runs_folder_with_what_a_program_needs(reviews_run
     check_files(graph)
     assert json.loads((graph / "labels.json").read_text()) == ["bad", "good"]
     assert json.loads((graph / "config.json").read_text())["id2label"] == {"0": "bad", "1": "good"}
-    assert AutoTokenizer.from_pretrained(graph)("the cat").input_ids[0] == 2
+    tokenizer = AutoTokenizer.from_pretrained(graph)
+    assert tokenizer("the cat").input_ids[0] == 2
+    assert tokenizer.padding_side == "right"
     session = onnxruntime.InferenceSession(graph / "model.onnx")
     assert [node.shape for node in session.get_inputs()] == [["batch", "sequence"]] * 3
 

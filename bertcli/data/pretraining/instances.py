@@ -61,6 +61,7 @@ class Instances:
         self.spans, self.next_sentence_labels = array("I"), array("B")  # starts and ends of A and B; is B random?
         self.own_ids, self.own_types, self.own_offsets = array("I"), array("B"), array("Q", [0])  # of `add_tokens`
         self.places, self.replacements, self.mask_counts = array("H"), array("i"), array("H")
+        self.cut_tokens = 0  # from tokens of their own, in all passes over the corpus
 
     def add(self, first: Span, second: Span, is_random_next: bool, draws: Draws) -> None:
         """Append A and B in the layout, `[CLS] A [SEP] B [SEP]`, or A alone where the second span is empty; draw its masks."""
@@ -110,9 +111,9 @@ class Instances:
         return InstanceColumns(ids, types, offsets, labels, position - offsets[row], originals, mask_offsets)
 
     def unused_tokens(self) -> int:
-        """How many tokens of the corpus are in no span: they were cut from pairs that are too long."""
-        if not self.spans:  # all are tokens of their own
-            return 0
+        """How many tokens of the corpus are in no instance: they were cut from texts that are too long."""
+        if not self.spans:
+            return self.cut_tokens
         starts, ends = np.asarray(self.spans).reshape(-1, 2).T
         length = len(self.corpus.tokens) + 1
         begun = np.bincount(starts, minlength=length) - np.bincount(ends, minlength=length)

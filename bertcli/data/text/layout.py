@@ -24,7 +24,7 @@ class Layout:
     def join(self, first: Sequence[int], second: Sequence[int] = ()) -> tuple[list[int], list[int]]:
         """The ids and types of an input; a second text without tokens is no second text."""
         ids = [*self.before, *first, *(self.between if second else self.after)]
-        types = [0] * len(ids) + [1] * (len(second) + len(self.after) if second else 0)
+        types = [0] * len(ids) + [self.second_type] * (len(second) + len(self.after) if second else 0)
         ids += [*second, *self.after] if second else []
         if not self.before:
             types[-1] = self.cls_type

@@ -20,6 +20,7 @@ from bertcli.config.training import WINDOWS
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.hub import POOLING
+from bertcli.data.json_files import write_json
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.windows import WindowRules
@@ -150,6 +151,8 @@ def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str |
     """Write and check the graph; in int8 also measure what it costs."""
     model = _load(plan.model)[1]  # another one, as it no longer runs packed once its graph is written
     save_architecture(model, original.tokenizer, part)
+    rules = part / "tokenizer_config.json"  # the graph reads inputs that are padded at their ends, XLNet's too
+    write_json(rules, {**json.loads(rules.read_text("utf-8")), "padding_side": "right"}, indent=2)
     config = model.config
     graph = part / "model.onnx"
     write_graph(model, graph)

@@ -30,7 +30,10 @@ def tokenizer_of(start: str, config: FinetuneConfig, resumed: Path | None) -> Wo
     if start != "scratch" and not resumed:
         open_config(resolve_model(start))  # before its tokenizer, which is less to the point where there is neither
     named = config.tokenizer or (_vocabulary(get_family(config.family)) if start == "scratch" else start)
-    return replace(load_tokenizer(resumed or tokenizer_source(named)), source=named)
+    found = replace(load_tokenizer(resumed or tokenizer_source(named)), source=named)
+    if start == "scratch" and not resumed:
+        get_family(config.family).check_vocabulary(found)
+    return found
 
 
 def _vocabulary(family: Family) -> str:

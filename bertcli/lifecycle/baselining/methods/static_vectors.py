@@ -70,7 +70,5 @@ def _mean(vectors: WordVectors, text: str) -> Any:
     return mean / (np.linalg.norm(mean) or 1)
 
 
-EXPLAINED = (
-    "The mean of word vectors that Word2Vec has learnt, with logistic regression, or ridge regression for values."
-)
+EXPLAINED = "The mean of word vectors learnt by Word2Vec, with logistic regression, or ridge regression for values."
 STATIC_VECTORS = Method("static-vectors", dict.fromkeys(TEXT_KINDS, StaticVectors), EXPLAINED)
