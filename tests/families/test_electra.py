@@ -237,3 +237,5 @@ def test_text_that_is_cut_off_is_counted(home: Path, workspace: Path, said: pyte
     kept = sum(each not in special for each in ids)
     assert made.unused_tokens == made.text_tokens - kept > 100
     assert "not used: " in said.text
+    thrice = make_pretraining_data("long.txt", **{**options, "dupe_factor": 3}, out="thrice")
+    assert 100 < thrice.unused_tokens <= thrice.text_tokens

@@ -113,7 +113,7 @@ class Instances:
     def unused_tokens(self) -> int:
         """How many tokens of the corpus are in no instance: they were cut from texts that are too long."""
         if not self.spans:
-            return self.cut_tokens
+            return self.cut_tokens // self.rules.dupe_factor
         starts, ends = np.asarray(self.spans).reshape(-1, 2).T
         length = len(self.corpus.tokens) + 1
         begun = np.bincount(starts, minlength=length) - np.bincount(ends, minlength=length)
