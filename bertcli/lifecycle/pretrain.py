@@ -11,7 +11,7 @@ from bertcli.config.training import PretrainConfig
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of
-from bertcli.families import FAMILIES, get_family
+from bertcli.families import FAMILIES, family_of, get_family
 from bertcli.families.family import GENERATOR_SETTINGS
 from bertcli.lifecycle.pretraining.family import name_of_run, starts_from_model, with_family
 from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
@@ -59,10 +59,9 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     given = given_masking(config)
     phases = tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != examples.tokenizer.digest:
-        raise UserError(
-            f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with.",
-            f"Leave --tokenizer out, or make other data: bert make-pretraining-data TEXT --tokenizer {config.tokenizer} --out {examples.folder}-2",
-        )
+        what = f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with."
+        other = f"bert make-pretraining-data TEXT --tokenizer {config.tokenizer} --out {examples.folder}-2"
+        raise UserError(what, f"Leave --tokenizer out, or make other data: {other}")
     check_batch_size(config.batch_size, config.processes)
     kept_steps(config)
     resumed = run.start if config.resume and run.start.exists() else None
@@ -89,10 +88,13 @@ def _source(config: PretrainConfig) -> str:
 
 
 def _unfit(request: Request, model: PreTrainedModel) -> UserError:
-    name = request.objective.name
+    name, own = request.objective.name, family_of(model.config.model_type)
     what = f"The model `{request.source}` ({model.config.model_type}) cannot be trained by --objective {name}."
     if request.objective.needs_pairs and has_heads(model):
         return UserError(what, f"It has no head for pairs. {request.examples.how_to_make_other('--no-next-sentence')}")
+    if own.objectives and name not in own.objectives:
+        made = f"bert make-pretraining-data TEXT --family {own.key} --tokenizer {request.source}"
+        return UserError(what, f"It learns from other data: {made}")
     takes = " or ".join(each.name for each in FAMILIES if name in each.objectives)
     hint = f"Give --objective the one it was trained by, --from another model of {takes}, or leave --from out."
     return UserError(what, hint)

@@ -71,6 +71,13 @@ def run(home: Path, data: str) -> Path:
     return Path(pretrain(**TINY, data=data, steps=4, log_steps=2, out=str(out)).run)
 
 
+def test_data_of_another_family_are_refused_with_how_to_make_its_own(run: Path, home: Path, workspace: Path) -> None:
+    with pytest.raises(UserError, match="cannot be trained by --objective") as refused:
+        pretrain(data=str(home / "pretraining-data"), from_=str(run), steps=1)
+    wanted = f"bert make-pretraining-data TEXT --family electra --tokenizer {run}/model"
+    assert refused.value.hint == f"It learns from other data: {wanted}"
+
+
 def test_both_models_open_in_transformers(run: Path) -> None:
     for folder, name in ((run / "model", "ElectraForPreTraining"), (run / "model" / "generator", "ElectraForMaskedLM")):
         model, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)

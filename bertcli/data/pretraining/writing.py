@@ -109,9 +109,8 @@ def make_manifest(request: Json, shards: list[Json], documents: int, tokenizer: 
     totals = {key: sum(shard.get(key, 0) for shard in shards) for key in COUNTS}
     if not totals["instances"]:
         if totals["text_tokens"]:
-            few = (
-                f"its {totals['text_tokens']:,} tokens are too few for a row of {request['options']['max_seq_length']}"
-            )
+            length = request["options"]["max_seq_length"]
+            few = f"its {totals['text_tokens']:,} tokens are too few for a row of {length}"
             raise UserError(f"The text gives no instance: {few}.", "Give more text, or a smaller --max-seq-length.")
         raise UserError("The text gives no instance: no line has a token in it.", "Check the text and the vocabulary.")
     frequency = np.sum([shard.pop("token_counts") for shard in shards], axis=0)

@@ -78,12 +78,10 @@ def is_worse_than_head(setup: Finetuning, training: Training, model: TaskModel) 
         given = setup.task, setup.train.examples, predictions
         return float(sum(each for each, _ in setup.kind.mistakes(*given, setup.kind.compare(*given))))
 
-    of_head = training.folder.path / PREDICTIONS
-    if setup.dev or not training.history.best or not of_head.exists():
+    kept = training.folder.path / PREDICTIONS
+    if setup.dev or not training.history.best or not kept.exists():
         return False
-    is_worse = errors(model.predict(setup.train)) > errors(
-        setup.kind.read_predictions(setup.task, setup.train, of_head)
-    )
+    is_worse = errors(model.predict(setup.train)) > errors(setup.kind.read_predictions(setup.task, setup.train, kept))
     if is_worse:
         say("training made it worse than the fitted head, which is kept: give more --epochs or a lower --learning-rate")
     return is_worse
