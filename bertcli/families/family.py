@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from bertcli import number_of
 from bertcli.errors import UserError, unknown
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class ModelSize:
     def __str__(self) -> str:
         """The size in words."""
         wide = f"hidden size {self.hidden:,}, {self.heads} heads, intermediate size {self.intermediate:,}"
-        return f"{self.layers} layers, {wide}"
+        return f"{number_of(self.layers, 'layer')}, {wide}"
 
     def parameters(self, vocab_size: int = 30522, positions: int = 512) -> int:
         """Number of weights of BERT's encoder with its pooler, without heads."""

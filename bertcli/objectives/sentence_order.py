@@ -40,4 +40,4 @@ SENTENCE_ORDER = replace(
 )
 ORDERED_PAIRS = partial(each_document, ordered_pairs_of_document)
 PARTS = (MASKED_LM, SENTENCE_ORDER)
-MLM_AND_SOP = Objective("mlm+sop", PARTS, ORDERED_PAIRS, needs_pairs=True, fits=has_pair_head, negatives="swapped")
+MLM_AND_SOP = Objective("mlm+sop", PARTS, ORDERED_PAIRS, needs_pairs=True, fits=has_pair_head, negatives="unordered")

@@ -68,7 +68,7 @@ def test_a_model_of_any_size_is_trained_resumed_and_not_changed(
         stop_after(patch, 1)
         with pytest.raises(UserError, match="Stopped"):
             pretrain(**SHORT, **own, steps=2, out=str(tmp_path / "run"))
-    assert "1-24-3 (1 layers, hidden size 24, 3 heads, intermediate size 20)" in said.text
+    assert "1-24-3 (1 layer, hidden size 24, 3 heads, intermediate size 20)" in said.text
     with pytest.raises(UserError, match=r"--heads is 6, but the run in .* was started with 3"):
         pretrain(resume=True, heads=6, out=str(tmp_path / "run"))
     result = pretrain(resume=True, out=str(tmp_path / "run"))
