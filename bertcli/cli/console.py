@@ -161,8 +161,7 @@ def _widths(rows: list[list[str]], most: int) -> list[int]:
 
 def _cells(column: Sequence[object]) -> list[str]:
     """The cells of a column as text; its numbers have the same number of decimals."""
-    decimals = max(
-        len(f"{cell:.4f}".rstrip("0").partition(".")[2]) if isinstance(cell, float) else 0 for cell in column
-    )
+    numbers = (f"{cell:.4f}" for cell in column if isinstance(cell, float))
+    decimals = max((len(number.rstrip("0").partition(".")[2]) for number in numbers), default=0)
     texts = (f"{cell:.{decimals}f}" if isinstance(cell, float) else str(cell) for cell in column)
     return ["–" if cell is None else text.translate(CONTROLS) for cell, text in zip(column, texts, strict=True)]

@@ -67,9 +67,8 @@ def sizes(family: OfFamily = "bert", json: AsJson = False) -> None:
     counts = {name: size.parameters() for name, size in found.items()} if family == BERT.key else {}
     if json:
         shapes = {name: {key: getattr(size, key) for key in names} for name, size in found.items()}
-        return Output().emit(
-            {name: shape | ({"parameters": counts[name]} if counts else {}) for name, shape in shapes.items()}
-        )
+        more = {name: {"parameters": count} for name, count in counts.items()}
+        return Output().emit({name: shape | more.get(name, {}) for name, shape in shapes.items()})
     shown = {name: f"{count / 1e6:.1f} M" for name, count in counts.items()}
     rows = [[name, size.layers, size.hidden, size.heads, shown.get(name), size.source] for name, size in found.items()]
     Output().table(["size", *names, "parameters", "source"], rows)

@@ -12,7 +12,7 @@ SENTENCES = "Cut each line, such as a paragraph, into sentences at . ! ? …"
 MASKING = ("static", "dynamic")
 MASK_SHARES = "Percentages of masked tokens that become [MASK], stay the same, become random."
 ALGORITHMS = ("wordpiece", "byte-bpe", "sentencepiece")
-NGRAM_MASK = "Mask runs of up to this many tokens (words with --whole-word-mask), short ones more often; 0: none."
+NGRAM_MASK = "Mask runs of up to this many tokens (words with --whole-word-mask), short ones more often; 0: no runs."
 SPAN_MASK = "Mask spans of up to ten words, their lengths geometric (SpanBERT)."
 
 

@@ -97,10 +97,10 @@ for token in shares.argsort()[:-6:-1]:
             for mask in range(count):
                 ids, shares = next(masks)
                 number = {"mask": mask} if count > 1 else {}
-                found = (
-                    (tokenizer.shown(names[int(id_)]), float(share)) for id_, share in zip(ids, shares, strict=True)
-                )
-                fills += [{"token": token, "score": round(share, 6), **number} for token, share in found]
+                fills += [
+                    {"token": tokenizer.shown(names[int(id_)]), "score": round(float(share), 6), **number}
+                    for id_, share in zip(ids, shares, strict=True)
+                ]
             predictions.append({"fills": fills})
         return predictions
 

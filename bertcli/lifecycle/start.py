@@ -127,7 +127,7 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
     number: Types = int | float | None if folder.has_parts else int | float  # the parts of a grid differ in it
     check_values(folder.path / "config.yaml", MEND, folder.config, {ended_by: number})
     begun = folder.config[ended_by]
-    is_phased = bool(folder.config.get("phases"))  # of which more steps would be of the first one
+    is_phased = bool(folder.config.get("phases"))  # more steps would move the phases
     if begun is not None and (getattr(resumed, ended_by) or 0) > begun and not is_phased:
         return
     hint = "Start a new one, without --resume."

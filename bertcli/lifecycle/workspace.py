@@ -239,12 +239,10 @@ def _is_place(source: str) -> bool:
 
 
 def _model_in(path: Path) -> str:
-    if (path / "model" / "config.json").exists():
-        if remark := RunFolder(path).unfinished:
+    if folder := next((each for each in (path / "model", path) if (each / "config.json").exists()), None):
+        if remark := RunFolder(folder.parent).unfinished:
             say_once(remark)
-        return str(path / "model")
-    if (path / "config.json").exists():
-        return str(path)
+        return str(folder)
     if (path / "config.yaml").exists():
         if RunFolder(path).is_finished:
             raise UserError(f"The run `{path}` has lost its model: `{path}/model`.", "Put it back, or train again.")

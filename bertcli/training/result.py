@@ -46,9 +46,10 @@ class TrainingResult(Result):
         """A row a metric, with the scores of the guess and the bag of words; after a sweep those of the best run."""
         about = {"run": self.run, "task": self.task, "split": self.split, "seed": self.seed}
         beside = {name: found["metrics"] for name, found in self.baseline.items()}
-        others = ({name: found.get(metric) for name, found in beside.items()} for metric in self.metrics)
-        scores = zip(self.metrics.items(), others, strict=True)
-        return [{**about, "metric": metric, "score": score, **found} for (metric, score), found in scores]
+        return [
+            {**about, "metric": metric, "score": score, **{name: each.get(metric) for name, each in beside.items()}}
+            for metric, score in self.metrics.items()
+        ]
 
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:

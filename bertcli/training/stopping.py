@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from bertcli import say
-from bertcli.errors import RunError
+from bertcli.errors import Interrupted, RunError
 
 if TYPE_CHECKING:
     from bertcli.data.packing.batches import PackedBatch
@@ -21,7 +21,7 @@ SKIPPED_IN_A_ROW = 10  # updates, after which a run stops
 
 
 class Interruption:
-    """Inside the context, the first signal sets `asked` to its number; the second one, or each `is_at_once`, raises KeyboardInterrupt."""
+    """Inside the context, the first signal sets `asked` to its number and the second raises KeyboardInterrupt; with `is_at_once`, each does."""
 
     def __init__(self, is_at_once: bool = False) -> None:
         self.asked = 0
@@ -64,6 +64,12 @@ class Interruption:
 def exit_code_of(stop: BaseException) -> int:
     """128 and the number of the signal that stopped a run, of Ctrl-C where no other is known."""
     return int(getattr(stop, "exit_code", 128 + (stop.args[0] if stop.args else signal.SIGINT)))
+
+
+def interrupted(stop: BaseException, what: str, again: str) -> Interrupted:
+    """The error of what a signal has stopped, or a run in it; `again` is the command that continues."""
+    said = getattr(stop, "message", "Interrupted.")
+    return Interrupted(f"{what}{said}", f"Continue: {again}", exit_code_of(stop) - 128)
 
 
 def last_of(step: int, micro_batches: list[PackedBatch]) -> str:

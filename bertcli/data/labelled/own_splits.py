@@ -97,7 +97,7 @@ def cut_dev(name: str, part: Examples, labels: list[str] | None, seed: int) -> d
         why, more = (": each label occurs once", "; or another column: --label COLUMN") if is_unique else ("", "")
         what = f"No dev set can be cut off the {number_of(len(part), part.unit)} of `{name}`{why}."
         ending = "".join(Path(name).suffixes) or ".csv"
-        raise UserError(what, f"Name one in a file of its own: train{ending} dev{ending}{more}")
+        raise UserError(what, f"Give a dev file too: train{ending} dev{ending}{more}")
     by_label = ", in proportion to the labels" if labels else ""
     say(f"{name}: no dev set; {len(dev):,} of {len(part):,} examples become it, drawn by seed {seed}{by_label}")
     if once := [f"`{label}`" for label, count in Counter(labels or []).items() if count == 1]:

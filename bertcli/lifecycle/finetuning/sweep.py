@@ -17,7 +17,7 @@ from bertcli.tasks.paper import FINETUNING_GRID, FROZEN_SCORES
 from bertcli.training.checkpoint import has_checkpoint
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
-from bertcli.training.stopping import Interruption, exit_code_of
+from bertcli.training.stopping import Interruption, interrupted
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -86,9 +86,7 @@ def _train_part(config: FinetuneConfig, part: RunFolder, setting: Setting, devic
         with Interruption(is_at_once=True), part:
             train(own, part)
     except (Interrupted, KeyboardInterrupt) as stop:
-        said = stop.message if isinstance(stop, Interrupted) else "Interrupted."
-        hint = f"Continue: bert finetune --resume --out {part.path.parent}"
-        raise Interrupted(f"{part.path.name}: {said}", hint, exit_code_of(stop) - 128) from None
+        raise interrupted(stop, f"{part.path.name}: ", f"bert finetune --resume --out {part.path.parent}") from None
     device.wait_for_everyone()
     if device.is_main_process:
         remove(part.checkpoints)  # no longer needed, and three times the size of the model

@@ -20,7 +20,7 @@ from bertcli.lifecycle.reproducing.claims import Claims
 from bertcli.lifecycle.reproducing.parts import Part
 from bertcli.training.progress import duration, said_into
 from bertcli.training.run_folder import RunFolder
-from bertcli.training.stopping import Interruption, exit_code_of
+from bertcli.training.stopping import Interruption, interrupted
 
 DONE, LOG = "part.json", "log.txt"  # in the folder of a part
 SECONDS_BETWEEN_LOOKS = 1.0  # at parts that other processes run
@@ -59,7 +59,7 @@ def run_parts(folder: Path, parts: Mapping[str, Part], again: str) -> None:
         with Interruption(is_at_once=True):
             _run_all(folder, parts, again)
     except KeyboardInterrupt as stop:
-        raise Interrupted("Interrupted.", f"Continue: {again}", exit_code_of(stop) - 128) from None
+        raise interrupted(stop, "", again) from None
 
 
 def _run_all(folder: Path, parts: Mapping[str, Part], again: str) -> None:
@@ -109,8 +109,7 @@ def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
         with said_into(path.with_name(f"{path.name}.{LOG}"), f"{place}  {part.title}"):
             result = getattr(bertcli, part.command)(**options, **more)
     except (Interrupted, KeyboardInterrupt) as stop:
-        said = f"{part.title}: {getattr(stop, 'message', 'Interrupted.')}"
-        raise Interrupted(said, f"Continue: {again}", exit_code_of(stop) - 128) from None
+        raise interrupted(stop, f"{part.title}: ", again) from None
     except UserError as error:
         raise type(error)(f"{part.title}: {error.message}", f"{error.hint} Then continue: {again}") from None
     path.mkdir(exist_ok=True)

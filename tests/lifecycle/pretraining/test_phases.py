@@ -43,6 +43,17 @@ def whole(home: Path, folders: list[str], tmp_path_factory: pytest.TempPathFacto
     return pretrain(**SHORT, **PHASES, data=",".join(folders), out=out).run
 
 
+@pytest.fixture
+def begun(folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same run, stopped in its first phase."""
+    run = str(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 2)
+        with pytest.raises(UserError, match="Stopped"):
+            pretrain(**SHORT, **PHASES, data=",".join(folders), out=run)
+    return run
+
+
 def test_each_phase_trains_on_its_own_length_and_the_second_also_its_positions(
     folders: list[str], whole: str, tmp_path: Path
 ) -> None:
@@ -82,33 +93,19 @@ def test_the_run_says_its_phases(folders: list[str], whole: str) -> None:
     assert RunFolder(Path(whole)).config["data"] == ",".join(folders)
 
 
-def test_other_data_of_one_phase_are_noticed(
-    folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = str(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        stop_after(patch, 2)
-        with pytest.raises(UserError, match="Stopped"):
-            pretrain(**SHORT, **PHASES, data=",".join(folders), out=run)
+def test_other_data_of_one_phase_are_noticed(folders: list[str], begun: str) -> None:
     with pytest.raises(UserError, match="instances of length 16, not of 32"):
-        pretrain(resume=True, out=run, data=f"{folders[0]},{folders[0]}")
+        pretrain(resume=True, out=begun, data=f"{folders[0]},{folders[0]}")
     with pytest.raises(UserError, match="--phases is 16:1, but the run in"):
-        pretrain(resume=True, out=run, phases="16:1")
+        pretrain(resume=True, out=begun, phases="16:1")
 
 
-def test_a_run_in_phases_is_not_made_longer_as_that_would_move_them(
-    folders: list[str], whole: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_in_phases_is_not_made_longer_as_that_would_move_them(whole: str, begun: str) -> None:
     with pytest.raises(UserError, match="is finished") as refused:
         pretrain(resume=True, out=whole, steps=12)
     assert refused.value.hint == f"Train its model further: bert pretrain --from {whole}"
-    run = str(tmp_path / "run")
-    with monkeypatch.context() as patch:
-        stop_after(patch, 2)
-        with pytest.raises(UserError, match="Stopped"):
-            pretrain(**SHORT, **PHASES, data=",".join(folders), out=run)
     with pytest.raises(UserError, match="has phases of its 6 steps, which 12 steps would move"):
-        pretrain(resume=True, out=run, steps=12)
+        pretrain(resume=True, out=begun, steps=12)
 
 
 def test_without_names_the_latest_data_of_each_length_are_taken(
