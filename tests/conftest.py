@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrain import pretrain
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
 settings.register_profile("no times", deadline=None)
 settings.load_profile("no times")
 
