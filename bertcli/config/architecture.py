@@ -6,10 +6,11 @@ from typing import Any
 
 from bertcli.config.options import Config, option
 from bertcli.errors import UserError, flag_of
-from bertcli.families import get_family, pretrainable, sizes
+from bertcli.families import DISTILLED, get_family, pretrainable, sizes
 from bertcli.families.family import LARGEST, ModelSize
 
 BYTES_OF_WEIGHT = 4  # in float32
+FAMILY_OF_WEIGHTS = "Family of new weights: {choices}; default: the data's, else bert."
 PARTS = ("layers", "hidden_size", "heads", "intermediate_size")
 
 
@@ -21,9 +22,7 @@ def _part(name: str, text: str) -> Any:
 class ArchitectureConfig(Config):
     """Options of the commands that make a model with new weights."""
 
-    family: str | None = option(
-        None, "Family of new weights: {choices}; default: the data's, else bert.", choices=pretrainable
-    )
+    family: str | None = option(None, FAMILY_OF_WEIGHTS, choices=pretrainable, elsewhere=DISTILLED)
     size: str | None = option(None, "Model size for --from scratch: {choices}.", choices=sizes)
     layers: int | None = _part("num_hidden_layers", "Number of layers of new weights; default: that of --size.")
     hidden_size: int | None = _part("hidden_size", "Hidden size; default: the size's.")

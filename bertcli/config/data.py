@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from bertcli.config.options import MAX_SEED, Config, option
-from bertcli.families import objectives, pretrainable
+from bertcli.families import DISTILLED, objectives, pretrainable
 from bertcli.families.bert import BERT
 
+FAMILY_OF_VOCABULARY = "Family whose special tokens are in it: {choices}."
+FAMILY_OF_DATA = "Family to pre-train: {choices}; it sets what is not given."
 TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
 OBJECTIVE = "Pre-training objective: {choices}"
 SENTENCES = "Cut each line, such as a paragraph, into sentences at . ! ? …"
@@ -23,7 +25,7 @@ class BuildVocabConfig(Config):
     text: list[str] = option([], TEXT, metavar="TEXT...")
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
     algorithm: str | None = option(None, "How pieces are learnt: {choices}; default: the family's.", choices=ALGORITHMS)
-    family: str | None = option(None, "Family whose special tokens are in it: {choices}.", choices=pretrainable)
+    family: str | None = option(None, FAMILY_OF_VOCABULARY, choices=pretrainable, elsewhere=DISTILLED)
     vocab_size: int = option(30522, "Vocabulary size, including special and unused tokens.", minimum=10)
     unused_tokens: int = option(0, "Number of unused tokens, reserved for words that are added later.", minimum=0)
     cased: bool = option(False, "Keep upper case and accents.")
@@ -38,14 +40,16 @@ class MakePretrainingDataConfig(Config):
     """Options of `bert make-pretraining-data` (defaults of create_pretraining_data.py)."""
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
-    family: str = option(BERT.key, "Family to pre-train: {choices}; it sets what is not given.", choices=pretrainable)
+    family: str = option(BERT.key, FAMILY_OF_DATA, choices=pretrainable, elsewhere=DISTILLED)
     objective: str | None = option(None, f"{OBJECTIVE}; default: the family's.", choices=objectives)
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")
     out: str = option("pretraining-data", "Output folder, or a URL such as s3://bucket/folder.")
     max_seq_length: int = option(128, "Maximum length of an instance in tokens, [CLS] and [SEP] included.", minimum=5)
     max_predictions_per_seq: int = option(20, "Maximum number of masked tokens per instance.", minimum=1)
-    masked_lm_prob: float = option(0.15, "Proportion of tokens that are masked.", minimum=0, maximum=1)
+    masked_lm_prob: float = option(
+        0.15, "Proportion of tokens that are masked, at least one a row.", minimum=0, maximum=1
+    )
     dupe_factor: int = option(10, "Number of passes over the text; splits and masks differ in each.", minimum=1)
     short_seq_prob: float = option(0.1, "Probability of a shorter, random instance length.", minimum=0, maximum=1)
     whole_word_mask: bool = option(False, "Mask all pieces of a word together.")

@@ -18,6 +18,7 @@ class Declared(TypedDict, total=False):
     minimum: float | None
     maximum: float | None
     choices: Choices | None  # the names of a table, or a function that returns them
+    elsewhere: Mapping[str, str]  # names that are no choices -> what to type for them
     metavar: str
     needs: str  # another option, without which this one has no effect
     of: tuple[str, ...]  # the choices of the command's main option that it is for; empty: all
@@ -25,7 +26,7 @@ class Declared(TypedDict, total=False):
 
 
 MAX_SEED = 2**32 - 2  # of NumPy's generators and of gensim's, which takes the next
-NOTHING = Declared(minimum=None, maximum=None, choices=None, metavar="", needs="", of=(), nargs="")
+NOTHING = Declared(minimum=None, maximum=None, choices=None, elsewhere={}, metavar="", needs="", of=(), nargs="")
 
 
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
@@ -149,6 +150,8 @@ def _in_range(declared: Field[Any], value: Any) -> Any:
     name, low, high = flag(declared), declared.metadata["minimum"], declared.metadata["maximum"]
     choices = choices_of(declared)
     if choices and value not in choices:
+        if other := declared.metadata["elsewhere"].get(value):
+            raise UserError(f"{name} does not take `{value}`.", other)
         raise unknown(f"value for {name}:", value, choices)
     if low is not None and not value >= low:
         raise UserError(f"{name} is {value}; the minimum is {low}.", f"Give {name} {low} or more.")

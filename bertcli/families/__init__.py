@@ -18,6 +18,7 @@ from bertcli.families.xmod import XMOD
 
 FAMILIES: tuple[Family, ...] = (BERT, ROBERTA, ALBERT, ELECTRA, DISTILBERT, XLNET, ERNIE, XMOD, DEBERTA, DEBERTA_3)
 FAMILIES += (FNET, BIG_BIRD, TWO_DIRECTIONS)
+DISTILLED = {DISTILBERT.key: "Make it from a teacher, one of your runs or models: bert distill --teacher RUN"}
 
 
 def family_of(model_type: str) -> Family:

@@ -24,14 +24,8 @@ DATA = {"max_seq_length": 512, "masking": "dynamic", "dupe_factor": 1, "next_sen
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of the released models of version 1: no absolute positions in the input, no token types."""
     relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "position_biased_input": False}
-    return {
-        **size.settings,
-        **relative,
-        "type_vocab_size": 0,
-        "hidden_act": "gelu",
-        "layer_norm_eps": 1e-7,
-        "legacy": False,
-    }
+    layers = {**size.settings, "hidden_act": "gelu", "layer_norm_eps": 1e-7}
+    return {**layers, **relative, "type_vocab_size": 0, "legacy": False}
 
 
 def _settings_3(size: ModelSize) -> dict[str, Any]:

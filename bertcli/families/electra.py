@@ -35,13 +35,8 @@ def generator_settings(size: ModelSize, width: float | None = None) -> dict[str,
 def _settings(size: ModelSize) -> dict[str, Any]:
     """The settings of modeling.py: GELU itself, LayerNorm with an epsilon of 1e-12; the generator's settings are those that differ."""
     embeddings = size.hidden if size.hidden >= WIDE else max(1, size.hidden // 2)
-    return {
-        **size.settings,
-        "embedding_size": embeddings,
-        "hidden_act": "gelu",
-        "layer_norm_eps": 1e-12,
-        GENERATOR_SETTINGS: generator_settings(size),
-    }
+    layers = {**size.settings, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+    return {**layers, "embedding_size": embeddings, GENERATOR_SETTINGS: generator_settings(size)}
 
 
 def _for_task(task: Task) -> Task:

@@ -60,14 +60,9 @@ class ModelSize:
         return embeddings + self.layers * layer + h * h + h
 
 
-SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED, CONSTANT, COSINE, COSINE_AFTER) = (
-    "bert",
-    "linear",
-    "multiplied",
-    "constant",
-    "cosine",
-    "linear-cosine",
-)
+BERT_SCHEDULE, LINEAR, MULTIPLIED = "bert", "linear", "multiplied"
+CONSTANT, COSINE, COSINE_AFTER = "constant", "cosine", "linear-cosine"
+SCHEDULES = (BERT_SCHEDULE, LINEAR, MULTIPLIED, CONSTANT, COSINE, COSINE_AFTER)
 
 
 @dataclass(frozen=True)

@@ -149,11 +149,9 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         if without := sum(not answer.had_candidate for answer in answers):
             say(f"{without} questions have no valid span; their answer is empty")
         scores = (next((c.probability for c in each.n_best if c.text == each.text), 0.0) for each in answers)
-        return [
-            {"id": each.id, "answer": each.text, "score": round(score, 6)}
-            | {"null_odds": each.null_odds, "answer_object": each}
-            for each, score in zip(answers, scores, strict=True)
-        ]
+        rest = [{"null_odds": each.null_odds, "answer_object": each} for each in answers]
+        found = zip(answers, scores, rest, strict=True)
+        return [{"id": each.id, "answer": each.text, "score": round(score, 6), **more} for each, score, more in found]
 
     def input_examples(self, rows: Sequence[t.Row], tokenizer: t.Tokenizer) -> squad.Questions:
         asked = [

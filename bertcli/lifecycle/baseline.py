@@ -10,7 +10,6 @@ from bertcli import number_of, say
 from bertcli.config.baselines import LEFT_TO_RIGHT, LSTMS, BaselineConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
-from bertcli.data.text.documents import find_text_files
 from bertcli.errors import UserError, flag_of
 from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.baselining.methods import METHODS
@@ -64,14 +63,13 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
 
 
 def _fitted(config: BaselineConfig, task: str, kind: str) -> type[Baseline]:
-    """What a method fits for a kind of task. Raises UserError if it has nothing for it, or the text for its vectors is missing."""
+    """What a method fits for a kind of task. Raises UserError if it has nothing for it, or a text or a package is missing."""
     method = METHODS[config.method]
-    if config.vectors_text:
-        find_text_files(config.vectors_text)
     if kind not in method.fits:
         others = [name for name, each in METHODS.items() if kind in each.fits]
         hint = f"Give another: --method {' or '.join([*others, LEFT_TO_RIGHT])}"
         raise UserError(f"{method.name} has nothing for {task}, which is of the kind `{kind}`.", hint)
+    method.fits[kind].check(config)
     return method.fits[kind]
 
 

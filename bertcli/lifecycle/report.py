@@ -252,13 +252,8 @@ def _named_apart(records: Sequence[RunRecord]) -> list[RunRecord]:
 def _summary(record: RunRecord) -> dict[str, Any]:
     intervals = record.evaluation.confidence_intervals if record.evaluation else {}
     kept = {"metrics": record.result.metrics, "confidence_intervals": intervals, "baseline": record.result.baseline}
-    return {
-        "run": str(record.path),
-        "task": record.result.task,
-        "result": record.sentence,
-        **kept,
-        "missing": list(record.missing),
-    }
+    named = {"run": str(record.path), "task": record.result.task, "result": record.sentence}
+    return {**named, **kept, "missing": list(record.missing)}
 
 
 def _comparison(records: Sequence[RunRecord], compared: Evaluation) -> dict[str, Any]:

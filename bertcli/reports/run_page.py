@@ -36,11 +36,8 @@ def _scores(record: RunRecord) -> Section | None:
         return None
     beside = summary_lines(result)[:1] if result.baseline else []
     plain = [unescaped(note) for note in result.notes]
-    return Section(
-        "Scores",
-        [*(f"{line}." for line in beside), *_overlaps(result.data), *plain],
-        tables=[record.scores, *result_tables(result)[1:]],
-    )
+    texts = [*(f"{line}." for line in beside), *_overlaps(result.data), *plain]
+    return Section("Scores", texts, tables=[record.scores, *result_tables(result)[1:]])
 
 
 def _errors(record: RunRecord) -> Section | None:

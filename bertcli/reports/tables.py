@@ -62,13 +62,12 @@ def _without_empty_columns(title: str, rows: list[dict[str, Any]]) -> Table:
 def _of_paper(task: Task | None, split: str, metric: str, value: float) -> dict[str, object]:
     """The paper's scores, each with our difference to it and its split."""
     scores, splits = (task.paper_scores(split), task.paper_splits(split)) if task else ({}, {})
-    names = {size: f"{size} {metric}" for size in ("base", "large")}
-    return {
-        f"paper {size}": f"{scores[name]} ({signed(value - scores[name])}) {splits[name].partition('_')[0]}"
-        if name in scores
-        else None
-        for size, name in names.items()
-    }
+
+    def beside(name: str) -> str | None:
+        score = scores.get(name)
+        return None if score is None else f"{score} ({signed(value - score)}) {splits[name].partition('_')[0]}"
+
+    return {f"paper {size}": beside(f"{size} {metric}") for size in ("base", "large")}
 
 
 def signed(value: float) -> str:

@@ -6,6 +6,7 @@ import pytest
 import transformers
 
 from bertcli.errors import UserError
+from bertcli.lifecycle.build_vocab import build_vocab
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.pretrain import pretrain
@@ -27,6 +28,13 @@ def test_gradients_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 
 def test_it_is_finetuned_and_predicts(workspace: Path) -> None:
     check_finetuning("DistilBert", CONFIGS["DistilBert"])
+
+
+def test_its_name_is_no_family_for_new_data_but_a_teacher_makes_one(at_home: Path) -> None:
+    for make in (build_vocab, make_pretraining_data):
+        with pytest.raises(UserError, match="--family does not take `distilbert`") as refused:
+            make("corpus.txt", family="distilbert")
+        assert "bert distill --teacher" in refused.value.hint
 
 
 def test_it_is_pretrained_further_on_masked_words_alone(at_home: Path, tmp_path: Path) -> None:

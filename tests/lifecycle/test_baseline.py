@@ -12,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.pipeline import make_pipeline, make_union
 
-from bertcli import baseline, evaluate, export, finetune, predict, report
+from bertcli import baseline, errors, evaluate, export, finetune, predict, report
 from bertcli.errors import UserError
 
+FEW = "text,label\n" + "the cat,good\na dog,bad\n" * 12
 TAGGED = "Ada B-PER\nlived O\nin O\nRome B-LOC\n. O\n\nBob B-PER\nsaw O\nAda B-PER\nthere O\n\n"
 
 
@@ -87,10 +88,29 @@ def test_examples_whose_labels_occur_once_cannot_be_cross_validated(workspace: P
 
 
 def test_the_text_of_the_vectors_is_looked_for_before_anything_is_fitted(workspace: Path) -> None:
-    Path("few.csv").write_text("text,label\n" + "the cat,good\na dog,bad\n" * 12)
+    Path("few.csv").write_text(FEW)
     for options in ({"method": "static-vectors"}, {"method": "lstm", "vectors": "static"}):
         with pytest.raises(UserError, match="nofile"):
             baseline("few.csv", vectors_text=["nofile"], dry_run=True, **options)
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "package"),
+    [
+        ("few.csv", {"method": "static-vectors"}, "gensim"),
+        ("few.csv", {"method": "lstm", "vectors": "static"}, "gensim"),
+        ("few.conll", {}, "pycrfsuite"),
+    ],
+)
+def test_a_dry_run_says_which_package_is_missing(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, file: str, options: dict[str, str], package: str
+) -> None:
+    Path("few.csv").write_text(FEW)
+    Path("few.conll").write_text(TAGGED * 4)
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=f"needs {package}, which is not installed") as raised:
+        baseline(file, dry_run=True, **options)
+    assert "pip install 'bertcli[vectors]'" in raised.value.hint
 
 
 @pytest.mark.parametrize("by_length", [False, True])

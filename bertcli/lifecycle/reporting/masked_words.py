@@ -90,13 +90,8 @@ def _choose_sentences(examples: PretrainingExamples) -> list[tuple[list[int], in
     for row in np.unique(np.linspace(0, count - 1, 2 * SENTENCES).astype(int)):
         ids = examples.take(np.array([row])).unmasked_ids().tolist()
         ids = [*ids[: min(ids.index(sep) if sep in ids else len(ids), SENTENCE_TOKENS)], sep]
-        words = [
-            place
-            for place in range(1, len(ids) - 1)
-            if len(tokens[ids[place]]) >= SHORTEST_WORD
-            and tokens[ids[place]].isalpha()
-            and not (continues[ids[place]] or continues[ids[place + 1]])
-        ]
+        whole = [at for at in range(1, len(ids) - 1) if not (continues[ids[at]] or continues[ids[at + 1]])]
+        words = [at for at in whole if len(tokens[ids[at]]) >= SHORTEST_WORD and tokens[ids[at]].isalpha()]
         if words:
             chosen.append((ids, min(words, key=lambda place: abs(place - len(ids) / 2))))
     return chosen[:SENTENCES]

@@ -10,8 +10,5 @@ from bertcli.lifecycle.vocabularies import byte_bpe, sentencepiece, wordpiece
 
 # Lines, the counts of their characters, the options, the family and the name of the vocabulary -> it, and the size of its alphabet
 Learn = Callable[[Iterable[str], Counter[str], BuildVocabConfig, Family, str], tuple[WordPiece, int]]
-LEARN: dict[str, Learn] = {
-    "wordpiece": wordpiece.learn,
-    "byte-bpe": byte_bpe.learn,
-    "sentencepiece": sentencepiece.learn,
-}
+LEARN: dict[str, Learn] = {"wordpiece": wordpiece.learn, "byte-bpe": byte_bpe.learn}
+LEARN["sentencepiece"] = sentencepiece.learn

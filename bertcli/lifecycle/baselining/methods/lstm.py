@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
-from bertcli.config.baselines import STATIC
+from bertcli.config.baselines import STATIC, BaselineConfig
 from bertcli.data.labelled.examples import Examples, Sentences, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
@@ -21,7 +21,7 @@ from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
 from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, inputs_of, per_example
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats, Method
-from bertcli.lifecycle.baselining.methods.word_vectors import SIZE, train_vectors
+from bertcli.lifecycle.baselining.methods.word_vectors import SIZE, check_gensim, train_vectors
 from bertcli.lifecycle.baselining.methods.words import words_of
 from bertcli.tasks.task import Task
 
@@ -46,6 +46,13 @@ class WordLstm(Baseline):
     words: list[str]
     parts: int  # texts of an input: 1, or 2 for pairs
     parameters: Floats  # [P]
+
+    @classmethod
+    def check(cls, config: BaselineConfig) -> None:
+        """Raise UserError if a text is missing, or gensim where it starts from static vectors."""
+        super().check(config)
+        if config.vectors == STATIC:
+            check_gensim()
 
     @classmethod
     def fit(cls, setup: Fitting) -> Self:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bertcli.config.baselines import BaselineConfig
 from bertcli.data.labelled.examples import Examples
+from bertcli.data.text.documents import find_text_files
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Predictions
 from bertcli.lifecycle.sources import Setup
@@ -42,6 +43,12 @@ class Baseline(ABC):
     is_constant: ClassVar[bool] = False  # whether one answer for all inputs is what is meant
     json_types: ClassVar[Mapping[str, type]] = {}  # of the fields that are no arrays
     needs_dev: ClassVar[bool] = False  # whether it is trained in steps, of which the best on dev is kept
+
+    @classmethod
+    def check(cls, config: BaselineConfig) -> None:
+        """Raise UserError if the text for its vectors, or a package that fits it, is missing."""
+        if config.vectors_text:
+            find_text_files(config.vectors_text)
 
     @classmethod
     @abstractmethod

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from bertcli.config.baselines import BaselineConfig
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, inputs_of
 from bertcli.lifecycle.baselining.methods.method import Fitting, Floats, Method
-from bertcli.lifecycle.baselining.methods.word_vectors import WordVectors, train_vectors
+from bertcli.lifecycle.baselining.methods.word_vectors import WordVectors, check_gensim, train_vectors
 from bertcli.lifecycle.baselining.methods.words import words_of
 from bertcli.tasks.task import Task
 
@@ -26,6 +27,12 @@ class StaticVectors(LinearTexts):
     json_types: ClassVar = {"words": list}
     words: list[str]
     table: Floats  # [V, D]
+
+    @classmethod
+    def check(cls, config: BaselineConfig) -> None:
+        """Raise UserError if a text or gensim is missing."""
+        super().check(config)
+        check_gensim()
 
     @classmethod
     def fit(cls, setup: Fitting) -> Self:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
+from bertcli.config.baselines import BaselineConfig
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.errors import check_extra
 from bertcli.kinds.types import Predictions
@@ -33,9 +34,13 @@ class WordFeatures(Baseline):
     transitions: Floats  # from one tag to the next, [C, C]
 
     @classmethod
+    def check(cls, config: BaselineConfig) -> None:
+        """Raise UserError if CRFsuite is missing."""
+        check_extra("vectors", "pycrfsuite", use="A linear CRF", instead="give --method majority")
+
+    @classmethod
     def fit(cls, setup: Fitting) -> Self:
         """Maximize the likelihood of the tags, by L-BFGS with L1 and L2 regularization."""
-        check_extra("vectors", "pycrfsuite", use="A linear CRF", instead="give --method majority")
         import pycrfsuite
 
         train, labels = cast(Sentences, setup.train.examples), setup.task.labels

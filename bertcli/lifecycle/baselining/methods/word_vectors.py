@@ -37,12 +37,16 @@ class WordVectors:
         return {word: row for row, word in enumerate(self.words)}
 
 
+def check_gensim() -> None:
+    """Raise UserError if gensim is missing."""
+    check_extra("vectors", "gensim", use="Word2Vec", instead="give --method bag-of-words")
+
+
 def train_vectors(setup: Fitting) -> WordVectors:
     """Train vectors by skip-gram with negative sampling, in one thread, so that they are a function of text and seed.
 
-    Raises UserError if gensim is missing, or the text has too few words.
+    Raises UserError if the text has too few words.
     """
-    check_extra("vectors", "gensim", use="Word2Vec", instead="give --method bag-of-words")
     from gensim.models import Word2Vec
 
     sentences = list(_sentences(setup))
