@@ -67,6 +67,7 @@ DEBERTA = Family(
     last_tokens=("[MASK]",),
     data_defaults={**DATA, "whole_word_mask": True, "max_predictions_per_seq": 80},
     finetuning_rates={768: 2e-5, 1024: 1e-5},  # experiments/glue
+    differs="transformers has no mask decoder: it fills masks by the last layer, with other words than `bert predict`.",
 )
 DEBERTA_3 = replace(
     DEBERTA,

@@ -159,6 +159,7 @@ class Family:
     layer_decay: Callable[[int], float] = lambda hidden: 1.0  # in fine-tuning, by hidden units
     finetuning_rates: Mapping[int, float] = field(default_factory=dict)  # hidden units, from which on -> peak rate
     for_task: Callable[[Task], Task] = lambda task: task  # with the family's own settings
+    differs: str = ""  # how transformers fills masks otherwise, for the model card
 
     @property
     def key(self) -> str:

@@ -260,13 +260,9 @@ def _comparison(records: Sequence[RunRecord], compared: Evaluation) -> dict[str,
     """The first evaluation, and what a comparison adds: differences, options, and the examples that one run alone gets right."""
     names = [each.name for each in records]
     options = {str(name): dict(zip(names, values, strict=True)) for name, *values in options_table(records).rows}
+    differ = [disagreements(records[0], record)[:MOST_SHOWN] for record in records[1:]]
     others = [
-        {
-            "model": each.model,
-            "metrics": each.metrics,
-            "to_first": each.to_first,
-            "disagreements": disagreements(records[0], record)[:MOST_SHOWN],
-        }
-        for each, record in zip(compared.others, records[1:], strict=True)
+        {"model": each.model, "metrics": each.metrics, "to_first": each.to_first, "disagreements": found}
+        for each, found in zip(compared.others, differ, strict=True)
     ]
     return {**replace(compared, mistakes=[], others=[]).to_json(), "options": options, "others": others}

@@ -111,17 +111,12 @@ def _nearest(config: SimilarConfig, texts: Texts, asked: list[str], result: Simi
     cosines, places = _search(partial(nearest, queries=queries, count=config.top_k), texts, result, config, encoder)
     numbers = [*texts]
     rows = _rows(config, result.model, {numbers[place] for place in places.flat})
-    found = [
-        {
-            "text": text,
-            "nearest": [
-                {"cosine": round(cosine, 6), **rows[numbers[place]]}
-                for cosine, place in zip(cosines[query].tolist(), places[query].tolist(), strict=True)
-            ],
-        }
-        for query, text in enumerate(asked)
-    ]
-    return replace(result, texts=found)
+
+    def found(query: int, text: str) -> dict[str, Any]:
+        pairs = zip(cosines[query].tolist(), places[query].tolist(), strict=True)
+        return {"text": text, "nearest": [{"cosine": round(near, 6), **rows[numbers[place]]} for near, place in pairs]}
+
+    return replace(result, texts=[found(query, text) for query, text in enumerate(asked)])
 
 
 def _pairs(config: SimilarConfig, texts: Texts, result: Similar) -> Similar:

@@ -20,14 +20,8 @@ GLUE_COLUMNS = (
     *("glue/mrpc test f1", "glue/rte test accuracy", "average"),
 )
 # The second half of Table 7, by layers: dev F1 of a BiLSTM on the hidden states of BERT base, which is frozen.
-FROZEN_SCORES = {
-    "embeddings": 91.0,
-    "second-to-last": 95.6,
-    "last": 94.9,
-    "weighted-sum-last-four": 95.9,
-    "concat-last-four": 96.1,
-    "weighted-sum-all": 95.5,
-}
+FROZEN_SCORES = {"embeddings": 91.0, "second-to-last": 95.6, "last": 94.9}
+FROZEN_SCORES |= {"weighted-sum-last-four": 95.9, "concat-last-four": 96.1, "weighted-sum-all": 95.5}
 TABLES = {
     1: PaperTable(
         "GLUE, scored by the evaluation server",

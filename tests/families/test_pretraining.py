@@ -30,6 +30,7 @@ def test_a_family_is_pretrained_from_text_and_finetuned_without_being_named(name
     run = pretrain(size="tiny", **SHAPE, steps=2, batch_size=4)
     model, info = transformers.AutoModelForPreTraining.from_pretrained(run.model, output_loading_info=True)
     assert (model.config.model_type, info["missing_keys"], info["unexpected_keys"]) == (name, set(), set())
+    assert ("fills masks by the last layer" in Path(run.run, "README.md").read_text()) == (name == "deberta")
     tokenizer = transformers.AutoTokenizer.from_pretrained(run.model)
     assert type(tokenizer).__name__ == family.tokenizer_class
     assert tokenizer.model_max_length == 512  # the positions of the model, not the length of the data

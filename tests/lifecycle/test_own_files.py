@@ -197,6 +197,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "30 labels: 0, 1, 2, 3, 4 and 25 more (2 rows each), as they are whole numbers",
         ),
         ("stars", ["a", 1], "classify", "2 labels: 1, a (2 rows each)\n"),
+        ("stars", ['"a, b"', "c"], "classify", "2 labels: `a, b`, c (2 rows each)\n"),
         (
             "stars",
             ["n.d.", 1, 2.5],

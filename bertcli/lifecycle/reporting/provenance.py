@@ -13,6 +13,7 @@ from bertcli.config.options import Config, default_of, typed
 from bertcli.config.training import WINDOWS, FinetuneConfig, PretrainConfig
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.examples import shortened
+from bertcli.families import family_of
 from bertcli.families.two_directions import TWO_DIRECTIONS
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind, Split
@@ -126,9 +127,16 @@ def _limits(record: RunRecord) -> list[str]:
     what = "it reads longer ones in windows" if record.config.get("long_texts") == WINDOWS else "what is longer is cut"
     found = [f"It reads at most {longest} tokens of a text at once; {what}."] if longest else []
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")
-    saved = Path(record.path, "model", "config.json")
-    if saved.exists() and not _auto_class(saved, ""):
+    config = Path(record.path, "model", "config.json")
+    if not config.exists():
+        return found
+    opens = _auto_class(config, MASK.architectures[0])
+    if not opens:
         found.append("transformers has no class for it: `bert evaluate` and `bert predict` open it.")
-    elif saved.exists() and _auto_class(saved, "") == "AutoModel":
+    elif opens == "AutoModel":
         found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
+    elif record.result.task == PRETRAINING and (
+        differs := family_of(read_json(config, "Restore it.")["model_type"]).differs
+    ):
+        found.append(differs)
     return found

@@ -46,24 +46,15 @@ def _ours(cell: dict[str, Any]) -> str | None:
 
 def direction_table(found: Reproduction) -> Table:
     """Each difference between two rows, beside the paper's where it has any."""
-    has_paper = bool(found.paper["rows"])
-    rows = [
-        [
-            each["column"],
-            f"{each['row']} − {each['beside']}",
-            signed(each["difference"]),
-            interval_text(each["confidence_interval"]),
-            *(
-                [None if each["paper"] is None else signed(each["paper"]), _verdict(each)]
-                if has_paper
-                else [_chance(each)]
-            ),
-        ]
-        for each in found.comparisons
-    ]
-    return Table(
-        "differences", ["", "between", "ours", INTERVAL, *(["paper", "direction"] if has_paper else [""])], rows
-    )
+
+    def row(each: dict[str, Any]) -> list[str | None]:
+        between = f"{each['row']} − {each['beside']}"
+        paper = None if each["paper"] is None else signed(each["paper"])
+        ours = [each["column"], between, signed(each["difference"]), interval_text(each["confidence_interval"])]
+        return [*ours, *([paper, _verdict(each)] if found.paper["rows"] else [_chance(each)])]
+
+    beside = ["paper", "direction"] if found.paper["rows"] else [""]
+    return Table("differences", ["", "between", "ours", INTERVAL, *beside], [*map(row, found.comparisons)])
 
 
 def _chance(compared: dict[str, Any]) -> str:
@@ -122,14 +113,11 @@ def page_of(reproductions: Sequence[Reproduction]) -> Page:
         tables = [score_table(found), *([direction_table(found)] if found.comparisons else [])]
         text = [*([found.sentence] if len(reproductions) > 1 else []), HOW_SURELY, *found.notes]
         sections.append(Section(f"{title}: {found.title}", text, [chart] if chart else [], tables))
-        sections.append(
-            Section(
-                f"{title}: the paper, and what ours took" if found.paper["rows"] else "What it took",
-                ["This repeats it:"],
-                tables=[*([paper_table(found)] if found.paper["rows"] else []), cost_table(found)],
-                commands=[found.command],
-            )
-        )
+        what, beside = "What it took", []
+        if found.paper["rows"]:
+            what, beside = f"{title}: the paper, and what ours took", [paper_table(found)]
+        costs = [*beside, cost_table(found)]
+        sections.append(Section(what, ["This repeats it:"], tables=costs, commands=[found.command]))
     first, missing = reproductions[0], [line for each in reproductions for line in each.skipped]
     sentence = f"{len(reproductions)} experiments of the paper, run again." if reproductions[1:] else first.sentence
     return Page(", ".join(titles), sentence, sections, missing, "reproduction")
