@@ -30,7 +30,7 @@ SHARED: dict[str, Any] = {  # name -> annotation
     "json": AsJson,
     "quiet": Annotated[bool, typer.Option("--quiet", help="Print only errors to stderr.")],
     "print_config": Annotated[
-        bool, typer.Option("--print-config", help="Print the resolved options as YAML and exit.")
+        bool, typer.Option("--print-config", help="Print the resolved options as YAML, with --json as JSON, and exit.")
     ],
 }
 
@@ -76,8 +76,9 @@ def command(
 
                 with suppress(UserError):  # of data or a model that may be there when it runs
                     config = resolve(config)
-                print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
-                return
+                if json:
+                    return Output(json=True).emit(config.values())
+                return print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
             if not (shares_processes or is_first()):  # of several processes, which only a training shares
                 return
             output = Output(json, quiet)

@@ -214,7 +214,8 @@ def test_flags_win_over_the_recipe_which_wins_over_defaults(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("mine.yaml").write_text("size: mini\nsteps: 7\nlearning-rate: 1e-3\nfrom: somewhere\n")
-    code, out, _ = run(["pretrain", "--recipe", "mine.yaml", "--steps", "9", "--print-config"], capsys, monkeypatch)
+    command = ["pretrain", "--recipe", "mine.yaml", "--steps", "9", "--print-config"]
+    code, out, _ = run(command, capsys, monkeypatch)
     printed = yaml.safe_load(out)
     assert code == 0
     assert (printed["size"], printed["steps"], printed["learning_rate"], printed["from"]) == (
@@ -224,6 +225,8 @@ def test_flags_win_over_the_recipe_which_wins_over_defaults(
         "somewhere",
     )
     assert printed["batch_size"] == PretrainConfig().batch_size
+    _, out, _ = run([*command, "--json"], capsys, monkeypatch)
+    assert json.loads(out) == printed
 
 
 def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
