@@ -63,7 +63,9 @@ class Interruption:
 
 def exit_code_of(stop: BaseException) -> int:
     """128 and the number of the signal that stopped a run, of Ctrl-C where no other is known."""
-    return int(getattr(stop, "exit_code", 128 + (stop.args[0] if stop.args else signal.SIGINT)))
+    if isinstance(stop, Interrupted):
+        return stop.exit_code
+    return 128 + int(stop.args[0] if stop.args else signal.SIGINT)
 
 
 def interrupted(stop: BaseException, what: str, again: str) -> Interrupted:

@@ -23,6 +23,7 @@ from bertcli.lifecycle.reproduce import command_to_continue, reproduce
 from bertcli.lifecycle.reproducing import parts, running
 from bertcli.lifecycle.reproducing.result import Reproduction
 from bertcli.tasks.experiments import EXPERIMENTS
+from bertcli.training.loop import Training
 
 ROWS = [
     (f"the cat sat {n}", f"the {word} cat sat", label)
@@ -308,6 +309,21 @@ def test_an_interruption_names_the_command_that_continues(
     assert stopped.value.exit_code == code
     assert stopped.value.hint.startswith("Continue: bert reproduce table-1 ")
     assert stopped.value.hint.endswith(f"--out '{tmp_path}/my out'")
+
+
+def test_a_part_that_is_stopped_in_its_training_ends_the_reproduction_with_its_code(
+    tmp_path: Path, finetuning: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop_and_log(training: Training, saves_now: bool) -> tuple[bool, bool]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return log(training, saves_now)
+
+    log = Training._log_if_due
+    monkeypatch.setattr(Training, "_log_if_due", stop_and_log)
+    with pytest.raises(Interrupted, match=r"glue/rte: Stopped after step .* checkpoint is kept") as stopped:
+        reproduce("table-1", **finetuning, out=str(tmp_path / "out"))
+    assert stopped.value.exit_code == 143
+    assert stopped.value.hint.startswith("Continue: bert reproduce table-1 ")
 
 
 def test_parts_that_have_lost_predictions_or_scores_are_said(

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from bertcli.errors import Interrupted
 from bertcli.training.stopping import Interruption, exit_code_of
 
 
@@ -31,3 +32,4 @@ def test_where_all_can_be_made_again_each_signal_ends_it_and_is_known() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
     assert exit_code_of(stopped.value) == 143
     assert exit_code_of(KeyboardInterrupt()) == 130
+    assert exit_code_of(Interrupted("Stopped.", "Continue: bert finetune --resume", signal.SIGTERM)) == 143
