@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from bertcli import say
+from bertcli import quietly, say
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import is_list, spelled
 from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
@@ -151,7 +151,8 @@ def _beside(table: Table, examples: Examples) -> Table:
     file = Path(examples.origin)  # of several files, none
     if examples.places is None or not file.is_file():
         return _in_order(table, False)
-    gold = read_table(file)
+    with quietly():  # how it is read was said before
+        gold = read_table(file)
     rows = _rows_at(examples.places, gold)
     if shared := [name for name in NUMBERS if name in table.names and name in gold.names]:
         wanted = gold.column(shared[0])

@@ -51,7 +51,12 @@ def questions(workspace: Path) -> str:
 def test_few_examples_are_all_trained_on_and_cross_validated(
     minilm: Path, questions: str, said: pytest.LogCaptureFixture
 ) -> None:
+    with Path(questions).open(newline="") as file:
+        rows = [*csv.reader(file)]
+    with Path(questions).open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(rows)
     run = finetune(questions, epochs=1)
+    assert said.text.count("its columns are separated by `;`") == 1
     assert "40 examples are few, so all are trained on, and cross-validated" in said.text
     assert "starting from minilm" in said.text
     assert run.split == "cross_validated"
