@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -194,15 +194,17 @@ class Family:
 
     def check_vocabulary(self, tokenizer: WordPiece) -> None:
         """Raise UserError if the family does not take this kind of vocabulary, or its special tokens are missing in it."""
-        needed = () if tokenizer.is_wordpiece else (*self.special_tokens, *self.last_tokens)
-        if tokenizer.algorithm not in self.vocabularies:
-            what = f"a {tokenizer.algorithm or 'strange'} vocabulary, which {self.name} does not take"
-        elif missing := [token for token in needed if token not in tokenizer.vocab]:
-            what = f"not a vocabulary for {self.name}: it lacks {', '.join(missing)}"
-        else:
-            return
-        hint = f"Make one: bert build-vocab TEXT --family {self.key}; or give --family, or --tokenizer."
-        raise UserError(f"`{tokenizer.source}` is {what}.", hint)
+        if strange := self.misfit_of_vocabulary(tokenizer.algorithm, tokenizer.vocab):
+            hint = f"Make one: bert build-vocab TEXT --family {self.key}; or give --family, or --tokenizer."
+            raise UserError(f"`{tokenizer.source}` is {strange}.", hint)
+
+    def misfit_of_vocabulary(self, algorithm: str, tokens: Collection[str]) -> str:
+        """What is wrong for the family with a vocabulary of an algorithm, in which these tokens are; "" if nothing is."""
+        if algorithm not in self.vocabularies:
+            return f"a {algorithm or 'strange'} vocabulary, which {self.name} does not take"
+        needed = () if algorithm == "wordpiece" else (*self.special_tokens, *self.last_tokens)
+        missing = [token for token in needed if token not in tokens]
+        return f"not a vocabulary for {self.name}: it lacks {', '.join(missing)}" if missing else ""
 
     def get_size(self, name: str) -> ModelSize:
         """The size of a new model by its name. Raises UserError, with the nearest name, if there is none."""

@@ -328,13 +328,13 @@ def latest_pretraining_data(
 
 
 def _is_vocabulary(family: Family, path: Path) -> bool:
-    """Whether a vocab.txt or tokenizer.json is of an algorithm of a family, and has its special tokens."""
+    """Whether a vocab.txt or tokenizer.json is a vocabulary for a family."""
     if path.name == "vocab.txt":
-        return "wordpiece" in family.vocabularies
+        return not family.misfit_of_vocabulary("wordpiece", ())
     saved = read_json(path, "Remove it, or make it again.")
     model, special = saved.get("model"), {each.get("content") for each in saved.get("added_tokens") or ()}
     algorithm = ALGORITHMS.get(model.get("type", ""), "") if isinstance(model, dict) else ""
-    return algorithm in family.vocabularies and (algorithm == "wordpiece" or special >= {*family.special_tokens})
+    return not family.misfit_of_vocabulary(algorithm, special)
 
 
 def _latest(patterns: Iterable[str], is_wanted: Callable[[Path], bool] = lambda path: True) -> str | None:
