@@ -139,7 +139,8 @@ class Layer(nn.Module):
         """[1, T, H] to [1, T, H]."""
         own, after = self.attention.self, self.attention.output
         gelu = GELUS.get(type(self.intermediate.intermediate_act_fn))
-        if gelu is None or getattr(own, "prepacked", None) is None or own._forward_pre_hooks:
+        is_usual = isinstance(after, Output) and isinstance(self.output, Output)  # LayerNorm follows each part
+        if gelu is None or not is_usual or getattr(own, "prepacked", None) is None or own._forward_pre_hooks:
             return cast(Tensor, super().forward(hidden_states, *args, **kwargs))
         context = own.attend_in(hidden_states, own.dropout, kwargs["sequences"])
         attended: Any = normed_product(context, hidden_states, after.dense, after.LayerNorm, _no_mask)
