@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 
 
 class UserError(Exception):
@@ -39,6 +40,11 @@ class Interrupted(UserError):
 def first_line(error: Exception) -> str:
     """The first line of an error's message, or its class where it has none, without a full stop."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(". ")
+
+
+def quoted(path: object) -> str:
+    """A path, or the name of a model, as it is typed in a shell."""
+    return quote(str(path))
 
 
 def flag_of(option: str) -> str:

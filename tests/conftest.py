@@ -150,7 +150,7 @@ def hostile(home: Path) -> Path:
     """A run whose file, texts and labels try to be HTML, Markdown and YAML; rows are repeated, and lack a text or a label."""
     from bertcli.lifecycle.finetune import finetune
 
-    folder = home / 'a: "b" #<i>'
+    folder = home / 'a: "b"  #<i>'
     folder.mkdir()
     draw = random.Random(0)
     fence = "the cat\n```\n<img src=x>\n- sat"

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 
 CHECKSUMS = "checksums.sha256"
 LONGEST_NAME = 255  # bytes, of any file system
@@ -41,5 +41,5 @@ def damaged_files(folder: Path, names: Iterable[str] | None = None) -> Iterator[
 def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
     """Raise UserError if one of the files, or of `names`, differs from its checksum."""
     if damaged := next(damaged_files(folder, names), None):
-        hint = f"Make or copy it again; if you changed it on purpose: rm {folder / CHECKSUMS}"
+        hint = f"Make or copy it again; if you changed it on purpose: rm {quoted(folder / CHECKSUMS)}"
         raise UserError(f"`{folder / damaged}` is damaged: it differs from its checksum.", hint)

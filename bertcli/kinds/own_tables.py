@@ -26,7 +26,7 @@ from bertcli.data.labelled.tables import (
     read_parts,
     read_table,
 )
-from bertcli.errors import UserError, flag_of, unknown
+from bertcli.errors import UserError, flag_of, quoted, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import OwnData
@@ -119,7 +119,7 @@ def _read(
     for key, column in given.items():
         if column not in (None, *first.names):
             how = f"Give {flag_of(key)} the name of a column"
-            how += f"; of texts without labels: bert predict --file {first.path}" * (key == "label")
+            how += f"; of texts without labels: bert predict --file {quoted(first.path)}" * (key == "label")
             raise unknown(f"column of {first.path}:", column, first.names, f"{how}.")
     return first, tables
 

@@ -18,7 +18,7 @@ from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import counted, listed
 from bertcli.data.labelled.own_splits import looks_like_file, own_files
 from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.types import Mistake, Prediction
@@ -72,7 +72,9 @@ def _check_is_no_run(name: str) -> None:
         return
     if run := next((run for run in run_folders() if run.path in (Path(name), RUNS / name)), None):
         data = shlex.quote(str(run.config.get("task", "FILE")))
-        raise UserError(f"`{name}` is a run.", f"Name what it is scored on: bert evaluate {data} --model {run.path}")
+        raise UserError(
+            f"`{name}` is a run.", f"Name what it is scored on: bert evaluate {data} --model {quoted(run.path)}"
+        )
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:

@@ -23,7 +23,7 @@ from bertcli.data.results import Result
 from bertcli.data.text.coverage import Unknown
 from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 from bertcli.families import get_family
 from bertcli.families.bert import BERT
 from bertcli.families.family import Family
@@ -131,7 +131,7 @@ def _check_engine(config: MakePretrainingDataConfig) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return read_json(path, f"Remove it and start again: rm -r {path.parent}")
+    return read_json(path, f"Remove it and start again: rm -r {quoted(path.parent)}")
 
 
 def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: WordPiece) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from bertcli.config.combinations import check_memory, check_pretraining, given_m
 from bertcli.config.training import PretrainConfig
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import load_tokenizer
-from bertcli.errors import UserError, flag_of
+from bertcli.errors import UserError, flag_of, quoted
 from bertcli.families import FAMILIES, family_of, get_family
 from bertcli.families.family import GENERATOR_SETTINGS
 from bertcli.lifecycle.pretraining.family import name_of_run, starts_from_model, with_family
@@ -60,7 +60,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     phases = tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != examples.tokenizer.digest:
         what = f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with."
-        other = f"bert make-pretraining-data TEXT --tokenizer {config.tokenizer} --out {examples.folder}-2"
+        other = f"bert make-pretraining-data TEXT --tokenizer {quoted(config.tokenizer)} --out {quoted(f'{examples.folder}-2')}"
         raise UserError(what, f"Leave --tokenizer out, or make other data: {other}")
     check_batch_size(config.batch_size, config.processes)
     kept_steps(config)
@@ -93,7 +93,7 @@ def _unfit(request: Request, model: PreTrainedModel) -> UserError:
     if request.objective.needs_pairs and has_heads(model):
         return UserError(what, f"It has no head for pairs. {request.examples.how_to_make_other('--no-next-sentence')}")
     if own.objectives and name not in own.objectives:
-        made = f"bert make-pretraining-data TEXT --family {own.key} --tokenizer {request.source}"
+        made = f"bert make-pretraining-data TEXT --family {own.key} --tokenizer {quoted(request.source)}"
         return UserError(what, f"It learns from other data: {made}")
     takes = " or ".join(each.name for each in FAMILIES if name in each.objectives)
     hint = f"Give --objective the one it was trained by, --from another model of {takes}, or leave --from out."

@@ -13,7 +13,7 @@ from bertcli.config.options import flag
 from bertcli.config.training import TrainingConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.json_files import Types, check_values
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 from bertcli.lifecycle.workspace import find_runs, new_run
 from bertcli.training.processes.launching import processes_of_run
 from bertcli.training.result import TrainingResult
@@ -132,10 +132,10 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
         return
     hint = "Start a new one, without --resume."
     if is_phased:
-        hint = f"Train its model further: bert {command} --from {folder.path}"
+        hint = f"Train its model further: bert {command} --from {quoted(folder.path)}"
     elif not folder.has_parts:
         longer = f"--{ended_by} {str(2 * begun).removesuffix('.0')}"
-        hint = f"Train it longer: bert {command} --resume --out {folder.path} {longer}"
+        hint = f"Train it longer: bert {command} --resume --out {quoted(folder.path)} {longer}"
     raise UserError(f"The run in `{folder.path}` is finished.", hint)
 
 

@@ -17,7 +17,7 @@ from bertcli import say
 from bertcli.data.checksums import check_files
 from bertcli.data.json_files import read_json
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError, check_positions, first_line
+from bertcli.errors import UserError, check_positions, first_line, quoted
 from bertcli.families import family_of
 from bertcli.families.family import GENERATOR_SETTINGS, Family, ModelSize
 from bertcli.families.family import LARGEST as LARGEST_LAYERS
@@ -334,7 +334,7 @@ def check_vocabulary(model: PreTrainedModel, tokenizer: WordPiece, source: str) 
     if tokenizer.size > rows or differs:
         counts = f"has {tokenizer.size:,} tokens, the model {rows:,}"
         why = counts if tokenizer.size != rows else "is not the model's own"
-        hint = f"Use the model's own, also to make pre-training data: --tokenizer {source}; or start from scratch: --from scratch --size tiny"
+        hint = f"Use the model's own, also to make pre-training data: --tokenizer {quoted(source)}; or start from scratch: --from scratch --size tiny"
         raise UserError(f"The vocabulary `{tokenizer.source}` {why}: it does not fit.", hint)
 
 

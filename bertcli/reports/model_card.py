@@ -52,7 +52,7 @@ Made by `bert {record.config["command"]}`: {_training(result)}seed {result.seed}
 ## Use
 
 ```bash
-{predict or f"bert predict {about.sample} --model {record.path}"}
+{predict or f"bert predict {about.sample} --model {quote(str(record.path))}"}
 ```
 
 {_with_transformers(record, about) if about.auto_class else "transformers has no class for it."}
@@ -78,7 +78,7 @@ Made by `bert {record.config["command"]}`: {_training(result)}seed {result.seed}
 To repeat it:
 
 ```bash
-{" ".join(record.command.split())}
+{" ".join(record.command.splitlines())}
 ```
 """
 

@@ -14,7 +14,7 @@ from bertcli import say
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.checksums import CHECKSUMS, damaged_files
 from bertcli.data.json_files import read_json
-from bertcli.errors import RunError, UserError
+from bertcli.errors import RunError, UserError, quoted
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -120,7 +120,7 @@ def latest_checkpoint(run: Path) -> Path:
     if (run / LAST / STATE).exists():
         return _instead_of(passed_over, run / LAST)
     why = f": `{passed_over[0]}` differs from its checksum" if passed_over else ""
-    hint = f"Remove them and begin again: rm -r {run / CHECKPOINTS}"
+    hint = f"Remove them and begin again: rm -r {quoted(run / CHECKPOINTS)}"
     raise UserError(f"No checkpoint of `{run}` is whole{why}.", hint)
 
 

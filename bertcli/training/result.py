@@ -8,6 +8,7 @@ from typing import Any
 
 from bertcli.data.json_files import read_json
 from bertcli.data.results import Result, Rows
+from bertcli.errors import quoted
 
 PRETRAINING = "pretraining"  # the task of a run that has none
 CROSS_VALIDATED = "cross_validated"  # the split of a run that was trained on all examples
@@ -54,6 +55,6 @@ class TrainingResult(Result):
     @classmethod
     def read(cls, folder: Path) -> TrainingResult:
         """Read the result of a finished run."""
-        hint = f"Restore it, or finish the run again: rm {folder / 'result.json'}; then its command with --resume --out {folder}"
+        hint = f"Restore it, or finish the run again: rm {quoted(folder / 'result.json')}; then its command with --resume --out {quoted(folder)}"
         values = read_json(folder / "result.json", hint, task=str, seed=int, metrics=dict)
         return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})

@@ -8,6 +8,7 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from shlex import join
 from typing import IO, Any, Self
 
 import yaml
@@ -16,7 +17,7 @@ from bertcli import __version__
 from bertcli.data.atomic import remove, write_text
 from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.data.yaml_files import read_yaml
-from bertcli.errors import UserError, check_place
+from bertcli.errors import UserError, check_place, quoted
 from bertcli.kinds import get_kind
 from bertcli.training.checkpoint import (
     CHECKPOINTS,
@@ -134,7 +135,7 @@ class RunFolder:
     @property
     def command_to_resume(self) -> str:
         """The command line that continues it."""
-        return f"bert {self.config['command']} --resume --out {self.path}"
+        return f"bert {self.config['command']} --resume --out {quoted(self.path)}"
 
     @property
     def labels(self) -> list[str]:
@@ -148,7 +149,9 @@ class RunFolder:
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
         if self.is_occupied and not (resumes or self.starts_over):
             self.check_free()
-            resume = f"Resume it: bert {command} --resume --out {self.path}; or give" if self.unfinished else "Give"
+            resume = (
+                f"Resume it: bert {command} --resume --out {quoted(self.path)}; or give" if self.unfinished else "Give"
+            )
             raise UserError(f"`{self.path}` is not empty.", f"{resume} another --out.")
 
     def create(self, command: str, config: dict[str, Any]) -> None:
@@ -166,7 +169,7 @@ class RunFolder:
                 remove(old)
         self.save_config(command, {**config, "out": str(self.path)})
         system = {"python": platform.python_version(), "platform": platform.platform(), "cores": os.cpu_count()}
-        typed = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command_line": " ".join(["bert", *sys.argv[1:]])}
+        typed = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command_line": join(["bert", *sys.argv[1:]])}
         packages = {package: version(package) for package in PACKAGES}
         environment = {**typed, "bertcli": __version__, **system, "packages": packages}
         self.write("environment.json", json.dumps(environment, indent=2) + "\n")

@@ -64,6 +64,10 @@ def test_where_no_run_is_finished_one_that_was_begun_is_named(take: Callable[...
     with pytest.raises(UserError, match="no finished run for one text in this folder") as caught:
         predict("the cat")
     assert caught.value.hint.endswith("or go on with what was begun: bert finetune --resume --out runs/reviews")
+    Path("runs/reviews").rename("runs/my  reviews")
+    with pytest.raises(UserError) as caught:
+        predict("the cat")
+    assert caught.value.hint.endswith("bert finetune --resume --out 'runs/my  reviews'")
 
 
 def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(

@@ -10,7 +10,7 @@ from filelock import FileLock
 from bertcli.data.atomic import part_of, replace, replacing
 from bertcli.data.json_files import read_json
 from bertcli.data.remote import cache_folder, is_url, path_of, reaching
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer"
 BUCKETS = {"s3", "s3a", "gs", "gcs", "az", "abfs"}  # folders need not be created, and buckets are never created
@@ -41,7 +41,7 @@ class Destination:
             if self._has_bucket and not folder.fs.exists(bucket := folder.path.split("/")[0]):
                 raise UserError(f"There is no bucket `{bucket}`.", "Make it, or check the name after --out.")
             if (folder / MANIFEST).exists():
-                return read_json(folder / MANIFEST, f"Remove it and start again: rm -r {self.name}")
+                return read_json(folder / MANIFEST, f"Remove it and start again: rm -r {quoted(self.name)}")
             if folder.exists() and (not folder.is_dir() or any(map(_is_other, folder.iterdir()))):
                 what = f"`{self.name}` exists and is not a folder of pre-training data."
                 raise UserError(what, "Give another: --out NEW-FOLDER")
@@ -81,7 +81,7 @@ def _is_other(path: Path) -> bool:
 
 def no_data(name: str | Path) -> UserError:
     """The error for a folder or a URL without pre-training data."""
-    hint = f"Make some: bert make-pretraining-data TEXT --out {name}"
+    hint = f"Make some: bert make-pretraining-data TEXT --out {quoted(name)}"
     return UserError(f"`{name}` holds no pre-training data.", hint)
 
 

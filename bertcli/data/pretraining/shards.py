@@ -24,7 +24,7 @@ from bertcli.data.pretraining.masking import SHARES, MaskingRules
 from bertcli.data.pretraining.shard_cache import MAKE_AGAIN, ShardCache
 from bertcli.data.remote import is_url, path_of, reaching
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError, flag_of
+from bertcli.errors import UserError, flag_of, quoted
 
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int, "mask_shares": str, "span_mask": bool}
@@ -124,8 +124,8 @@ class PretrainingExamples:
     def how_to_make_other(self, change: str) -> str:
         """What to type for data of the same text, vocabulary and length in a new folder, with other options."""
         family = f" --family {self.manifest['family']}" if "family" in self.manifest else ""
-        kept = f"--tokenizer {self.folder}/{TOKENIZER} --max-seq-length {self.max_seq_length}{family}"
-        return f"Make other data: bert make-pretraining-data TEXT {kept} {change} --out {self.folder}-2"
+        kept = f"--tokenizer {quoted(self.folder / TOKENIZER)} --max-seq-length {self.max_seq_length}{family}"
+        return f"Make other data: bert make-pretraining-data TEXT {kept} {change} --out {quoted(f'{self.folder}-2')}"
 
     @cached_property
     def starts(self) -> tuple[int, ...]:

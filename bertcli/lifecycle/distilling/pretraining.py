@@ -31,7 +31,7 @@ from bertcli.data.pretraining.phases import Phase
 from bertcli.data.pretraining.retokenized import TeacherTokens
 from bertcli.data.pretraining.shards import PretrainingExamples
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError, flag_of
+from bertcli.errors import UserError, flag_of, quoted
 from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.families.family import Family
@@ -156,7 +156,7 @@ def _vocabularies(student: WordPiece, source: str) -> _Vocabularies:
     both = student.is_wordpiece and teacher.is_wordpiece
     if not both or rules[0] != rules[1] or not student.vocab.keys() <= teacher.vocab.keys():
         what = "The pre-training data have tokens that the teacher does not have."
-        hint = f"Make them in its own: bert make-pretraining-data TEXT --tokenizer {source}; or cut them: --vocab-from-text TEXT"
+        hint = f"Make them in its own: bert make-pretraining-data TEXT --tokenizer {quoted(source)}; or cut them: --vocab-from-text TEXT"
         raise UserError(what, hint)
     return _Vocabularies(student, teacher, torch.tensor([teacher.vocab[token] for token in student.tokens]))
 
@@ -222,7 +222,7 @@ def _learnt_beside(model: PreTrainedModel, teacher: str) -> Objective:
     """Masked-LM, or next tokens where the teacher reads from left to right. Raises UserError if that is no BERT, or an XLNet."""
     if has_two_streams(model):
         what = f"The teacher `{teacher}` is an XLNet, which predicts tokens in an order of its own and fills no masks."
-        finetuned = f"bert finetune glue/rte --from {teacher} --out runs/teacher"
+        finetuned = f"bert finetune glue/rte --from {quoted(teacher)} --out runs/teacher"
         raise UserError(what, f"Distill at a task: {finetuned} && bert distill glue/rte --teacher runs/teacher")
     if not is_causal(model):
         return replace(MLM, model_class="AutoModelForMaskedLM")

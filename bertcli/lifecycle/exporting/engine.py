@@ -11,7 +11,7 @@ import torch
 
 from bertcli import say
 from bertcli.config.use import ONNX, ONNX_INT8, OPENVINO
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 from bertcli.lifecycle.exporting.writing import Exported, write_export
 from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.workspace import export_folder
@@ -52,5 +52,5 @@ def _graph_of(source: str, precision: str) -> Path:
         write_export(Exported(source, str(folder), "onnx", precision), None)
     written = [path.stat().st_mtime for path in Path(source).glob("*.safetensors")]
     if written and max(written) > graph.stat().st_mtime:
-        raise UserError(f"`{graph}` is older than the weights of `{source}`.", f"Remove it: rm -r {folder}")
+        raise UserError(f"`{graph}` is older than the weights of `{source}`.", f"Remove it: rm -r {quoted(folder)}")
     return graph

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from bertcli.data.json_files import read_json, write_json
 from bertcli.data.results import Result, Rows
+from bertcli.errors import quoted
 from bertcli.tasks.experiments import EXPERIMENTS
 
 
@@ -76,7 +77,7 @@ class Reproduction(Result):
     def read(cls, folder: Path, experiment: str) -> Self:
         """Read what a folder keeps."""
         path = folder / f"{experiment}.json"
-        hint = f"Remove it: rm {path}; the command that wrote it writes it again, from the parts that are done."
+        hint = f"Remove it: rm {quoted(path)}; the command that wrote it writes it again, from the parts that are done."
         values = read_json(path, hint, experiment=str, cells=list, comparisons=list, paper=dict, costs=list)
         return cls(**{each.name: values[each.name] for each in fields(cls) if each.name in values})
 

@@ -15,7 +15,7 @@ from bertcli.config.options import Config
 from bertcli.config.training import FinetuneConfig, PretrainConfig
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.json_files import check_values, read_json, write_json
-from bertcli.errors import Interrupted, UserError
+from bertcli.errors import Interrupted, UserError, quoted
 from bertcli.lifecycle.reproducing.claims import Claims
 from bertcli.lifecycle.reproducing.parts import Part
 from bertcli.training.progress import duration, said_into
@@ -24,14 +24,9 @@ from bertcli.training.stopping import Interruption, interrupted
 
 DONE, LOG = "part.json", "log.txt"  # in the folder of a part
 SECONDS_BETWEEN_LOOKS = 1.0  # at parts that other processes run
-CONFIGS: dict[str, type[Config]] = {
-    "build_vocab": BuildVocabConfig,
-    "make_pretraining_data": MakePretrainingDataConfig,
-    "pretrain": PretrainConfig,
-    "distill": DistillConfig,
-    "finetune": FinetuneConfig,
-    "evaluate": EvaluateConfig,
-}
+CONFIGS: dict[str, type[Config]] = {"build_vocab": BuildVocabConfig, "evaluate": EvaluateConfig}
+CONFIGS |= {"pretrain": PretrainConfig, "distill": DistillConfig, "finetune": FinetuneConfig}
+CONFIGS["make_pretraining_data"] = MakePretrainingDataConfig
 KEPT = ("collapsed", "tokens_per_second", "steps", "tokens", "instances")  # of a result, beside its scores
 RESUMED = ("pretrain", "distill", "finetune")  # runs, which `resume` starts or continues
 
@@ -43,7 +38,7 @@ def is_done(folder: Path, part: Part) -> bool:
 
 def result_of(folder: Path, part: str) -> dict[str, Any]:
     """What is kept of a part that is done: its seconds, the scores, and the run."""
-    hint = f"Run the part again: rm -r {folder / part}, then the same command."
+    hint = f"Run the part again: rm -r {quoted(folder / part)}, then the same command."
     path = folder / part / DONE
     result: dict[str, Any] = read_json(path, hint, seconds=float, metrics=dict)
     check_values(path, hint, result["metrics"], dict.fromkeys(result["metrics"], int | float))
@@ -102,7 +97,7 @@ def _called(folder: Path, part: Part, place: str, again: str) -> dict[str, Any]:
     if part.command == "evaluate":
         options["model"] = [options["model"]]
     if part.command in RESUMED and RunFolder(path).is_finished:
-        return _kept(read_json(path / "result.json", f"Remove it: rm -r {path}", metrics=dict))
+        return _kept(read_json(path / "result.json", f"Remove it: rm -r {quoted(path)}", metrics=dict))
     path.parent.mkdir(parents=True, exist_ok=True)
     more = {"resume": True} if part.command in RESUMED else {}
     try:

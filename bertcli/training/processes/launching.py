@@ -17,7 +17,7 @@ import psutil
 import yaml
 from joblib import cpu_count
 
-from bertcli.errors import Interrupted, RunError, UserError
+from bertcli.errors import Interrupted, RunError, UserError, quoted
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 from bertcli.training.stopping import Interruption
@@ -97,12 +97,12 @@ def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) ->
         with Interruption() as interruption:
             failed = _wait(processes, interruption)
         if interruption.asked:
-            hint = f"Continue: bert {command} --resume --out {run.path}"
+            hint = f"Continue: bert {command} --resume --out {quoted(run.path)}"
             stop = Interrupted("Stopped; the checkpoint is kept.", hint, interruption.asked)
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if failed is not None:
-        raise _failure(processes, failed, f"Continue: bert {command} --resume --out {run.path}")
+        raise _failure(processes, failed, f"Continue: bert {command} --resume --out {quoted(run.path)}")
     return TrainingResult.read(run.path)
 
 

@@ -21,7 +21,7 @@ import psutil
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 from bertcli.training.processes.launching import STARTED_BY
 
 STUCK_SECONDS = 25.0  # launchers then take up to 30 more to end the other processes
@@ -136,7 +136,7 @@ class Watch:
             words = f"; its last output: {message['words']}" if message.get("words") else ""
             where = f"on the machine {message.get('machine', 'of the first')}"
             what, hint = f"Process {rank} of {self.count}, {where}, {how}{words}", "Continue with the same command"
-            self._stderr.write(f"error: {what}\nhint: {hint}, --resume and --out {self.folder}\n")
+            self._stderr.write(f"error: {what}\nhint: {hint}, --resume and --out {quoted(self.folder)}\n")
             self._stderr.flush()
         if message.get("machine") == platform.node() and not _is_gone(message) and message["state"] == RUNNING:
             os.kill(message["pid"], signal.SIGKILL)
