@@ -40,6 +40,13 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def without_exponent(value: float, digits: int, rounding: str | None = None) -> str:
+    """A number of so many digits: `75,000.5`, `0.00012`; `rounding` is one of those of the module decimal."""
+    from decimal import Context
+
+    return f"{Context(digits, rounding).create_decimal(repr(float(value))):,f}"
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
     """Print no notes inside the context."""

@@ -64,6 +64,8 @@ class Config:
             made.given = given.given | set(options)
             return made
         names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
+        if names and isinstance(given, list | tuple) and get_type_hints(cls)[names[0]] is str:  # several files
+            given = ",".join(map(str, given))
         return cls.from_values({**({names[0]: given} if given and names else {}), **options})
 
     @classmethod

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_UP
 from typing import Any, cast
 
+from bertcli import without_exponent
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.own_labels import NO_NUMBER, Unit
 from bertcli.data.labelled.prediction_table import PredictionTable
@@ -84,7 +86,8 @@ class Regression(TextKind):
 
     def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
         errors = sorted(abs(given - true) for true, given in self.values(compared))
-        return f"For half of new texts its value is at most {errors[len(errors) // 2]:.2g} away from the true one"
+        most = without_exponent(errors[len(errors) // 2], 3, ROUND_UP)
+        return f"For half of new texts its value is at most {most} away from the true one"
 
     def values(self, compared: t.Compared) -> list[tuple[float, float]]:
         return list(zip(map(float, compared["references"]), compared["predictions"], strict=True))

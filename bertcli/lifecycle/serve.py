@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
+from errno import EADDRNOTAVAIL
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,13 @@ def serve(runs: ServeConfig | str | None = None, **options: Any) -> Served:
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if not ipaddress.ip_address(host).is_loopback:
             say(f"{config.host} is not this machine alone: others can reach {address} without a password")
+        from bertcli.lifecycle.serving.server import kind_to_serve, run_server
+
         if config.dry_run:
+            for source in models.values():
+                kind_to_serve(source)
             say(f"would serve {', '.join(models)} at {address}")
             return Served(address, models)
-
-        from bertcli.lifecycle.serving.server import run_server
-
         return Served(address, models, run_server(config, models, listener, address))
 
 
@@ -73,5 +75,7 @@ def listening(config: ServeConfig) -> socket.socket:
     except OSError as error:
         listener.close()
         what = f"Port {config.port} of {config.host} cannot be listened on: {error.strerror}."
-        raise UserError(what, "Give --port 0, which takes a free one.") from None
+        is_taken = config.port and error.errno != EADDRNOTAVAIL
+        hint = "Give --port 0, which takes a free one." if is_taken else "Give --host an address of this machine."
+        raise UserError(what, hint) from None
     return listener

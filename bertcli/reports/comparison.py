@@ -50,7 +50,7 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     metric = next(iter(runs[0].result.metrics), "")
     scored = [run for run in runs if metric in run.result.metrics]
     if compared is None or not metric:
-        return "These runs are not scored on the same examples, so their scores may differ because of the data."
+        return _why_not(runs)
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
     is_tied = any(run.result.metrics[metric] == first.result.metrics[metric] for run in others)
     place = "is first, with others" if is_tied else "is best"
@@ -60,6 +60,13 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
     apart = [run.name for run, each in pairs if each.to_first.get(metric, {}).get("significant")]
     chance = f"significant for {', '.join(apart)}" if apart else "not significant"
     return f"{lead}. On the same {compared.examples:,} examples, the difference to {runs[0].name} is {chance}."
+
+
+def _why_not(runs: Sequence[RunRecord]) -> str:
+    """Why the scores of runs are not compared."""
+    if any(run.evaluation is None and run.config.get("kind") for run in runs):
+        return "Not all of these runs can be scored again, so it is not known whether their differences are chance."
+    return "These runs are not scored on the same examples, so their scores may differ because of the data."
 
 
 def scores_table(runs: Sequence[RunRecord], compared: Evaluation | None) -> Table:

@@ -75,16 +75,16 @@ class RunRecord:
         if self.verdict:
             return self.verdict
         metric, score = next(iter(result.metrics.items()))
+        nothing = "It has learnt nothing and always gives the same answer: " if result.collapsed else ""
         if self.answers is None:
-            return f"On {result.split.replace('_', '-') or 'the evaluation data'} its {_plain(metric)} is {score:.1f}."
+            where = result.split.replace("_", "-") or "the evaluation data"
+            return _after(nothing, f"On {where} its {_plain(metric)} is {score:.1f}.")
         others = {"a bag of words": BAG_OF_WORDS, "one answer for all": GUESS}
         known = {words: result.baseline[name]["metrics"] for words, name in others.items() if name in result.baseline}
         beside = [f"that of {words} {metrics[metric]:.1f}" for words, metrics in known.items()]
         paper = [] if self.evaluation is None else list(self.evaluation.paper.items())
         beside += [f"that of the paper's base model {value:.1f}" for name, value in paper if name == f"base {metric}"]
-        words = self.answers.in_words
-        if result.collapsed:
-            words = f"It has learnt nothing and always gives the same answer: {words[0].lower()}{words[1:]}"
+        words = _after(nothing, self.answers.in_words)
         return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}{self._how_surely(metric)}', *beside])}."
 
     def _how_surely(self, metric: str) -> str:
@@ -93,6 +93,11 @@ class RunRecord:
         low, high = (found and found.confidence_intervals.get(metric)) or (0.0, 0.0)
         is_wide = high - low >= WIDE
         return f" ({low:.1f} to {high:.1f}, as {found.examples:,} examples tell)" if found and is_wide else ""
+
+
+def _after(start: str, words: str) -> str:
+    """A sentence after what it starts with, if that is anything."""
+    return f"{start}{words[0].lower()}{words[1:]}" if start else words
 
 
 def _plain(metric: str) -> str:

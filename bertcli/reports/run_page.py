@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bertcli import number_of
+from bertcli import number_of, without_exponent
 from bertcli.metrics.calibration import calibration
 from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
@@ -44,8 +44,10 @@ def _errors(record: RunRecord) -> Section | None:
     found, answers = record.evaluation, record.answers
     if found is None or answers is None:
         return None
-    own = ", each by a head that had not seen it" if found.split == "train" else ""
-    text = f"Its answers to the {found.examples:,} examples of {found.split}{own}."
+    own = f"of {found.split}"
+    if found.split == CROSS_VALIDATED:
+        own = "that it was trained on, each by a head that had not seen it"
+    text = f"Its answers to the {found.examples:,} examples {own}."
     confusion = confusion_table(found) if found.confusion_matrix else Table("", [], [])
     is_matrix = len(found.labels) <= MOST_LABELS
     tables = [*([] if is_matrix else [confusion]), _by_label(found.labels), _error_types(answers.error_types)]
@@ -72,7 +74,8 @@ def _by_label(labels: dict[str, dict[str, float]]) -> Table:
 def _residuals(values: Any) -> list[Any]:
     import numpy as np
 
-    points = [(true, given, f"true {true:.3g}, predicted {given:.3g}") for true, given in values][:1000]
+    shown = [(true, given, *(without_exponent(each, 6) for each in (true, given))) for true, given in values[:1000]]
+    points = [(true, given, f"true {words}, predicted {others}") for true, given, words, others in shown]
     ends = [min(true for true, _ in values), max(true for true, _ in values)]
     counts, edges = np.histogram([given - true for true, given in values], bins=15)
     errors = histogram("Errors: predicted minus true", counts.tolist(), edges.round(3).tolist(), "error")

@@ -301,14 +301,9 @@ class Training:
         means = {f"{name}_loss": fmean(losses[name] for losses in history.unlogged) for name in history.unlogged[0]}
         history.unlogged.clear()
         history.losses.append(sum(means.values()))
-        line = {
-            "step": history.steps,
-            "loss": history.losses[-1],
-            "learning_rate": plan.rate_at(history.steps - 1),
-            "gradient_norm": round(self.gradient_norm, 6),
-            "tokens_per_second": history.tokens_per_second,
-            "share_of_peak": self.share_of_peak,
-        }
+        rate, norm = plan.rate_at(history.steps - 1), round(self.gradient_norm, 6)
+        line = {"step": history.steps, "loss": history.losses[-1], "learning_rate": rate, "gradient_norm": norm}
+        line |= {"tokens_per_second": history.tokens_per_second, "share_of_peak": self.share_of_peak}
         if len(means) > 1:
             line |= means
         if self.accelerator.is_main_process:

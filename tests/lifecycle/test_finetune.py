@@ -310,6 +310,8 @@ def test_a_run_that_collapsed_to_one_class_is_flagged(reviews: str, tmp_path: Pa
     assert run.spread[0]["collapsed"] == 2
     assert run.collapsed
     assert "**Collapsed**" in (tmp_path / "run" / "README.md").read_text()
+    Path(reviews).unlink()
+    assert "It has learnt nothing and always gives the same answer: on dev its accuracy" in report(run.run).markdown
     assert json.loads((tmp_path / "run" / "result.json").read_text())["runs"][0]["collapsed"]
 
 

@@ -638,6 +638,7 @@ def test_words_with_or_without_tags_are_tagged_as_they_are_parted(home: Path, wo
         first, *_ = predict(file=name, model=run.run).records
         assert first["tags"] == ["O", "B-X", "I-X"] + ["O"] * (name == "train.conll")
         assert [(each["text"], each["start"]) for each in first["entities"]] == [("U.S. cat", 4)]
+    assert "it reads longer ones in windows" in Path(run.run, "README.md").read_text()
     predict(file="train.conll", model=run.run, output="tagged.jsonl")
     assert evaluate("tagged.jsonl", model=run.run).metrics["f1"] == 100
     assert "tags" not in predict("the U.S. cat", model=run.run).records[0]

@@ -215,6 +215,8 @@ def test_no_text_of_the_users_is_markdown_or_yaml(hostile: Path, at_home: Path) 
     assert scores.metric_value == pytest.approx(TrainingResult.read(hostile).metrics["accuracy"], abs=1e-3)
     assert scores.dataset_name == TrainingResult.read(hostile).task
     assert card.data.pipeline_tag == "text-classification"
+    repeated = card.text.partition("To repeat it:")[2].strip("`bash\n ")
+    assert shlex.split(f"b{repeated}")[2] == str(hostile.parent.parent / 'a: "b"  #<i>')
     for text in (card.text, report([str(hostile)], dry_run=True).markdown):
         plain = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         assert not re.search(r"<\w|</", plain)
@@ -288,6 +290,17 @@ def test_runs_of_other_examples_are_beside_each_other_without_a_test(old: Path) 
     assert found.comparison is None
     assert "not scored on the same examples" in found.markdown
     assert "| tag | data/tags.conll | dev | f1 |" in found.markdown
+
+
+def test_runs_that_cannot_be_scored_again_are_not_said_to_be_of_other_examples(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(old, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved")
+    Path("data/reviews.csv").unlink()
+    found = report(["runs/classify", "runs/classify"], dry_run=True)
+    assert "Not all of these runs can be scored again" in found.markdown
+    assert "same examples" not in found.markdown
 
 
 def test_values_are_compared_by_how_far_they_are_off(old: Path) -> None:

@@ -22,6 +22,7 @@ import psutil
 import pytest
 from chromium import BROWSER, Chromium
 from conftest import WORDS
+from transformers import BertConfig, BertModel
 
 from bertcli import errors
 from bertcli.config.recipes import SHIPPED
@@ -412,6 +413,17 @@ def test_a_port_in_use_is_said_before_a_model_is_loaded(reviews_run: str) -> Non
         ) as caught:
             serve(reviews_run, port=port)
     assert "--port 0" in caught.value.hint
+
+
+def test_what_cannot_be_served_is_refused_by_a_dry_run_too(tmp_path: Path, reviews_run: str) -> None:
+    BertModel(
+        BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+    ).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="needs fine-tuning first"):
+        serve(str(tmp_path), port=0, dry_run=True)
+    with pytest.raises(UserError, match="cannot be listened on") as caught:
+        serve(reviews_run, port=0, host="192.0.2.1")
+    assert caught.value.hint == "Give --host an address of this machine."
 
 
 def test_an_answer_is_sent_at_once() -> None:

@@ -168,12 +168,15 @@ def test_a_model_that_was_not_trained_for_it_is_allowed_and_said(model: str, sai
         ({"file": "odd.csv", "text": ["a"]}, "which is the text"),
         ({"file": "texts.txt", "text": ["a"], "text_column": "text2"}, "column of texts.txt"),
         ({"file": "blank.txt", "text": ["a"]}, "holds no texts"),
+        ({"file": "squad.json", "pairs": True}, "`squad.json` has questions, not texts"),
     ],
 )
 def test_a_wrong_request_is_said(model: str, options: dict[str, object], what: str) -> None:
     Path("odd.csv").write_text("a,b\n1,2\n")
     Path("texts.txt").write_text("a\n")
     Path("blank.txt").write_text("\n\n")
+    asked = {"context": "Ada wrote it.", "qas": [{"id": "1", "question": "Who?", "answers": []}]}
+    Path("squad.json").write_text(json.dumps({"data": [{"paragraphs": [asked]}]}))
     with pytest.raises(UserError, match=what):
         similar(**options, model=model)
 
@@ -206,6 +209,11 @@ def test_texts_to_search_for_may_be_a_column_of_a_table(
     assert [each["text"] for each in found.texts] == ["the cat"]
     with pytest.raises(UserError, match=r"There is no file `none.txt`"):
         similar("texts.csv", texts="none.txt", model=model)
+
+
+def test_a_list_of_words_is_a_text(model: str) -> None:
+    Path("words.jsonl").write_text('{"tokens": ["the", "cat"]}\n{"tokens": ["a", "dog"]}\n')
+    assert similar("words.jsonl", text=["the cat"], model=model).texts[0]["nearest"][0]["text"] == "the cat"
 
 
 def test_a_file_whose_text_has_no_known_name_is_refused_with_the_column_that_has_the_longest_texts(model: str) -> None:

@@ -18,6 +18,10 @@ from bertcli.models.own.bilstm import add_bilstm, has_bilstm
 from bertcli.models.packed import PACKED
 
 NUMBERED = re.compile(r"(?<=\.layer\.)\d+(?=\.)|(?<=\.layers\.)\d+(?=\.)")
+# The settings of a DistilBERT that BERT calls otherwise.
+SETTINGS = {"n_heads": "num_attention_heads", "dim": "hidden_size", "hidden_dim": "intermediate_size"}
+SETTINGS |= {"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"}
+SETTINGS["activation"] = "hidden_act"
 COUNTS = ("num_hidden_layers", "n_layers")  # as config.json spells it
 
 
@@ -60,20 +64,9 @@ def _named_layers(numbers: str, of_teacher: int) -> list[int]:
 def make_distilbert(teacher: PreTrainedModel, layers: Sequence[int]) -> PreTrainedModel:
     """A DistilBERT with a masked-LM head, of some layers of a BERT that has one."""
     of = teacher.config
-    config = DistilBertConfig(
-        vocab_size=of.vocab_size,
-        max_position_embeddings=of.max_position_embeddings,
-        n_layers=len(layers),
-        n_heads=of.num_attention_heads,
-        dim=of.hidden_size,
-        hidden_dim=of.intermediate_size,
-        dropout=of.hidden_dropout_prob,
-        attention_dropout=of.attention_probs_dropout_prob,
-        activation=of.hidden_act,
-        initializer_range=of.initializer_range,
-        pad_token_id=of.pad_token_id,
-        attn_implementation=PACKED,
-    )
+    same = ("vocab_size", "max_position_embeddings", "initializer_range", "pad_token_id")
+    shape = {"n_layers": len(layers), **{own: getattr(of, theirs) for own, theirs in SETTINGS.items()}}
+    config = DistilBertConfig(**shape, **{name: getattr(of, name) for name in same}, attn_implementation=PACKED)
     student = DistilBertForMaskedLM(config)
     weights, own = teacher.state_dict(), student.state_dict()
     for name, theirs in distilbert_names(layers).items():

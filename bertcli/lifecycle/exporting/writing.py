@@ -26,7 +26,7 @@ from bertcli.data.packing.batches import PackedBatch, evaluation_batches
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.results import Result
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import RunError, UserError
+from bertcli.errors import RunError, UserError, quoted
 from bertcli.kinds import kind_of_model
 from bertcli.kinds import types as t
 from bertcli.kinds.classification import CLASSIFICATION
@@ -71,7 +71,9 @@ class Exported(Result):
     format: str
     precision: str
     megabytes: float = 0.0
-    largest_difference: float | None = None  # of the outputs before softmax, over random texts
+    largest_difference: float | None = (
+        None  # of the outputs before softmax over random texts; beyond 1 as a share of them
+    )
     split: str | None = None  # on which the scores were measured, before and after
     metrics_before: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -131,9 +133,11 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
 
 
 def _say_written(found: Exported, megabytes: float) -> None:
-    difference = f"outputs differ by at most {found.largest_difference:.1e}, on {TEXTS} random texts"
+    difference = (
+        f"outputs differ by at most {found.largest_difference:.1e} of the largest, or of 1, on {TEXTS} random texts"
+    )
     say(f"wrote {found.out}: {found.format} in {found.precision}, {megabytes:,.1f} MB; {difference}")
-    say(f"to run it: python {found.out}/example.py")
+    say(f"to run it: python {quoted(found.out)}/example.py")
 
 
 def _load(source: str) -> tuple[Kind, PreTrainedModel]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 from math import inf
+from typing import Any
 
 import numpy as np
 from accelerate import Accelerator
@@ -40,17 +41,9 @@ def learn_similarity(
     A sentence encoder was trained on single texts. Few labelled pairs are not enough to learn how to compare two in one
     input, but its own vectors, of any number of pairs, are. `training`: the run's folder, the Accelerator, the precision.
     """
-    plan = Plan(
-        steps=STEPS,
-        batch_size=BATCH_SIZE,
-        learning_rate=learning_rate,
-        warmup_steps=WARMUP_STEPS,
-        eval_steps=STEPS,
-        save_steps=STEPS,
-        save_minutes=inf,
-        optimizer="adamw",
-        seed=seed,
-    )
+    learning: Any = {"learning_rate": learning_rate, "warmup_steps": WARMUP_STEPS, "optimizer": "adamw", "seed": seed}
+    keeping: Any = {"eval_steps": STEPS, "save_steps": STEPS, "save_minutes": inf}
+    plan = Plan(steps=STEPS, batch_size=BATCH_SIZE, **learning, **keeping)
     say(f"pairs: first {STEPS} steps without labels, to predict the cosine of the two texts' vectors")
     features = _pairs_with_cosines(model, examples, np.random.default_rng(seed))
     reader = ModelWithLoss(model.model.model, sequence_logits, REGRESSION.losses)

@@ -91,18 +91,11 @@ class Explainer:
         else:
             method, steps, of_words = "Shapley values", 2 ** len(self.words), self._shapley_values()
         labels = self.model.task.labels
-        return {
-            "label": labels[self.output] if labels else None,
-            "unit": self.model.kind.evidence_unit,
-            "method": method,
-            "steps": steps,
-            "baseline": round(self.before, 6),
-            "output": round(self.after, 6),
-            "words": [
-                asdict(replace(word, attribution=round(float(share), 6)))
-                for word, share in zip(self.words, of_words, strict=True)
-            ],
-        }
+        what = {"label": labels[self.output] if labels else None, "unit": self.model.kind.evidence_unit}
+        how = {"method": method, "steps": steps, "baseline": round(self.before, 6), "output": round(self.after, 6)}
+        shares = [round(float(share), 6) for share in of_words]
+        words = [replace(word, attribution=share) for word, share in zip(self.words, shares, strict=True)]
+        return {**what, **how, "words": [*map(asdict, words)]}
 
     def _words(self, numbers: NDArray[Any]) -> tuple[list[Word], list[list[int]]]:
         """The words that the model reads, and the places of each, several where windows overlap, by the numbers of the tokens, [T]."""

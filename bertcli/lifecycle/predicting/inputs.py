@@ -18,7 +18,7 @@ from bertcli.data.labelled.examples import text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
-from bertcli.errors import UserError, unknown
+from bertcli.errors import UserError, quoted, unknown
 from bertcli.kinds import KINDS
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.mask import MASK_TOKEN
@@ -112,6 +112,8 @@ def read_texts(name: str, column: str | None, model: str) -> Iterator[InputRow]:
     """
     rows = _of_file(name, partial(_texts_of_table, column=column, learnt=saved_config(model).get("text"))).rows
     first = next(rows)
+    if "text" not in first:
+        raise UserError(f"`{name}` has questions, not texts.", "Give a file with a text on each line, or a table.")
     if column and column not in first["columns"]:
         raise unknown(f"column of {name}:", column, first["columns"])
     return chain([first], rows)
@@ -128,7 +130,7 @@ def _texts_of_table(
         longest = max(names, key=partial(characters_in, [row for _, row in islice(cells, ROWS_LOOKED_AT)]))
         raise UserError(what, f"Name it: --text-column {quote(longest)}")
     say(f"{tables.shown(path)}: text = `{found}`")
-    rows = ({"text": tables.as_text(row.get(found)), "line": number, "columns": row} for number, row in cells)
+    rows = ({"text": _text_of(row.get(found)), "line": number, "columns": row} for number, row in cells)
     return Inputs(counted(rows, _is_empty, "have no text", str(path)), "text")
 
 
@@ -208,7 +210,7 @@ def _misfit(names: list[str], is_named: bool, run: RunFolder) -> str:
         others = _input_columns(names, {})
         is_enough = bool(others) and not _misfit_of_columns(others, run)
         named = " and ".join(f"`{name}`" for name in others.values())
-        taken = f", but --model {run.path} takes {named}" if is_enough else ""
+        taken = f", but --model {quoted(run.path)} takes {named}" if is_enough else ""
         return f"needs the column {' and '.join(lacking)}{taken}"
     return _misfit_of_columns(columns, run)
 

@@ -38,15 +38,10 @@ def summarize_data(setup: Setup) -> dict[str, dict[str, Any]]:
 def _of_split(setup: Setup, split: Split, trained: set[Any]) -> dict[str, Any]:
     examples = split.examples
     distinct = trained if split is setup.train else set(examples.inputs())
-    found = {
-        "examples": len(split),
-        "unit": examples.unit,
-        "origin": examples.origin,
-        **(_of_features(cast("Finetuning", setup), split) if split.features is not None else {}),
-        "skipped": examples.skipped,
-        "duplicates": len(split) - len(distinct) if distinct else 0,
-        "labels": dict(Counter(setup.kind.labels_of(setup.task, examples)).most_common(MOST_LABELS)),
-    }
+    encoded = _of_features(cast("Finetuning", setup), split) if split.features is not None else {}
+    found = {"examples": len(split), "unit": examples.unit, "origin": examples.origin, **encoded}
+    found |= {"skipped": examples.skipped, "duplicates": len(split) - len(distinct) if distinct else 0}
+    found["labels"] = dict(Counter(setup.kind.labels_of(setup.task, examples)).most_common(MOST_LABELS))
     return found if split is setup.train else {**found, "in_train": _shared(examples, trained)}
 
 
@@ -56,18 +51,15 @@ def _of_features(setup: Finetuning, split: Split) -> dict[str, Any]:
     lengths = np.asarray(features.lengths)
     counts, edges = np.histogram(lengths, bins=min(BARS, max(1, len({*lengths.tolist()}))))
     inputs, which = setup.kind.inputs_that_are_cut(split, setup.rules)
-    return {
-        "inputs": len(lengths),
-        "tokens": {
-            "median": float(np.median(lengths)),
-            "95 %": float(np.percentile(lengths, 95)),
-            "longest": int(lengths.max()),
-        },
-        "histogram": {"counts": counts.tolist(), "edges": [round(float(edge), 2) for edge in edges]},
+    median, most, longest = (float(np.percentile(lengths, share)) for share in (50, 95, 100))
+    histogram = {"counts": counts.tolist(), "edges": [round(float(edge), 2) for edge in edges]}
+    cut = {
         "cut": features.truncated,
         "cut_share": round(100 * features.truncated / max(1, inputs), 2),
         "cut_what": which,
     }
+    tokens = {"median": median, "95 %": most, "longest": int(longest)}
+    return {"inputs": len(lengths), "tokens": tokens, "histogram": histogram, **cut}
 
 
 def _shared(examples: Examples, trained: set[Any]) -> int:

@@ -72,13 +72,10 @@ class MaskedWords:
         outputs = run_model(ModelWithLoss(model.filler, kind.outputs), features, device, TOKENS_AT_ONCE, "float32")
         split = Split("", MaskedTexts([""] * len(ids), origin=""), features)
         names, fills = tokenizer.tokens, kind.decode(INPUT, split, outputs, tokenizer)
+        guesses = [[[each["token"], each["score"]] for each in found["fills"]] for found in fills]
         return [
-            {
-                "text": _spelled(own, place, tokenizer),
-                "answer": names[own[place]],
-                "guesses": [[each["token"], each["score"]] for each in found["fills"]],
-            }
-            for (own, place), found in zip(self.sentences, fills, strict=True)
+            {"text": _spelled(own, place, tokenizer), "answer": names[own[place]], "guesses": guessed}
+            for (own, place), guessed in zip(self.sentences, guesses, strict=True)
         ]
 
 

@@ -88,18 +88,15 @@ def _get(summary: str, form: str = "application/json") -> dict[str, Any]:
 
 def docs_page(document: dict[str, Any], address: str) -> str:
     """The OpenAPI document as a page that needs no network and no script; `address` is that of the server."""
-    operations = [
-        {
-            "method": method.upper(),
-            "path": path,
-            "summary": operation["summary"],
-            "description": operation.get("description"),
-            "calls": _calls(operation, address + path),
-            "answers": {status: each["description"] for status, each in operation["responses"].items()},
-        }
-        for path, methods in document["paths"].items()
-        for method, operation in methods.items()
-    ]
+
+    def described(path: str, method: str, operation: dict[str, Any]) -> dict[str, Any]:
+        answers = {status: each["description"] for status, each in operation["responses"].items()}
+        about = {"summary": operation["summary"], "description": operation.get("description")}
+        calls = _calls(operation, address + path)
+        return {"method": method.upper(), "path": path, **about, "calls": calls, "answers": answers}
+
+    paths = document["paths"].items()
+    operations = [described(path, method, each) for path, methods in paths for method, each in methods.items()]
     schemas = json.dumps(document["components"]["schemas"], indent=2)
     return render("docs.html", document=document, operations=operations, schemas=schemas)
 

@@ -24,6 +24,7 @@ from bertcli import kernels, quietly, say
 from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
 from bertcli.kinds import kind_of_model
+from bertcli.kinds.kind import Kind
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.predictor import load_for_rows
 from bertcli.lifecycle.scoring.task_model import TaskModel
@@ -222,14 +223,18 @@ async def _body(request: Request, most: int) -> bytes:
     raise Refused(413, f"The request is longer than {most:,} bytes.", "Send less at a time.", {"Connection": "close"})
 
 
+def kind_to_serve(source: str) -> Kind:
+    """The kind of a model. Raises UserError if `bert predict` cannot use it."""
+    saved = open_config(source)
+    if kind := kind_of_model(saved):
+        return kind
+    what = f"The model `{source}` ({', '.join(saved.architectures or [])}) needs fine-tuning first."
+    raise UserError(what, "Name a fine-tuned run: bert serve RUN")
+
+
 def load_served(name: str, source: str, config: ServeConfig) -> ServedModel:
     """Load a model to serve. Raises UserError if `bert predict` cannot use it."""
-    saved = open_config(source)
-    kind = kind_of_model(saved)
-    if kind is None:
-        what = f"The model `{source}` ({', '.join(saved.architectures or [])}) needs fine-tuning first."
-        raise UserError(what, "Name a fine-tuned run: bert serve RUN")
-    model = load_for_rows(source, kind, config.precision, config.top_k, engine=config.engine)
+    model = load_for_rows(source, kind_to_serve(source), config.precision, config.top_k, engine=config.engine)
     return ServedModel(name, cast(TaskModel, model), bool(takes_pairs(saved_config(source))), source)
 
 
@@ -242,17 +247,10 @@ def run_server(config: ServeConfig, models: dict[str, str], listener: socket.soc
             each.task_model.predict_rows([each.task_model.kind.sample] * WARM_UP_ROWS)
     service = Service(config, served, address)
     BoundedProtocol.timeout_seconds = config.timeout_seconds
-    settings = uvicorn.Config(
-        service.application(),
-        http=BoundedProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        log_level="error",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(config.timeout_seconds) + 1,
-    )
+    silent: dict[str, Any] = {"log_config": None, "log_level": "error", "access_log": False, "server_header": False}
+    plain: dict[str, Any] = {"http": BoundedProtocol, "ws": "none", "lifespan": "off", **silent}
+    seconds = int(config.timeout_seconds) + 1
+    settings = uvicorn.Config(service.application(), timeout_graceful_shutdown=seconds, **plain)
     say(f"serving {', '.join(models)} at {address} (docs: {address}/docs); Ctrl-C stops it")
     server = uvicorn.Server(settings)
 

@@ -33,9 +33,13 @@ def nearest(vectors: TextVectors, queries: Vectors, count: int) -> tuple[Vectors
 
 def _best(cosines: Vectors, count: int) -> tuple[Vectors, Numbers]:
     """The `count` largest of each row, largest first, and their places; the first of equal ones comes first."""
+    cosines = np.minimum(cosines, 1)  # beyond which rounding takes those of equal texts
     places = np.arange(cosines.shape[1])[None].repeat(len(cosines), 0)
     if count < cosines.shape[1]:
-        places = np.sort(np.argpartition(-cosines, count - 1, axis=1)[:, :count], axis=1)
+        rounded = cosines.round(DIGITS)
+        last = np.partition(rounded, -count, axis=1)[:, -count, None]
+        equal, left = rounded == last, count - (rounded > last).sum(1, keepdims=True)
+        places = np.nonzero((rounded > last) | (equal & (equal.cumsum(1) <= left)))[1].reshape(-1, count)
     kept = np.take_along_axis(cosines, places, 1)
     order = np.argsort(-kept.round(DIGITS), axis=1, kind="stable")
     return np.take_along_axis(kept, order, 1), np.take_along_axis(places, order, 1)

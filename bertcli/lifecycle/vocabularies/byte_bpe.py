@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -27,13 +28,9 @@ def learn(
         raise UserError(what, f"Give --vocab-size {reserved + 1000} or more.")
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=config.vocab_size - len(last),
-        min_frequency=config.min_frequency,
-        special_tokens=list(family.special_tokens),
-        initial_alphabet=alphabet,
-        show_progress=False,
-    )
+    first, size = list(family.special_tokens), config.vocab_size - len(last)
+    frequent: Any = {"vocab_size": size, "min_frequency": config.min_frequency, "show_progress": False}
+    trainer = trainers.BpeTrainer(special_tokens=first, initial_alphabet=alphabet, **frequent)
     backend.train_from_iterator(lines, trainer)
     model = json.loads(backend.to_str())["model"]
     vocab = {**model["vocab"], **{token: len(model["vocab"]) + number for number, token in enumerate(last)}}

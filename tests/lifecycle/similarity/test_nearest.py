@@ -21,6 +21,17 @@ def unit_vectors(count: int, width: int = 8, seed: int = 0) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+def test_no_cosine_is_above_one_and_of_equal_rows_the_first_comes_first() -> None:
+    vectors = np.full((40, 3), np.float32(3**-0.5))
+    vectors[1::2] *= np.float32(1 + 1e-6)
+    cosines, places = nearest(TextVectors(vectors), vectors[:1], 3)
+    assert (cosines <= 1).all()
+    assert places.tolist() == [[0, 1, 2]]
+    near, pairs, _ = near_pairs(TextVectors(vectors), 0.9, 2, lambda _: None)
+    assert (near <= 1).all()
+    assert pairs.tolist() == [[0, 1], [0, 2]]
+
+
 @settings(max_examples=25)
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 70), st.integers(1, 30))
 def test_blocks_give_what_sorting_all_cosines_gives(rows: int, queries: int, count: int, block: int) -> None:
