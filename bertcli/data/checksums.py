@@ -42,4 +42,5 @@ def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
     """Raise UserError if one of the files, or of `names`, differs from its checksum."""
     if damaged := next(damaged_files(folder, names), None):
         hint = f"Make or copy it again; if you changed it on purpose: rm {quoted(folder / CHECKSUMS)}"
-        raise UserError(f"`{folder / damaged}` is damaged: it differs from its checksum.", hint)
+        what = "is damaged: it differs from its checksum" if (folder / damaged).exists() else "is missing"
+        raise UserError(f"`{folder / damaged}` {what}.", hint)

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled.examples import TextExamples, join_examples, text_examples
-from bertcli.data.labelled.own_labels import CLASS_NAMES, infer_kind, missing_labels, spelled
-from bertcli.data.labelled.own_splits import sizes_of
+from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, spelled
+from bertcli.data.labelled.own_splits import say_unread_split, sizes_of
 from bertcli.data.labelled.tables import (
     NumberedRow,
     Table,
@@ -63,7 +63,8 @@ def read_tables(
     kind, columns = _columns(first, given, kind)
     parts = {split: join_examples(_texts(split, read, columns), is_stored) for split, read in tables.items()}
     parts = _without_missing({split: _with_labels(split, part) for split, part in parts.items()}, kind)
-    if spelled(columns["label"]) in _labels(parts) and " " in columns["text"]:
+    is_sentence = columns["text"].count(" ") > 2 * MOST_SPACES and not given.get("text")
+    if is_sentence or (spelled(columns["label"]) in _labels(parts) and " " in columns["text"]):
         what = f"`{first.path}` line 1 looks like an example, not like the names of columns."
         raise UserError(what, _how_to_add_header(first, columns))
     name_of_kind, why = (kind.name, "") if kind else infer_kind(_labels(parts), columns["label"])
@@ -93,6 +94,7 @@ def _task(name: str, kind: TextKind, why: str, files: Files, parts: dict[str, Te
 
 def _say_unread(name: str, table: Table, columns: dict[str, str]) -> None:
     """Say which columns of texts are not read: one may be a second text whose name does not show it."""
+    say_unread_split(name, table, columns.values())
     rows = table.cells[:ROWS_LOOKED_AT]
     unread = [column for column in table.names if column not in columns.values() and _holds_texts(rows, column)]
     if unread:
@@ -274,7 +276,7 @@ def _how_to_name(first: Table) -> str:
     values = {name: {as_text(row.get(name)) for row in rows} for name in first.names if name != text}
     if not values:
         return "Add a column of labels."
-    marks = [name for name, found in values.items() if found <= {"0", "1"}]
+    marks = [name for name, found in values.items() if {*map(spelled, found)} <= ZERO_OR_ONE]
     label = ",".join(marks) if marks[1:] else min(values, key=lambda name: (len(values[name]) == 1, len(values[name])))
     return f"Name them, such as --text {quote(text)} --label {quote(label)}"
 

@@ -52,7 +52,6 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
     official_file = "predictions.json"
     options = ("span_head",)
     purpose = "answers as spans"
-    can_collapse = False
     needs_teachers_tokens = True
     has_windows = True
     scores_all = True

@@ -232,7 +232,7 @@ def _all_sentences(paths: list[Path]) -> Sentences:
     for place, own in zip(places, tags, strict=True):
         if strange := [tag for tag in own if not TAG.fullmatch(tag)]:
             what = f"{place}: the sentence has the tag `{strange[0]}`, which is not of an entity."
-            raise UserError(what, "Tags are O, B-TYPE, I-TYPE, E-TYPE, S-TYPE.")
+            raise UserError(what, "Tags are O, B-TYPE, I-TYPE, E-TYPE (or L-), S-TYPE (or U-).")
     skipped = sum(each.skipped for each in files)
     return Sentences(words, tags, origin=", ".join(map(str, paths)), places=places, skipped=skipped)
 

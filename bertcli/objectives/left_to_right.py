@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bertcli.objectives.masked_lm import RUNS, of_frequencies, verdict_on, vocabulary_loss
 from bertcli.objectives.objective import Objective, Part
@@ -65,13 +65,7 @@ def _is_left_to_right(model: PreTrainedModel) -> bool:
     return is_causal(model) and hasattr(getattr(model, "cls", None), "predictions")
 
 
+CAUSAL: Any = {"model_class": "AutoModelForCausalLM", "labels": {"is_decoder": True}, "fills_masks": False}
 LEFT_TO_RIGHT = Objective(
-    "left-to-right",
-    (NEXT_TOKEN,),
-    RUNS,
-    model_class="AutoModelForCausalLM",
-    labels={"is_decoder": True},
-    fits=_is_left_to_right,
-    trains_every_weight=True,
-    fills_masks=False,
+    "left-to-right", (NEXT_TOKEN,), RUNS, fits=_is_left_to_right, trains_every_weight=True, **CAUSAL
 )

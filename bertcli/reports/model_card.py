@@ -99,19 +99,10 @@ def _metadata(record: RunRecord, about: Provenance) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     result, (dataset, subset) = record.result, about.dataset
-    scores = [
-        EvalResult(
-            task_type=about.pipeline,
-            dataset_type=dataset or "own",
-            dataset_name=result.task,
-            dataset_config=subset,
-            dataset_split=result.split,
-            metric_type=metric,
-            metric_value=round(value, 4),
-        )
-        for metric, value in result.metrics.items()
-        if not metric.endswith(NOT_SCORES)
-    ]
+    of_set: Any = {"dataset_type": dataset or "own", "dataset_name": result.task}
+    of_set |= {"dataset_config": subset, "dataset_split": result.split, "task_type": about.pipeline}
+    shown = [(metric, value) for metric, value in result.metrics.items() if not metric.endswith(NOT_SCORES)]
+    scores = [EvalResult(metric_type=metric, metric_value=round(value, 4), **of_set) for metric, value in shown]
     return ModelCardData(
         language=about.language or None,
         license=about.licence.lower() or None,

@@ -328,12 +328,20 @@ def test_the_advice_after_a_run_that_has_not_learnt_repeats_its_other_options(re
     [
         ("tag", [{"tags": ["O", "O"]}, {"tags": ["O"]}], {"tags": ["B-PER"]}),
         ("multilabel", [{"labels": ["x"]}, {"labels": ["x"]}], {"labels": []}),
+        ("span", [{"answer": ""}, {"answer": ""}], {"answer": "here"}),
     ],
 )
-def test_tags_and_sets_of_labels_collapse_too(kind: str, same: list[dict], another: dict) -> None:
+def test_tags_sets_of_labels_and_answers_collapse_too(kind: str, same: list[dict], another: dict) -> None:
     task = Task("own.csv", kind, Files(), ("", None), ("f1",))
     assert is_collapsed(task, same)
     assert not is_collapsed(task, [*same, another])
+
+
+def test_fewer_epochs_than_usual_are_advised_to_be_left_out(reviews: str, tmp_path: Path) -> None:
+    new = {"from_": "scratch", "size": "tiny", "tokenizer": "bert-books", "baseline": False}
+    run = finetune(reviews, **new, epochs=1, out=str(tmp_path / "run"))
+    assert run.advice.startswith("bert finetune")
+    assert "--epochs" not in run.advice
 
 
 def test_the_papers_grid_is_all_of_its_settings_but_what_is_given() -> None:

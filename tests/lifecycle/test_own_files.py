@@ -370,6 +370,12 @@ def utf16(text: str) -> bytes:
             "which is the text and which the label",
             "such as --text text --label 'joy,the anger'$",
         ),
+        (
+            "a.csv",
+            "text,joy,anger\nfirst text,1.0,\nsecond text,True,FALSE\n",
+            "which is the text and which the label",
+            "such as --text text --label joy,anger$",
+        ),
         ("a.csv", "only\nhello there\nbye now\n", "which is the text and which the label", "Add a column of labels"),
         ("a.csv", b"text,label\nx,\xff\0\1\2\3\4\5\6\n", "line 2 is not text but binary", "text file"),
         ("a.csv", utf16(CSV), "is UTF-16", "iconv -f utf-16 -t utf-8 a.csv > converted.csv"),
@@ -429,6 +435,7 @@ def utf16(text: str) -> bytes:
             "its name",
         ),
         ("a.csv", "it is good,0.0\nit is bad,1.0\n" * 4, "line 1 looks like an example", "text,label"),
+        ("a.csv", "it was a long and a very good day,x\n" + CSV, "line 1 looks like an example", "text,label"),
         (
             "a.jsonl",
             '{"text": "x", "label": ' + "1" * 5000 + "}\n",
@@ -502,6 +509,13 @@ def test_options_of_other_data_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         command(task, **option)
+
+
+def test_a_column_of_sets_is_said_not_to_be_read(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    write("marked.csv", "text,label,split\n" + "good day,x,train\nbad day,y,test\n" * 4)
+    own_task("marked.csv", NONE, None)
+    assert "`split` is not read, so that rows of test and train are one set; write a file of each" in said.text
+    assert "such as test.csv and train.csv" in said.text
 
 
 def test_columns_of_text_that_are_not_read_are_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:

@@ -21,6 +21,7 @@ BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy w
 MARKS = r"(?<=\d)[,' ](?=\d{3}\b)|[^\w.,+-]"  # separators of thousands and signs of currencies
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are values, not names
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
+ZERO_OR_ONE = {"0", "1", "false", "true", ""}  # in the columns of several labels
 NO_LABEL = "-"  # SNLI's and MNLI's mark of an example without a gold label
 
 

@@ -3,7 +3,7 @@
 import glob
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -13,7 +13,7 @@ from bertcli import number_of, say
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import counted, listed
-from bertcli.data.labelled.tables import TABLE_ENDINGS, check_file, ending_of
+from bertcli.data.labelled.tables import TABLE_ENDINGS, Table, as_text, check_file, ending_of
 from bertcli.data.text.documents import COMPRESSED
 from bertcli.errors import UserError
 from bertcli.tasks import is_task
@@ -145,6 +145,15 @@ def _repeated(train: Examples) -> tuple[set[Any], str]:
     unlike = len(answered) - len(distinct)
     others = f", {unlike:,} of them with another answer" if unlike else ""
     return distinct, f"{repeated:,} of {len(given):,} train examples repeat others{others}"
+
+
+def say_unread_split(name: str, table: Table, read: Collection[str]) -> None:
+    """Say that a column which names the set of each row is not one of those that are read."""
+    for column in table.names:
+        found = {as_text(row.get(column)).strip().lower() for row in table.cells}
+        if column not in read and len(found) > 1 and found <= SPLIT_NAMES.keys():
+            hint = f"write a file of each, such as {' and '.join(f'{each}.csv' for each in sorted(found))}"
+            say(f"{name}: `{column}` is not read, so that rows of {' and '.join(sorted(found))} are one set; {hint}")
 
 
 def sizes_of(parts: Mapping[str, Examples]) -> str:

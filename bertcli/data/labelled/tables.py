@@ -278,7 +278,7 @@ def _delimited(path: Path, usual: str) -> TableStream:
 def _lines(path: Path) -> Iterator[str]:
     r"""The lines of a file; old Macs end them with `\r` alone. Of Excel's line `sep=;` only the end stays."""
     lines = lines_of(path)
-    first = re.sub(r"^sep=.(?=\r?\n)", "", next(lines, ""))
+    first = re.sub(r'^"?sep=."?(?=\r?\n)', "", next(lines, ""))
     yield from [first] if first.endswith("\n") else io.StringIO(first.replace("\r", "\n"), newline="\n")
     yield from lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -96,7 +97,8 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
         return ""
     if not setup.dev:
         return "more examples, or --from another model; the scores are of this one, frozen"
-    longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual else None}
+    chosen = replace(setup, config=replace(setup.config, epochs=None)).settings.epochs  # where none are given
+    longer = {"learning_rate": None, "epochs": f"{3 * used.epochs:g}" if has_usual > (used.epochs < chosen) else None}
     is_named = setup.config.from_ != getattr(setup.config, "teacher", None)  # a student is of the teacher's layers
     start = setup.start if is_named else None
     usual = family_of(setup.model.config.model_type).finetuning_defaults

@@ -8,7 +8,7 @@ from itertools import count as count_from
 from pathlib import Path
 from typing import IO, Any
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.atomic import part_of, remove, replace, write_text
 from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
@@ -63,7 +63,7 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
     finally:
         if is_whole or not path.exists():
             replace(part, path)
-            say(f"wrote {path}: {count:,} predictions")
+            say(f"wrote {path}: {number_of(count, 'prediction')}")
         else:
             remove(part)
             say(f"{path} is as it was")

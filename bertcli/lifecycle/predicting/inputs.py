@@ -153,7 +153,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
         lines = lines_of(path)
         first_line = next(lines, None)
         if first_line is None:
-            raise UserError(f"`{name}` is empty.", "Put one text on each line.")
+            raise UserError(f"{tables.shown(name)} is empty.", "Put one text on each line.")
         lines = chain([first_line], lines)
         if not isinstance(tables.json_value(first_line), dict):
             _check_is_text(name, first_line)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bertcli.data.checksums import CHECKSUMS, check_files
 from bertcli.data.pretraining import shard_cache
 from bertcli.data.pretraining.shard_cache import ShardCache
 from bertcli.errors import RunError, UserError
@@ -72,6 +73,9 @@ def test_a_damaged_shard_is_named(shards: Path, cache: Path, tmp_path: Path) -> 
         ShardCache(1e9).open(damaged, shard_cache.digest_of(paths(shards)[0]))
     with pytest.raises(UserError, match=r"shard\.parquet` is damaged"):
         ShardCache(1e9).open(damaged, None)
+    (tmp_path / CHECKSUMS).write_text(f"{'0' * 64}  gone.json\n")
+    with pytest.raises(UserError, match=r"gone\.json` is missing"):
+        check_files(tmp_path)
 
 
 def test_a_shard_is_asked_for_again_when_the_network_fails(
