@@ -16,7 +16,6 @@ from transformers import PreTrainedModel
 from bertcli import say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
-from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import Unit
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
@@ -29,7 +28,7 @@ from bertcli.lifecycle.defaults import FEW_PAIRS, Settings, choose_settings, usu
 from bertcli.lifecycle.finetuning.after import advice_of, is_worse_than_head, next_commands, notes_of
 from bertcli.lifecycle.finetuning.before import advise, show
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
-from bertcli.lifecycle.finetuning.similarity import FEWEST_LAYERS, learn_similarity
+from bertcli.lifecycle.finetuning.similarity import fewest_layers, learn_similarity
 from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, tokenizer_of
 from bertcli.lifecycle.finetuning.sweep import Setting, name_of, run_sweep
 from bertcli.lifecycle.pretrained import is_sentence_encoder
@@ -281,7 +280,7 @@ class Finetuning(Setup):
         if self._learns_similarity:
             rate = usual_learning_rate(self.task, self.model.config.hidden_size, has_fitted_head=True)
             where = folder, accelerator, self.precision
-            similarity = learn_similarity(model, cast(TextExamples, self.train.examples), rate, self.config.seed, where)
+            similarity = learn_similarity(model, self.train, rate, self.config.seed, where)
             accelerator.free_memory()
         with doing("fitting the head to the frozen model"):
             probe = fit_probe(model, self.train, similarity)
@@ -296,7 +295,7 @@ class Finetuning(Setup):
     def _learns_similarity(self) -> bool:
         """Whether pairs of texts are to be read by a model that was trained to read them one at a time."""
         is_paired = self.has_fitted_head and getattr(self.train.examples, "pairs", None) is not None
-        can_learn = self.start != "scratch" and self.model.config.num_hidden_layers >= FEWEST_LAYERS
+        can_learn = self.start != "scratch" and self.model.config.num_hidden_layers >= fewest_layers(self.trained_on)
         return is_paired and can_learn and is_sentence_encoder(resolve_model(self.start))
 
     def _write_predictions(self, folder: RunFolder, predictions: list[Prediction]) -> None:

@@ -39,6 +39,7 @@ def test_few_pairs_are_told_apart_by_what_the_encoder_knows_of_texts(
 ) -> None:
     train, other = pairs
     monkeypatch.setattr(similarity, "STEPS", 40)
+    monkeypatch.setattr(similarity, "TOKENS", 1)
     finetune(train, **LITTLE)
     assert WORDS in said.text
     assert evaluate(other).metrics["accuracy"] > 72  # without it 58
@@ -49,7 +50,7 @@ def test_single_texts_runs_that_have_read_pairs_and_shallow_models_do_not_learn_
     minilm: Path, pairs: tuple[str, str], said: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train, _ = pairs
-    for name in ("STEPS", "MOST_PARTS"):
+    for name in ("STEPS", "TOKENS", "MOST_PARTS"):
         monkeypatch.setattr(similarity, name, 2)
     lines = Path(train).read_text().splitlines()
     with Path("single.csv").open("w", newline="") as file:
@@ -57,6 +58,9 @@ def test_single_texts_runs_that_have_read_pairs_and_shallow_models_do_not_learn_
     finetune("single.csv", **LITTLE)
     run = finetune(train, **LITTLE)
     assert said.text.count(WORDS) == 1
-    for start in (run.run, "bert-books"):
-        finetune(train, **{**LITTLE, "from_": start})
+    finetune(train, **{**LITTLE, "from_": run.run})
     assert said.text.count(WORDS) == 1
+    for few, times in ((2, 1), (1_000, 2)):  # bert-books has four layers
+        monkeypatch.setattr(similarity, "FEW_PAIRS", few)
+        finetune(train, **{**LITTLE, "from_": "bert-books"})
+        assert said.text.count(WORDS) == times
