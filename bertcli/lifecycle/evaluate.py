@@ -72,9 +72,8 @@ def _check_is_no_run(name: str) -> None:
         return
     if run := next((run for run in run_folders() if run.path in (Path(name), RUNS / name)), None):
         data = shlex.quote(str(run.config.get("task", "FILE")))
-        raise UserError(
-            f"`{name}` is a run.", f"Name what it is scored on: bert evaluate {data} --model {quoted(run.path)}"
-        )
+        hint = f"Name what it is scored on: bert evaluate {data} --model {quoted(run.path)}"
+        raise UserError(f"`{name}` is a run.", hint)
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:

@@ -3,7 +3,7 @@
 import glob
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -149,11 +149,16 @@ def _repeated(train: Examples) -> tuple[set[Any], str]:
 
 def say_unread_split(name: str, table: Table, read: Collection[str]) -> None:
     """Say that a column which names the set of each row is not one of those that are read."""
+
+    def cells(column: str) -> Iterator[str]:
+        return (as_text(row.get(column)).strip().lower() for row in table.cells)
+
     for column in table.names:
-        found = {as_text(row.get(column)).strip().lower() for row in table.cells}
-        if column not in read and len(found) > 1 and found <= SPLIT_NAMES.keys():
-            hint = f"write a file of each, such as {' and '.join(f'{each}.csv' for each in sorted(found))}"
-            say(f"{name}: `{column}` is not read, so that rows of {' and '.join(sorted(found))} are one set; {hint}")
+        is_split = column not in read and all(cell in SPLIT_NAMES for cell in cells(column))
+        found = sorted(set(cells(column))) if is_split else []
+        if found[1:]:
+            hint = f"write a file of each, such as {' and '.join(f'{each}.csv' for each in found)}"
+            say(f"{name}: `{column}` is not read, so that rows of {' and '.join(found)} are one set; {hint}")
 
 
 def sizes_of(parts: Mapping[str, Examples]) -> str:

@@ -71,9 +71,7 @@ class Exported(Result):
     format: str
     precision: str
     megabytes: float = 0.0
-    largest_difference: float | None = (
-        None  # of the outputs before softmax over random texts; beyond 1 as a share of them
-    )
+    largest_difference: float | None = None  # of the outputs before softmax; beyond 1 as a share of the largest
     split: str | None = None  # on which the scores were measured, before and after
     metrics_before: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)

@@ -86,9 +86,8 @@ def _train_part(config: FinetuneConfig, part: RunFolder, setting: Setting, devic
         with Interruption(is_at_once=True), part:
             train(own, part)
     except (Interrupted, KeyboardInterrupt) as stop:
-        raise interrupted(
-            stop, f"{part.path.name}: ", f"bert finetune --resume --out {quoted(part.path.parent)}"
-        ) from None
+        again = f"bert finetune --resume --out {quoted(part.path.parent)}"
+        raise interrupted(stop, f"{part.path.name}: ", again) from None
     device.wait_for_everyone()
     if device.is_main_process:
         remove(part.checkpoints)  # no longer needed, and three times the size of the model

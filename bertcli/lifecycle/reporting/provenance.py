@@ -124,9 +124,8 @@ def _data(record: RunRecord, start: Pretrained | None) -> list[str]:
 
 def _limits(record: RunRecord) -> list[str]:
     longest = record.config.get("max_seq_length")
-    in_windows = (
-        record.config.get("long_texts") == WINDOWS or KINDS.get(record.config.get("kind", ""), MASK).has_windows
-    )
+    kind = KINDS.get(record.config.get("kind", ""), MASK)
+    in_windows = kind.has_windows or record.config.get("long_texts") == WINDOWS
     what = "it reads longer ones in windows" if in_windows else "what is longer is cut"
     found = [f"It reads at most {longest} tokens of a text at once; {what}."] if longest else []
     found.append("Its scores hold for texts like those it was trained on; for others they may be lower.")

@@ -109,7 +109,8 @@ def test_a_run_that_has_not_learnt_says_so_and_its_advice_works(home: Path, work
     assert finetune("mood.csv,dev.csv", from_="minilm", epochs=3).advice == ""
     start = str(home / "runs" / "pretrain-tiny")
     short = finetune("mood.csv,dev.csv", from_=start, epochs=0.4)
-    assert short.advice == f"bert finetune mood.csv,dev.csv --from {start}/model --epochs 1.2"
+    assert short.advice == f"bert finetune mood.csv,dev.csv --from {start}/model"
+    assert finetune("mood.csv,dev.csv", from_=start).advice == ""
 
 
 def test_cross_validated_it_is_the_bag_of_words_of_its_own_command(workspace: Path) -> None:
