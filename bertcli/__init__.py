@@ -40,8 +40,8 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def without_exponent(value: float, digits: int, rounding: str | None = None) -> str:
-    """A number of so many digits: `75,000.5`, `0.00012`; `rounding` is one of those of the module decimal."""
+def without_exponent(value: float, digits: int = 6, rounding: str | None = None) -> str:
+    """A number of at most so many significant digits, such as `75,000.5` or `0.00012`; `rounding` as in the module decimal."""
     from decimal import Context
 
     return f"{Context(digits, rounding).create_decimal(repr(float(value))):,f}"

@@ -14,7 +14,7 @@ from typer.core import TyperCommand
 
 from bertcli.cli.completion import complete_recipes, completion_of
 from bertcli.cli.console import Output, is_first
-from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of
+from bertcli.config.options import Config, ConfigType, choices_of, default_of, flag, help_of, joined
 from bertcli.config.recipes import with_recipe
 from bertcli.errors import UserError
 
@@ -77,8 +77,10 @@ def command(
                 with suppress(UserError):  # of data or a model that may be there when it runs
                     config = resolve(config)
                 if json:
-                    return Output(json=True).emit(config.values())
-                return print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
+                    Output(json=True).emit(config.values())
+                else:
+                    print(yaml.safe_dump(config.values(), sort_keys=False, allow_unicode=True), end="")
+                return
             if not (shares_processes or is_first()):  # of several processes, which only a training shares
                 return
             output = Output(json, quiet)
@@ -171,10 +173,7 @@ def _chosen(config_class: type[Config], given: dict[str, Any]) -> dict[str, Any]
     """The options that were typed; several files of one task are joined by commas."""
     hints = get_type_hints(config_class)
     chosen = {key: value for key, value in given.items() if value is not None and value != []}
-    return {
-        key: ",".join(value) if hints[key] is str and isinstance(value, list) else value
-        for key, value in chosen.items()
-    }
+    return {key: joined(hints[key], value) for key, value in chosen.items()}
 
 
 def _signature(config_class: type[Config]) -> inspect.Signature:

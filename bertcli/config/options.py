@@ -64,9 +64,8 @@ class Config:
             made.given = given.given | set(options)
             return made
         names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
-        if names and isinstance(given, list | tuple) and get_type_hints(cls)[names[0]] is str:  # several files
-            given = ",".join(map(str, given))
-        return cls.from_values({**({names[0]: given} if given and names else {}), **options})
+        named = {names[0]: joined(get_type_hints(cls)[names[0]], given)} if given and names else {}
+        return cls.from_values({**named, **options})
 
     @classmethod
     def from_values(cls, values: dict[str, Any], origin: str = "option") -> Self:
@@ -114,6 +113,11 @@ def typed(declared: Field[Any], value: Any) -> list[str]:
     if declared.metadata["nargs"]:
         return [flag(declared), *values]
     return [word for each in values for word in (flag(declared), each)]
+
+
+def joined(hint: Any, value: Any) -> Any:
+    """Several files as the one text that an option takes, separated by commas; any other value as it is."""
+    return ",".join(map(str, value)) if hint is str and isinstance(value, list | tuple) else value
 
 
 def default_of(declared: Field[Any]) -> Any:

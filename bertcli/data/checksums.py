@@ -39,8 +39,9 @@ def damaged_files(folder: Path, names: Iterable[str] | None = None) -> Iterator[
 
 
 def check_files(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Raise UserError if one of the files, or of `names`, differs from its checksum."""
+    """Raise UserError if one of the files, or of `names`, is missing or differs from its checksum."""
     if damaged := next(damaged_files(folder, names), None):
+        if not (folder / damaged).exists():
+            raise UserError(f"`{folder / damaged}` is missing.", "Make or copy it again.")
         hint = f"Make or copy it again; if you changed it on purpose: rm {quoted(folder / CHECKSUMS)}"
-        what = "is damaged: it differs from its checksum" if (folder / damaged).exists() else "is missing"
-        raise UserError(f"`{folder / damaged}` {what}.", hint)
+        raise UserError(f"`{folder / damaged}` is damaged: it differs from its checksum.", hint)

@@ -63,7 +63,6 @@ class Kind:
     is_task: ClassVar[bool] = True  # whether there are tasks of it, with labels to learn
     pipeline: ClassVar[str] = "text-classification"  # the task as the Hub calls it
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
-    can_collapse: ClassVar[bool] = True  # whether one answer for all shows that nothing was learnt
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
     has_windows: ClassVar[bool] = False  # whether long examples become several inputs
     needs_all_splits: ClassVar[bool] = False  # whether one split alone may not show how labels are spelled

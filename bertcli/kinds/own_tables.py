@@ -287,7 +287,7 @@ def _how_to_add_header(first: Table, columns: dict[str, str]) -> str:
     names = [parts.get(name, f"column{number}") for number, name in enumerate(first.names, start=1)]
     ending = ending_of(first.path)
     line = {".tsv": "\\t"}.get(ending, ",").join(names)
-    return f"Add a header line: (printf '{line}\\n'; cat {quote(str(first.path))}) > named{ending}"
+    return f"Add a header line: (printf '{line}\\n'; cat {quoted(first.path)}) > named{ending}"
 
 
 def _columns(

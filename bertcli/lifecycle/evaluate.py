@@ -71,7 +71,7 @@ def _check_is_no_run(name: str) -> None:
     if is_task(name) or (Path(name).exists() and not (Path(name) / "config.yaml").exists()):
         return
     if run := next((run for run in run_folders() if run.path in (Path(name), RUNS / name)), None):
-        data = shlex.quote(str(run.config.get("task", "FILE")))
+        data = quoted(run.config.get("task", "FILE"))
         hint = f"Name what it is scored on: bert evaluate {data} --model {quoted(run.path)}"
         raise UserError(f"`{name}` is a run.", hint)
 
@@ -160,10 +160,10 @@ def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | N
     files = own_files(config.task) if is_whole else {}
     if "train" in files and "dev" not in files:
         what = f"`{config.task}` has no dev set, and {model} was trained on its whole train set."
-        task = shlex.quote(config.task)
+        task = quoted(config.task)
         on_test = f"Score the test set: bert evaluate {task} --split test"
         how = on_test if "test" in files else "Give others: bert evaluate FILE"
-        raise UserError(what, f"{how} --model {shlex.quote(str(model))}")
+        raise UserError(what, f"{how} --model {quoted(model)}")
 
 
 def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:

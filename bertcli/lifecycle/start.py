@@ -135,7 +135,7 @@ def _check_unfinished(command: str, resumed: TrainingConfig, folder: RunFolder) 
         hint = f"Train its model further: bert {command} --from {quoted(folder.path)}"
     elif not folder.has_parts:
         longer = f"--{ended_by} {str(2 * begun).removesuffix('.0')}"
-        hint = f"Train it longer: bert {command} --resume --out {quoted(folder.path)} {longer}"
+        hint = f"Train it longer: {folder.how_to_resume(command)} {longer}"
     raise UserError(f"The run in `{folder.path}` is finished.", hint)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from shlex import quote
 from typing import Any
 
 from bertcli import number_of
+from bertcli.errors import quoted
 from bertcli.reports.curves import NOT_SCORES
 from bertcli.reports.record import RunRecord
 from bertcli.reports.rendering import escaped, markdown_table
@@ -52,7 +52,7 @@ Made by `bert {record.config["command"]}`: {_training(result)}seed {result.seed}
 ## Use
 
 ```bash
-{predict or f"bert predict {about.sample} --model {quote(str(record.path))}"}
+{predict or f"bert predict {about.sample} --model {quoted(record.path)}"}
 ```
 
 {_with_transformers(record, about) if about.auto_class else "transformers has no class for it."}
@@ -129,4 +129,4 @@ tokenizer, model = (each.from_pretrained({model!r}) for each in (AutoTokenizer, 
 print({call})
 ```
 
-After `hf upload NAME {quote(str(record.path))} --exclude "checkpoints/*"`, open it by that name, with `subfolder="model"`{of_hub}."""
+After `hf upload NAME {quoted(record.path)} --exclude "checkpoints/*"`, open it by that name, with `subfolder="model"`{of_hub}."""

@@ -74,8 +74,8 @@ def _by_label(labels: dict[str, dict[str, float]]) -> Table:
 def _residuals(values: Any) -> list[Any]:
     import numpy as np
 
-    shown = [(true, given, *(without_exponent(each, 6) for each in (true, given))) for true, given in values[:1000]]
-    points = [(true, given, f"true {words}, predicted {others}") for true, given, words, others in shown]
+    number = without_exponent
+    points = [(true, given, f"true {number(true)}, predicted {number(given)}") for true, given in values[:1000]]
     ends = [min(true for true, _ in values), max(true for true, _ in values)]
     counts, edges = np.histogram([given - true for true, given in values], bins=15)
     errors = histogram("Errors: predicted minus true", counts.tolist(), edges.round(3).tolist(), "error")

@@ -135,7 +135,11 @@ class RunFolder:
     @property
     def command_to_resume(self) -> str:
         """The command line that continues it."""
-        return f"bert {self.config['command']} --resume --out {quoted(self.path)}"
+        return self.how_to_resume(self.config["command"])
+
+    def how_to_resume(self, command: str) -> str:
+        """The command line that continues a run of a command in this folder."""
+        return f"bert {command} --resume --out {quoted(self.path)}"
 
     @property
     def labels(self) -> list[str]:
@@ -149,9 +153,7 @@ class RunFolder:
             raise UserError(f"`{self.path}` is a file.", "Give another --out.")
         if self.is_occupied and not (resumes or self.starts_over):
             self.check_free()
-            resume = (
-                f"Resume it: bert {command} --resume --out {quoted(self.path)}; or give" if self.unfinished else "Give"
-            )
+            resume = f"Resume it: {self.how_to_resume(command)}; or give" if self.unfinished else "Give"
             raise UserError(f"`{self.path}` is not empty.", f"{resume} another --out.")
 
     def create(self, command: str, config: dict[str, Any]) -> None:

@@ -215,8 +215,8 @@ def test_no_text_of_the_users_is_markdown_or_yaml(hostile: Path, at_home: Path) 
     assert scores.metric_value == pytest.approx(TrainingResult.read(hostile).metrics["accuracy"], abs=1e-3)
     assert scores.dataset_name == TrainingResult.read(hostile).task
     assert card.data.pipeline_tag == "text-classification"
-    repeated = card.text.partition("To repeat it:")[2].strip("`bash\n ")
-    assert shlex.split(f"b{repeated}")[2] == str(hostile.parent.parent / 'a: "b"  #<i>')
+    (repeated,) = re.findall(r"^To repeat it:\n\n```bash\n(.*)\n```$", card.text, flags=re.MULTILINE)
+    assert shlex.split(repeated)[2] == str(hostile.parent.parent / 'a: "b"  #<i>')
     for text in (card.text, report([str(hostile)], dry_run=True).markdown):
         plain = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
         assert not re.search(r"<\w|</", plain)

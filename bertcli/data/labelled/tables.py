@@ -24,7 +24,7 @@ from bertcli.data.text.documents import (
     read_text,
     reading,
 )
-from bertcli.errors import UserError, check_regular, first_line, unknown
+from bertcli.errors import UserError, check_regular, first_line, quoted, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LINES_LOOKED_AT = 100_000  # for a space between a separator and a quotation mark
@@ -258,7 +258,7 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
         if isinstance(rows, list) and rows and isinstance(rows[0], dict):
             selected, file = f'."{name}"[]' if name else ".[]", path.name.partition(".")[0]
             file += "-lines" if path.name == f"{file}.jsonl" else ""  # not the file itself
-            hint = f"Write it as JSONL: jq -c {quote(selected)} {quote(str(path))} > {quote(f'{file}.jsonl')}"
+            hint = f"Write it as JSONL: jq -c {quote(selected)} {quoted(path)} > {quote(f'{file}.jsonl')}"
             return UserError(f"`{path}` is one JSON value, not an object on each line.", hint)
     hint = 'Write lines such as {"text": "...", "label": "..."}.'
     return UserError(f"`{path}` line {number} is not an object.", hint)

@@ -15,13 +15,12 @@ from contextlib import contextmanager
 from itertools import chain, pairwise
 from math import inf
 from pathlib import Path
-from shlex import quote
 from typing import IO, cast
 
 import zstandard
 
 from bertcli.data.remote import find_files, is_url, status_of, unreachable
-from bertcli.errors import UserError, check_regular
+from bertcli.errors import UserError, check_regular, quoted
 
 LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a file that is read as one value
 # Text compresses to a tenth; a file that unpacks to more than so many times its size, and to more than so many bytes, is a bomb.
@@ -232,7 +231,7 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
 def _convert(path: Path, encoding: str, how: str = "convert it first: iconv") -> str:
     plain = path.with_suffix("") if path.suffix in COMPRESSED else path
     begin = f"Unpack it and {how}" if plain != path else f"{how[0].upper()}{how[1:]}"
-    return f"{begin} -f {encoding} -t utf-8 {quote(str(plain))} > converted{plain.suffix}"
+    return f"{begin} -f {encoding} -t utf-8 {quoted(plain)} > converted{plain.suffix}"
 
 
 def sentences_of(line: str) -> Iterator[str]:

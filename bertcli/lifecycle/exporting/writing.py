@@ -131,9 +131,8 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
 
 
 def _say_written(found: Exported, megabytes: float) -> None:
-    difference = (
-        f"outputs differ by at most {found.largest_difference:.1e} of the largest, or of 1, on {TEXTS} random texts"
-    )
+    of_what = "(of the largest one, where that is above 1)"
+    difference = f"outputs differ by at most {found.largest_difference:.1e} {of_what}, on {TEXTS} random texts"
     say(f"wrote {found.out}: {found.format} in {found.precision}, {megabytes:,.1f} MB; {difference}")
     say(f"to run it: python {quoted(found.out)}/example.py")
 

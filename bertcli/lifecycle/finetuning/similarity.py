@@ -24,8 +24,8 @@ from bertcli.training.plan import Plan
 from bertcli.training.progress import Progress
 from bertcli.training.run_folder import RunFolder
 
-STEPS, BATCH_SIZE = 120, 32
-FEW_PAIRS, MOST_STEPS, TOKENS = 1_000, 500, 600_000  # fewer labelled pairs: up to MOST_STEPS, of about so many tokens
+STEPS, BATCH_SIZE, MANY_PAIRS = 120, 32, 1_000  # labelled pairs, from which on so few steps suffice
+MOST_STEPS, TOKENS = 500, 600_000  # of fewer pairs: as many steps as have about so many tokens, up to the most
 FEWEST_LAYERS, FEWEST_OF_FEW = 6, 4  # bert-books, which has four, does not learn it in 120 steps, but in 500
 MOST_TEXTS, MOST_PARTS = 4096, 12  # texts that pairs are drawn from; shortened copies of each, where texts are few
 NEAREST, SHARE_NEAR = 24, 0.9  # most pairs are of a text and one of those nearest to it; the rest are random
@@ -39,8 +39,8 @@ def learn_similarity(
     A sentence encoder was trained on single texts. Few labelled pairs are not enough to learn how to compare two in one
     input, but its own vectors, of any number of pairs, are. `training`: the run's folder, the Accelerator, the precision.
     """
-    tokens = BATCH_SIZE * float(np.mean(cast("TextFeatures", split.features).lengths))
-    steps = STEPS if len(split) >= FEW_PAIRS else max(STEPS, min(MOST_STEPS, int(TOKENS / tokens)))
+    tokens = BATCH_SIZE * float(np.mean(cast(TextFeatures, split.features).lengths))
+    steps = STEPS if len(split) >= MANY_PAIRS else max(STEPS, min(MOST_STEPS, int(TOKENS / tokens)))
     learning: Any = {"learning_rate": learning_rate, "warmup_steps": steps // 10, "optimizer": "adamw", "seed": seed}
     keeping: Any = {"eval_steps": steps, "save_steps": steps, "save_minutes": inf}
     plan = Plan(steps=steps, batch_size=BATCH_SIZE, **learning, **keeping)
@@ -55,7 +55,7 @@ def learn_similarity(
 
 def fewest_layers(pairs: int) -> int:
     """The layers of a model that learns it beside so many labelled pairs."""
-    return FEWEST_OF_FEW if pairs < FEW_PAIRS else FEWEST_LAYERS
+    return FEWEST_OF_FEW if pairs < MANY_PAIRS else FEWEST_LAYERS
 
 
 def _pairs_with_cosines(

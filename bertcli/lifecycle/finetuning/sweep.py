@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bertcli import say
 from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import remove, replacing
-from bertcli.errors import Interrupted, UserError, quoted
+from bertcli.errors import Interrupted, UserError
 from bertcli.tasks.paper import FINETUNING_GRID, FROZEN_SCORES
 from bertcli.training.checkpoint import has_checkpoint
 from bertcli.training.result import TrainingResult
@@ -86,7 +86,7 @@ def _train_part(config: FinetuneConfig, part: RunFolder, setting: Setting, devic
         with Interruption(is_at_once=True), part:
             train(own, part)
     except (Interrupted, KeyboardInterrupt) as stop:
-        again = f"bert finetune --resume --out {quoted(part.path.parent)}"
+        again = RunFolder(part.path.parent).how_to_resume("finetune")
         raise interrupted(stop, f"{part.path.name}: ", again) from None
     device.wait_for_everyone()
     if device.is_main_process:

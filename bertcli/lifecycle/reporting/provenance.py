@@ -137,8 +137,6 @@ def _limits(record: RunRecord) -> list[str]:
         found.append("transformers has no class for it: `bert evaluate` and `bert predict` open it.")
     elif opens == "AutoModel":
         found.append("transformers has no class for how its head reads it: AutoModel gives only its hidden states.")
-    elif record.result.task == PRETRAINING and (
-        differs := family_of(read_json(config, "Restore it.")["model_type"]).differs
-    ):
-        found.append(differs)
+    elif record.result.task == PRETRAINING:
+        found += filter(None, [family_of(read_json(config, "Restore it.")["model_type"]).differs])
     return found

@@ -62,7 +62,7 @@ def is_collapsed(task: Task, predictions: list[Prediction]) -> bool:
     """Whether all predictions are the same, as those of a model that has learnt nothing."""
     kind = KINDS[task.kind]
     given = [str(answer) for answer in kind.flat([each[kind.says] for each in predictions])]
-    return kind.can_collapse and len(given) > 1 and len(set(given)) == 1
+    return len(given) > 1 and len(set(given)) == 1
 
 
 def resampled(task: Task, compared: Compared) -> dict[str, Array]:

@@ -34,8 +34,9 @@ def nearest(vectors: TextVectors, queries: Vectors, count: int) -> tuple[Vectors
 def _best(cosines: Vectors, count: int) -> tuple[Vectors, Numbers]:
     """The `count` largest of each row, largest first, and their places; the first of equal ones comes first."""
     cosines = np.minimum(cosines, 1)  # beyond which rounding takes those of equal texts
-    places = np.arange(cosines.shape[1])[None].repeat(len(cosines), 0)
-    if count < cosines.shape[1]:
+    if count >= cosines.shape[1]:
+        places = np.arange(cosines.shape[1])[None].repeat(len(cosines), 0)
+    else:
         rounded = cosines.round(DIGITS)
         last = np.partition(rounded, -count, axis=1)[:, -count, None]
         equal, left = rounded == last, count - (rounded > last).sum(1, keepdims=True)

@@ -17,7 +17,7 @@ import psutil
 import yaml
 from joblib import cpu_count
 
-from bertcli.errors import Interrupted, RunError, UserError, quoted
+from bertcli.errors import Interrupted, RunError, UserError
 from bertcli.training.result import TrainingResult
 from bertcli.training.run_folder import RunFolder
 from bertcli.training.stopping import Interruption
@@ -94,15 +94,15 @@ def launch(command: str, options: dict[str, Any], count: int, run: RunFolder) ->
             own = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
             env = {**os.environ, **own}
             processes.append(subprocess.Popen(arguments, stdout=subprocess.DEVNULL, start_new_session=True, env=env))
+        hint = f"Continue: {run.how_to_resume(command)}"
         with Interruption() as interruption:
             failed = _wait(processes, interruption)
         if interruption.asked:
-            hint = f"Continue: bert {command} --resume --out {quoted(run.path)}"
             stop = Interrupted("Stopped; the checkpoint is kept.", hint, interruption.asked)
             stop.is_said = processes[0].returncode == stop.exit_code
             raise stop
     if failed is not None:
-        raise _failure(processes, failed, f"Continue: bert {command} --resume --out {quoted(run.path)}")
+        raise _failure(processes, failed, hint)
     return TrainingResult.read(run.path)
 
 

@@ -60,7 +60,7 @@ def test_single_texts_runs_that_have_read_pairs_and_shallow_models_do_not_learn_
     assert said.text.count(WORDS) == 1
     finetune(train, **{**LITTLE, "from_": run.run})
     assert said.text.count(WORDS) == 1
-    for few, times in ((2, 1), (1_000, 2)):  # bert-books has four layers
-        monkeypatch.setattr(similarity, "FEW_PAIRS", few)
+    for many, times in ((2, 1), (1_000, 2)):  # bert-books has four layers
+        monkeypatch.setattr(similarity, "MANY_PAIRS", many)
         finetune(train, **{**LITTLE, "from_": "bert-books"})
         assert said.text.count(WORDS) == times
