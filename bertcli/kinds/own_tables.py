@@ -86,7 +86,7 @@ def _task(name: str, kind: TextKind, why: str, files: Files, parts: dict[str, Te
     parts = {split: _complete(part, kind) for split, part in parts.items()}
     task = kind.learn_labels(Task(name, kind.name, files, ("", None), kind.metrics), _labels(parts))
     shown = ", ".join(f"{key} = `{column}`" for key, column in files.columns.items())
-    say(f"{name}: {sizes_of(parts)} rows; {shown}; kind: {kind.name}{kind.described(task, _labels(parts))}{why}")
+    say(f"{name}: {sizes_of(parts, 'row')}; {shown}; kind: {kind.name}{kind.described(task, _labels(parts))}{why}")
     if are_numbers(next(iter(parts.values())).texts):
         say(f"{name}: every `{files.columns['text']}` is a number; if it is not the text, give --text COLUMN")
     return task, dict(parts)

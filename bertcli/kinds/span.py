@@ -74,7 +74,9 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
             if count > 1:
                 raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
         without = sum((bool(q.get("is_impossible")) or (split == "dev" and not q["answers"]) for split, q in asked))
-        say(f"{name}: {sizes_of(parts)} contexts, {len(asked):,} questions, {without:,} without an answer; kind: span")
+        say(
+            f"{name}: {sizes_of(parts, 'context')}, {len(asked):,} questions, {without:,} without an answer; kind: span"
+        )
         task = Task(name, self.name, Files({}, {}), ("", None), self.metrics, max_seq_length=self.max_seq_length)
         return replace(task, with_impossible=without > 0), dict(parts)
 

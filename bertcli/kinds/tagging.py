@@ -71,7 +71,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
             raise UserError(what, f"Leave that column out: cut -f2- {name} > words.conll")
         lists = ending_of(next(iter(files.values()))[0]) in LIST_ENDINGS
         where = "lists of words and tags" if lists else "the first column is the word, the last the tag"
-        say(f"{name}: {sizes_of(parts)} sentences; {where}; kind: tag, {len(tags)} tags{listed(tags)}")
+        say(f"{name}: {sizes_of(parts, 'sentence')}; {where}; kind: tag, {len(tags)} tags{listed(tags)}")
         return Task(name, self.name, Files({}, {}), ("", None), self.metrics, tuple(tags)), dict(parts)
 
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:

@@ -14,29 +14,19 @@ from typing import Any
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
+from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import counted, listed
 from bertcli.data.labelled.own_splits import looks_like_file, own_files
-from bertcli.data.labelled.tables import CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW, check_file, chunks_of
 from bertcli.errors import UserError, quoted
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.types import Mistake, Prediction
+from bertcli.lifecycle import workspace
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.sources import Lost, Source, check_options, describe_split, has_dev, is_of, run_data, source_of
-from bertcli.lifecycle.workspace import (
-    RUNS,
-    learnt_before,
-    remark_on,
-    resolve_model,
-    run_folders,
-    run_of_task,
-    run_that_fits,
-    saved_config,
-    task_runs,
-)
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
@@ -70,7 +60,7 @@ def _check_is_no_run(name: str) -> None:
     """Raise UserError if a run was named in the place of the data."""
     if is_task(name) or (Path(name).exists() and not (Path(name) / "config.yaml").exists()):
         return
-    if run := next((run for run in run_folders() if run.path in (Path(name), RUNS / name)), None):
+    if run := next((run for run in workspace.run_folders() if run.path in (Path(name), workspace.RUNS / name)), None):
         data = quoted(run.config.get("task", "FILE"))
         hint = f"Name what it is scored on: bert evaluate {data} --model {quoted(run.path)}"
         raise UserError(f"`{name}` is a run.", hint)
@@ -92,7 +82,7 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
         worst = worst_mistakes(task, splits[0], predictions, config.mistakes)
         yield score_split(task, config.predictions, splits[0], predictions, worst)
         return
-    found = resolve_model(model)
+    found = workspace.resolve_model(model)
     remarks = list(_remarks(config, found, saved, source, splits[0]))
     for remark in remarks:
         say(remark)
@@ -123,9 +113,9 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
     if learnt := _count_learnt(saved, split):
         which = "these examples" if learnt == len(split) else f"{learnt:,} of these {len(split):,} examples"
         yield f"{run} was trained on {which}: its scores on them say little of new ones"
-    before = learnt_before(saved, config.task, left_out) if is_cut else ""
+    before = workspace.learnt_before(saved, config.task, left_out) if is_cut else ""
     yield from filter(
-        None, (before, *_remarks_on_run(RunFolder(run), source, split), remark_on(model, source.task.name))
+        None, (before, *_remarks_on_run(RunFolder(run), source, split), workspace.remark_on(model, source.task.name))
     )
 
 
@@ -169,18 +159,31 @@ def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | N
 def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, Any], Source]:
     """The model, if one is needed, its run's configuration and the data. Raises UserError if they do not fit together."""
     if config.predictions:
-        check_file(Path(config.predictions), "Give --predictions a file.")
+        tables.check_file(Path(config.predictions), "Give --predictions a file.")
     elif not (model or config.na_probs):
         model = str(_latest_run(config).path)
-    saved = saved_config(resolve_model(model)) if model else {}
+    saved = workspace.saved_config(workspace.resolve_model(model)) if model else {}
     if model and config.predictions and not saved:
         raise UserError(f"`{model}` is not a run.", "Leave --model out, or give the run that the predictions are of.")
     _check_has_dev(config, saved, model)
+    _check_labels(config, saved)
     source = source_of(config, saved)
     if config.na_probs and not (config.predictions and source.kind.max_query_length):
         hint = "Give both: bert evaluate squad_v2 --predictions predictions.json --na-probs null_odds.json"
         raise UserError("--na-probs belongs to --predictions of questions.", hint)
     return model or "", saved, source
+
+
+def _check_labels(config: EvaluateConfig, saved: dict[str, Any]) -> None:
+    """Refuse own files that have the column of a run's texts and not that of its labels."""
+    text, label = saved.get("text"), saved.get("label")
+    if config.label or not (text and label and looks_like_file(config.task)):
+        return
+    file = next(iter(own_files(config.task).values()))[0]
+    names = tables.stream_table(file)[0] if tables.ending_of(file) in tables.TABLE_ENDINGS else []
+    if text in names and not {label, *label.split(",")} & {*names}:
+        hint = f"Predict: bert predict --file {quoted(file)}; or name the column of the labels: --label COLUMN"
+        raise UserError(f"`{config.task}` has no column `{label}`, whose labels it would be scored by.", hint)
 
 
 def _read(source: Source, config: EvaluateConfig) -> list[Split]:
@@ -199,12 +202,17 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
     """The latest finished run of the task; for own files the latest that learnt from them, else that fits them."""
     if not looks_like_file(config.task):
         task = get_task(config.task)
-        return run_of_task(task.learnt_as or task.name)
+        return workspace.run_of_task(task.learnt_as or task.name)
     name = str(Path(config.task))
-    if task_runs(task=name):
-        return run_of_task(name)
+    if workspace.task_runs(task=name):
+        return workspace.run_of_task(name)
     own_files(config.task)  # before what can be done with them
-    return run_that_fits(partial(_misfit, config), f"for `{name}`", shlex.join(name.split(",")))
+    try:
+        return workspace.run_that_fits(partial(_misfit, config), f"for `{name}`", shlex.join(name.split(",")))
+    except UserError:
+        for run in workspace.task_runs():
+            _check_labels(config, run.config)
+        raise
 
 
 def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
@@ -231,7 +239,9 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
     """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
     kind, answers, worst, lost = loaded.kind, list[Prediction](), list[Mistake](), list[Lost]()
     once: dict[str, Prediction] = {}  # equal answers are held once
-    parts = chunks_of(range(len(split)), CHARACTERS_AT_ONCE, lambda row: CHARACTERS_OF_A_ROW + split.examples.size(row))
+    parts = tables.chunks_of(
+        range(len(split)), tables.CHARACTERS_AT_ONCE, lambda row: tables.CHARACTERS_OF_A_ROW + split.examples.size(row)
+    )
     with Progress("scoring", len(split), "examples") as progress:
         for rows in parts:
             part = Split(split.name, split.examples.take(rows))

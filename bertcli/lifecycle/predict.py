@@ -124,7 +124,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
 def _write(rows: Iterable[tuple[dict[str, Any], Prediction]], output: Path, kind: Kind, config: PredictConfig) -> int:
     """Write the predictions, answers to the questions of a file in the official form if it is a .json; return their number."""
     if not (output.suffix == ".json" and kind.official_file and config.file):
-        return write_predictions(rows, output)
+        return write_predictions(rows, output, config.file)
     answers = {str(columns.get("id", row)): each["answer"] for row, (columns, each) in enumerate(rows, start=1)}
     write_official({kind.official_file: json.dumps(answers, indent=4) + "\n"}, output)
     return len(answers)

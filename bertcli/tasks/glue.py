@@ -58,15 +58,9 @@ WNLI = _glue("wnli", _tsv("WNLI", PAIR), SENTENCES, "not_entailment entailment",
 # diagnostic.tsv has no labels; diagnostic-full.tsv, from the same authors, has them, and is used if present.
 AX_COLUMNS: Columns = {"text": "sentence1|Premise", "text_pair": "sentence2|Hypothesis"}
 AX_COLUMNS |= {"label": "Label|label|gold_label"}
-AX = _glue(
-    "ax",
-    _tsv("diagnostic", AX_COLUMNS, splits={"dev": "diagnostic-full|diagnostic", "test": "diagnostic"}),
-    ("premise", "hypothesis"),
-    " ".join(MNLI.labels),
-    metrics=(MATTHEWS, "accuracy"),
-    hub_splits={"test": "test"},
-    learnt_as="glue/mnli",
-    warning="It has no training data; models of glue/mnli are scored on it.",
-)
+AX_FILES = _tsv("diagnostic", AX_COLUMNS, splits={"dev": "diagnostic-full|diagnostic", "test": "diagnostic"})
+AX_WARNING = "It has no training data; models of glue/mnli are scored on it."
+AX_USE: dict[str, Any] = {"hub_splits": {"test": "test"}, "learnt_as": "glue/mnli", "warning": AX_WARNING}
+AX = _glue("ax", AX_FILES, MNLI.hub_columns, " ".join(MNLI.labels), metrics=(MATTHEWS, "accuracy"), **AX_USE)
 
 GLUE = (COLA, SST2, MRPC, STSB, QQP, MNLI, QNLI, RTE, WNLI, AX)

@@ -13,12 +13,5 @@ SQUAD = Task(
     hub_splits={"train": "train", "dev": "validation"},
     max_seq_length=384,
 )
-SQUAD_V2 = replace(
-    SQUAD,
-    name="squad_v2",
-    files=Files({"train": "squad/train-v2.0.json", "dev": "squad/dev-v2.0.json"}),
-    hub=("rajpurkar/squad_v2", None),
-    batch_size=48,
-    epochs=2.0,
-    with_impossible=True,
-)
+FILES_V2, HUB_V2 = Files({"train": "squad/train-v2.0.json", "dev": "squad/dev-v2.0.json"}), ("rajpurkar/squad_v2", None)
+SQUAD_V2 = replace(SQUAD, name="squad_v2", files=FILES_V2, hub=HUB_V2, batch_size=48, epochs=2.0, with_impossible=True)

@@ -213,6 +213,13 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "classify",
             "such as `food|wifi` (--kind multilabel: several labels in a row)",
         ),
+        (
+            "tags",
+            ["food", "wifi", '"food, wifi"'],
+            "classify",
+            "such as `food, wifi` (--kind multilabel: several labels",
+        ),
+        ("tags", ["food", '"food, wifi"'], "classify", "2 labels: food, `food, wifi` (2 rows each)\n"),
         ("stars", ["True", "false", "FALSE", "true"], "classify", "2 labels: false, true (4 rows each)\n"),
     ],
 )

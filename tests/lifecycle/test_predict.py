@@ -217,6 +217,11 @@ def test_the_columns_of_the_input_are_kept_in_their_order(
     assert "the input has a column `score` already; that of the predictions is `score_2`" in said.text
     predict(file="in.csv", model=model, output="only.csv", only_predictions=True)
     assert list(read_csv("only.csv")[0])[:2] == ["prediction", "score"]
+    Path("in.csv").write_text("id;text\n7;the cat, sat\n")
+    predict(file="in.csv", model=model, output="out.csv")
+    assert Path("out.csv").read_text().startswith("id;text;prediction;score;")
+    predict(file="in.csv", model=model, output="out.tsv")
+    assert Path("out.tsv").read_text().startswith("id\ttext\tprediction\tscore\t")
     Path("in.jsonl").write_text('{"text": "the cat", "tags": ["x", "y"], "label": 1}\n{"text": "a dog"}\n')
     predict(file="in.jsonl", model=model, output="out.jsonl")
     first, second = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]

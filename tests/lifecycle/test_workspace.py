@@ -89,6 +89,16 @@ def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
         evaluate("other.csv")
 
 
+def test_a_file_without_the_labels_of_a_run_is_to_be_predicted(take: Callable[..., None]) -> None:
+    take("reviews", "tickets")
+    Path("new texts.csv").write_text("id,text\n1,the cat\n")
+    for model in ([], ["runs/reviews"]):
+        with pytest.raises(UserError, match=r"`new texts.csv` has no column `mood`") as caught:
+            evaluate("new texts.csv", model=model)
+        assert caught.value.hint.startswith("Predict: bert predict --file 'new texts.csv'; or name the column")
+    assert predict(file="new texts.csv").model == "runs/reviews/model"
+
+
 def test_a_table_is_not_scored_by_a_run_of_tagged_words_nor_the_reverse(take: Callable[..., None]) -> None:
     take("reviews", "people")
     Path("other.csv").write_text("text,mood\nthe cat,good\n")

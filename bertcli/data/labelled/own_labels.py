@@ -84,9 +84,10 @@ def _why_names(labels: list[str]) -> str:
 
 def _several(labels: list[str]) -> str:
     """The first name that looks like several labels, some of which are labels of other rows; nothing if there is none."""
-    for separator in SEPARATORS[:2]:  # a comma is part of many names
+    for separator in SEPARATORS:
         found = [label for label in labels if separator in label]
-        if {part for each in found for part in split_labels(each, separator)} & set(labels):
+        parts = {part for each in found for part in split_labels(each, separator)}
+        if parts & set(labels) and (separator != "," or parts <= set(labels)):  # a comma is part of many names
             return found[0]
     return ""
 

@@ -161,6 +161,7 @@ def say_unread_split(name: str, table: Table, read: Collection[str]) -> None:
             say(f"{name}: `{column}` is not read, so that rows of {' and '.join(found)} are one set; {hint}")
 
 
-def sizes_of(parts: Mapping[str, Examples]) -> str:
-    """The number of examples of each split, in words."""
-    return ", ".join(f"{split} {len(part):,}" for split, part in parts.items())
+def sizes_of(parts: Mapping[str, Examples], noun: str) -> str:
+    """The number of examples of each split, in words: `train 90, dev 10 rows`."""
+    counts = ", ".join(f"{split} {len(part):,}" for split, part in parts.items())
+    return f"{counts} {noun}{'s' * (sum(map(len, parts.values())) != 1)}"

@@ -133,7 +133,7 @@ def stream_table(path: Path) -> TableStream:
         hint = "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll."
         raise UserError(f"`{path}` is not CSV, TSV, JSONL or Parquet.", hint)
     if ending in DELIMITERS:
-        columns, rows = _delimited(path, DELIMITERS[ending])
+        columns, rows = _delimited(path)
     else:
         columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, lines_of(path))
     names = [name for name in columns if name]
@@ -264,11 +264,16 @@ def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     return UserError(f"`{path}` line {number} is not an object.", hint)
 
 
-def _delimited(path: Path, usual: str) -> TableStream:
-    """Read CSV or TSV; with the usual delimiter, or the one that its first line has instead."""
+def delimiter_of(path: Path) -> str:
+    """What separates the columns of CSV or TSV: what usually does, or what the first line has instead."""
+    usual = DELIMITERS[ending_of(path)]
     bare = re.sub(r'"[^"]*"', "", next((line for line in _lines(path) if line.strip("\r\n")), ""))
-    delimiter = usual if usual in bare else max(usual + OTHER_DELIMITERS, key=bare.count)
-    if delimiter != usual:
+    return usual if usual in bare else max(usual + OTHER_DELIMITERS, key=bare.count)
+
+
+def _delimited(path: Path) -> TableStream:
+    delimiter = delimiter_of(path)
+    if delimiter != DELIMITERS[ending_of(path)]:
         say(f"{path}: its columns are separated by {'tabs' if delimiter.isspace() else f'`{delimiter}`'}")
     records = _records(path, delimiter, _quoting(path, delimiter))
     names = [name.strip() for name in next(records, (1, []))[1]]

@@ -37,19 +37,11 @@ from bertcli.lifecycle.scoring.scores import score
 from bertcli.lifecycle.scoring.task_model import load_task_model
 from bertcli.lifecycle.sources import encode_split, source_of
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
+from bertcli.models import loading
 from bertcli.models.encoder import encode, longest_input
 from bertcli.models.formats.engines import GraphModel, load_onnxruntime
 from bertcli.models.formats.onnx import quantize, write_graph
 from bertcli.models.heads import own_head
-from bertcli.models.loading import (
-    check_vocabulary,
-    has_finite_weights,
-    is_finite,
-    load_model,
-    open_config,
-    save_architecture,
-    save_model,
-)
 from bertcli.models.model_with_loss import Outputs
 from bertcli.models.packed import prepare_layers
 from bertcli.tasks.task import INPUT, Task
@@ -106,7 +98,7 @@ def write_export(plan: Exported, data_dir: str | None) -> Exported:
     """Write the files aside, check and measure them, and rename the folder. Raises UserError or RunError, see `export`."""
     source, tokenizer = plan.model, load_tokenizer(plan.model)
     kind, model = _load(source)
-    check_vocabulary(model, tokenizer, source)
+    loading.check_vocabulary(model, tokenizer, source)
     if what := own_head(model):
         what = f"`{source}` {what}, which is not exported."
         raise UserError(what, "Export another run; this one: bert predict, bert serve")
@@ -140,10 +132,10 @@ def _say_written(found: Exported, megabytes: float) -> None:
 def _load(source: str) -> tuple[Kind, PreTrainedModel]:
     """The kind of a model, and the model; of one for no kind, its encoder."""
     with quietly():
-        kind = kind_of_model(open_config(source))
+        kind = kind_of_model(loading.open_config(source))
         if kind:
             return kind, kind.load_model(source)
-        encoder = load_model(source).base_model
+        encoder = loading.load_model(source).base_model
         encoder.config.use_cache = False  # of keys and values, for a text that goes on
         return _Encoder(), encoder
 
@@ -151,7 +143,7 @@ def _load(source: str) -> tuple[Kind, PreTrainedModel]:
 def _write_graph(plan: Exported, part: Path, original: Original, data_dir: str | None) -> Exported:
     """Write and check the graph; in int8 also measure what it costs."""
     model = _load(plan.model)[1]  # another one, as it no longer runs packed once its graph is written
-    save_architecture(model, original.tokenizer, part)
+    loading.save_architecture(model, original.tokenizer, part)
     rules = part / "tokenizer_config.json"  # the graph reads inputs that are padded at their ends, XLNet's too
     write_json(rules, {**json.loads(rules.read_text("utf-8")), "padding_side": "right"}, indent=2)
     config = model.config
@@ -177,8 +169,8 @@ def _write_weights(plan: Exported, part: Path, original: Original, data_dir: str
     model = _load(plan.model)[1]
     if plan.precision != FLOAT8:
         model = model.to(getattr(torch, plan.precision))
-    save_model(model, original.tokenizer, part)
-    if not (_store_in_float8(part) if plan.precision == FLOAT8 else has_finite_weights(model)):
+    loading.save_model(model, original.tokenizer, part)
+    if not (_store_in_float8(part) if plan.precision == FLOAT8 else loading.has_finite_weights(model)):
         raise UserError(f"Some weights are too large for {plan.precision}.", "Give --precision bfloat16.")
     if (Path(plan.model) / POOLING).exists():  # what says that the mean of the states stands for a text
         (part / POOLING).parent.mkdir()
@@ -196,7 +188,7 @@ def _store_in_float8(folder: Path) -> bool:
         read = load_file(path).items()
         weights = {name: each.to(torch.float8_e4m3fn if each.dim() > 1 else torch.float16) for name, each in read}
         save_file(weights, path, {"format": "pt"})
-        fit &= all(is_finite(each.float()) for each in weights.values())
+        fit &= all(loading.is_finite(each.float()) for each in weights.values())
     return fit
 
 

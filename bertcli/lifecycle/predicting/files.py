@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from bertcli import number_of, say
 from bertcli.data.atomic import part_of, remove, replace, write_text
+from bertcli.data.labelled.tables import DELIMITERS, delimiter_of, ending_of
 from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
@@ -40,22 +41,25 @@ def check_output(option: str, path: Path, source: str | None) -> None:
         raise UserError(f"`{path}` holds the inputs.", f"Give {option} another name.")
 
 
-def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) -> int:
+def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path, like: str | None = None) -> int:
     """Write predictions as they come, each after the columns of its input; JSON lines, CSV or TSV by the file's ending.
 
-    Returns their number. Raises UserError if the file cannot be opened. After an error an older file is as it was; where
+    `like`: a file of inputs; if its ending is the same, so is what separates the columns. Returns their number. Raises UserError if the file cannot be opened. After an error an older file is as it was; where
     there was none, what was written before is kept.
     """
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
     count, part, is_whole = 0, part_of(path), False
+    delimiter = DELIMITERS.get(path.suffix, "")
+    if like and delimiter and ending_of(Path(like)) == path.suffix:
+        delimiter = delimiter_of(Path(like))
     try:
         file = part.open("w", encoding="utf-8", newline="", buffering=1)
     except OSError as error:
         raise UserError(f"`{path}` cannot be written: {error.strerror}.", "Give --output another file.") from None
     try:
         with file:
-            write = _writer(file, path, *(first or ({}, {})))
+            write = _writer(file, path, delimiter, *(first or ({}, {})))
             for columns, prediction in chain([first] if first else [], rows):
                 write(columns, prediction)
                 count += 1
@@ -71,16 +75,16 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path) ->
 
 
 def _writer(
-    file: IO[str], path: Path, columns: Columns, prediction: Prediction
+    file: IO[str], path: Path, delimiter: str, columns: Columns, prediction: Prediction
 ) -> Callable[[Columns, Prediction], object]:
     """What writes a prediction to a file; the first one names the columns."""
-    if path.suffix.startswith(".json"):
+    if not delimiter:
         names = _names(columns, prediction, str(path))
         return lambda columns, prediction: file.write(
             json.dumps(_beside(columns, prediction, names), ensure_ascii=False, default=str) + "\n"
         )
     names = _names(columns, flat(prediction), str(path))
-    writer = csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+    writer = csv.writer(file, delimiter=delimiter)
     writer.writerow([*columns, *names.values()])
     return lambda columns, prediction: writer.writerow(
         [*map(_cell, columns.values()), *(_cell(flat(prediction).get(name)) for name in names)]
