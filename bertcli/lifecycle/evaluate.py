@@ -174,16 +174,16 @@ def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, 
     return model or "", saved, source
 
 
-def _check_labels(config: EvaluateConfig, saved: dict[str, Any]) -> None:
-    """Refuse own files that have the column of a run's texts and not that of its labels."""
-    text, label = saved.get("text"), saved.get("label")
-    if config.label or not (text and label and looks_like_file(config.task)):
+def _check_labels(config: EvaluateConfig, *saved: dict[str, Any]) -> None:
+    """Refuse own files that have the column of the texts of runs, and of none of these that of its labels."""
+    if config.label or not looks_like_file(config.task) or form_of(files := own_files(config.task)):
         return
-    file = next(iter(own_files(config.task).values()))[0]
-    names = tables.stream_table(file)[0] if tables.ending_of(file) in tables.TABLE_ENDINGS else []
-    if text in names and not {label, *label.split(",")} & {*names}:
+    file = next(iter(files.values()))[0]
+    names = {*tables.stream_table(file)[0]}
+    labels = [str(each["label"]) for each in saved if each.get("text") in names]
+    if labels and not any({label, *label.split(",")} & names for label in labels):
         hint = f"Predict: bert predict --file {quoted(file)}; or name the column of the labels: --label COLUMN"
-        raise UserError(f"`{config.task}` has no column `{label}`, whose labels it would be scored by.", hint)
+        raise UserError(f"`{config.task}` has no column `{labels[0]}`, whose labels it would be scored by.", hint)
 
 
 def _read(source: Source, config: EvaluateConfig) -> list[Split]:
@@ -210,8 +210,7 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
     try:
         return workspace.run_that_fits(partial(_misfit, config), f"for `{name}`", shlex.join(name.split(",")))
     except UserError:
-        for run in workspace.task_runs():
-            _check_labels(config, run.config)
+        _check_labels(config, *(run.config for run in workspace.task_runs()))
         raise
 
 
