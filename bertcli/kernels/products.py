@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -44,16 +44,14 @@ def gelu_product(states: Tensor, weight: Tensor, bias: Tensor, is_tanh: bool) ->
 
 def added_product(states: Tensor, weight: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
     """A product with a prepacked weight, added to a residual before it is written."""
-    found: Tensor = torch.ops.mkldnn._linear_pointwise.binary(states, residual, weight, bias, "add")
-    return found
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise.binary(states, residual, weight, bias, "add"))
 
 
 def _by_onednn(
     states: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none", algorithm: str = "none"
 ) -> Tensor:
     """A product and an activation by oneDNN; a prepacked or a transposed weight is read as it is."""
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, activation, [], algorithm)
-    return found
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(states, weight, bias, activation, [], algorithm))
 
 
 class _Product(torch.autograd.Function):
@@ -130,8 +128,7 @@ class PrepackedLinear(nn.Module):
 
 def reordered(weight: Tensor) -> Tensor:
     """The weight of a Linear in the order that oneDNN reads."""
-    ordered: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
-    return ordered
+    return cast(Tensor, torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None))
 
 
 def activated_product(hidden_states: Tensor, dense: nn.Linear, activation: nn.Module) -> Tensor | None:

@@ -240,7 +240,9 @@ def test_numbers_are_names_or_values_and_it_is_said_why(
 def test_many_numbers_with_a_decimal_comma_are_not_taken_for_names(workspace: Path) -> None:
     prices = [f'"{number},5"' for number in range(30)]
     write("a.csv", labelled(*prices, *prices).replace("stars", "price"))
-    with pytest.raises(UserError, match="numbers with a comma, such as `1.,5`, and would be taken for names") as caught:
+    with pytest.raises(
+        UserError, match=r"numbers with a comma, such as `1.,5`, and would be taken for names"
+    ) as caught:
         own_task("a.csv", NONE, None)
     assert "--kind classify" in caught.value.hint
     assert own_task("a.csv", NONE, "classify")[0].kind == "classify"
