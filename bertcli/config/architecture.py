@@ -38,9 +38,10 @@ class ArchitectureConfig(Config):
     def model_size(self) -> ModelSize:
         """The size, with the parts that are given in place of its own.
 
-        Raises UserError if the heads do not divide the hidden size, or this machine cannot hold the weights.
+        Raises UserError if the heads do not divide the hidden size, it is odd where it must be even, or this machine cannot hold the weights.
         """
-        named = get_family(self.family).get_size(str(self.size))
+        family = get_family(self.family)
+        named = family.get_size(str(self.size))
         hidden, heads = self.hidden_size or named.hidden, self.heads or named.heads
         size = ModelSize(self.layers or named.layers, hidden, heads, given_intermediate=self.intermediate_size)
         if hidden % heads:
@@ -48,6 +49,10 @@ class ArchitectureConfig(Config):
             nearest = min(divisors, key=lambda each: abs(each - heads))
             what = f"A hidden size of {hidden} cannot be divided among {heads} heads."
             raise UserError(what, f"Give a number of heads that divides it, such as --heads {nearest}")
+        if family.is_even and hidden % 2:
+            raise UserError(
+                f"The hidden size of {family.name} is even, not {hidden}.", f"Give --hidden-size {2 * hidden}"
+            )
         needed, memory = BYTES_OF_WEIGHT * size.parameters(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > memory:
             what = f"A model of {size} takes {needed / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory."

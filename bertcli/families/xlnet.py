@@ -34,6 +34,7 @@ XLNET = Family(
     required={"attn_type": "bi", "summary_type": "last"},
     is_packed=True,
     sizes=SIZES,
+    is_even=True,
     settings=_settings,
     has_types=lambda config: True,
     initialize=_initialize,
@@ -43,12 +44,8 @@ XLNET = Family(
     vocabularies=("sentencepiece",),
     tokenizer_class="XLNetTokenizer",
     special_tokens=("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>"),
-    data_defaults={
-        "masked_lm_prob": 1 / 6,
-        "max_predictions_per_seq": 85,
-        "next_sentence": False,
-        "dupe_factor": 3,
-    },  # 85 of 512 tokens
+    # 85 of 512 tokens
+    data_defaults={"masked_lm_prob": 1 / 6, "max_predictions_per_seq": 85, "next_sentence": False, "dupe_factor": 3},
     optimizer=OPTIMIZER,
     finetuning=replace(OPTIMIZER, final_rate=0.0),
     finetuning_defaults={"max_answer_length": 64},  # run_squad.py

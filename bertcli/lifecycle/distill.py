@@ -12,7 +12,7 @@ from bertcli.config.options import flag
 from bertcli.config.training import FinetuneConfig, TrainingConfig
 from bertcli.errors import UserError, unknown
 from bertcli.lifecycle.finetune import train_on_task
-from bertcli.lifecycle.workspace import find_runs
+from bertcli.lifecycle.workspace import find_runs, resolve_model
 from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -31,6 +31,8 @@ def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:
     is_pretraining = asked.task in ("", PRETRAINING)
     _check_options(asked, is_pretraining)
     if is_pretraining:
+        if asked.teacher:
+            resolve_model(asked.teacher)  # is refused before torch is imported
         from bertcli.lifecycle.distilling.pretraining import distill_pretraining
 
         return distill_pretraining(asked)

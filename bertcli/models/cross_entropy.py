@@ -1,7 +1,7 @@
 """Cross entropy over a vocabulary, and divergence from a teacher's logits, without copies of the logits in float32."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,8 +17,7 @@ GPU_ELEMENTS = 1 << 27
 
 def vocabulary_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """The sum of what torch's cross_entropy gives in float32, for logits [M, V] of any precision and labels [M]."""
-    total: Tensor = _CrossEntropy.apply(logits, labels)  # type: ignore[no-untyped-call]
-    return total
+    return cast(Tensor, _CrossEntropy.apply(logits, labels))  # type: ignore[no-untyped-call]
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -26,8 +25,7 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> Tensor:
         ctx.save_for_backward(logits, labels)
         ctx.sums = log_sums(logits)
-        total: Tensor = ctx.sums.sum() - logits.gather(1, labels[:, None]).sum(dtype=torch.float32)
-        return total
+        return cast(Tensor, ctx.sums.sum() - logits.gather(1, labels[:, None]).sum(dtype=torch.float32))
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -63,8 +61,7 @@ def parts_of(logits: Tensor) -> Iterator[slice]:
 
 def soft_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """The sum over positions of KL(teacher || student) of softmax(logits / T), times T², for logits [P, V]."""
-    total: Tensor = _SoftDivergence.apply(student, teacher, temperature)  # type: ignore[no-untyped-call]
-    return total
+    return cast(Tensor, _SoftDivergence.apply(student, teacher, temperature))  # type: ignore[no-untyped-call]
 
 
 class _SoftDivergence(torch.autograd.Function):

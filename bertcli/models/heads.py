@@ -39,8 +39,7 @@ class MeanPooledBertForSequenceClassification(BertPreTrainedModel):  # type: ign
         """Logits of each sequence, [N, C]."""
         states = self.pooled(batch).to(self.classifier.weight.dtype)
         choose_rows(self, batch.first_tokens)
-        logits: Tensor = self.classifier(self.dropout(states))
-        return logits
+        return cast(Tensor, self.classifier(self.dropout(states)))
 
     def forward_padded(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Outputs:
         """The same of padded columns, [N, S] each, for programs that do not pack."""
@@ -136,8 +135,7 @@ def masked_lm_logits(model: PreTrainedModel, batch: PackedBatch) -> Tensor:
     if has_two_streams(model):
         return cast(Tensor, model.lm_loss(predict_alone(model, batch, positions)))
     found = run_head(model, batch, positions)
-    logits: Tensor = found["prediction_logits" if "prediction_logits" in found else "logits"]
-    return logits
+    return cast(Tensor, found["prediction_logits" if "prediction_logits" in found else "logits"])
 
 
 def sequence_logits(model: PreTrainedModel, batch: PackedBatch) -> Outputs:
