@@ -50,9 +50,7 @@ class ArchitectureConfig(Config):
             what = f"A hidden size of {hidden} cannot be divided among {heads} heads."
             raise UserError(what, f"Give a number of heads that divides it, such as --heads {nearest}")
         if family.is_even and hidden % 2:
-            raise UserError(
-                f"The hidden size of {family.name} is even, not {hidden}.", f"Give --hidden-size {2 * hidden}"
-            )
+            raise UserError(f"The hidden size of {family.name} must be even.", f"Give --hidden-size {2 * hidden}")
         needed, memory = BYTES_OF_WEIGHT * size.parameters(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > memory:
             what = f"A model of {size} takes {needed / 1e9:,.0f} GB, and this machine has {memory / 1e9:,.0f} GB of memory."

@@ -47,9 +47,7 @@ class MakePretrainingDataConfig(Config):
     out: str = option("pretraining-data", "Output folder, or a URL such as s3://bucket/folder.")
     max_seq_length: int = option(128, "Maximum length of an instance in tokens, [CLS] and [SEP] included.", minimum=5)
     max_predictions_per_seq: int = option(20, "Maximum number of masked tokens per instance.", minimum=1)
-    masked_lm_prob: float = option(
-        0.15, "Proportion of tokens that are masked, at least one a row.", minimum=0, maximum=1
-    )
+    masked_lm_prob: float = option(0.15, "Proportion of masked tokens, at least one a row.", minimum=0, maximum=1)
     dupe_factor: int = option(10, "Number of passes over the text; splits and masks differ in each.", minimum=1)
     short_seq_prob: float = option(0.1, "Probability of a shorter, random instance length.", minimum=0, maximum=1)
     whole_word_mask: bool = option(False, "Mask all pieces of a word together.")

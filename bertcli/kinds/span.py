@@ -73,12 +73,10 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
         for (split, id_), count in Counter((split, str(question["id"])) for split, question in asked).most_common(1):
             if count > 1:
                 raise UserError(f"`{name}` has two {split} questions with the id `{id_}`.", "Give each its own id.")
-        without = sum((bool(q.get("is_impossible")) or (split == "dev" and not q["answers"]) for split, q in asked))
-        say(
-            f"{name}: {sizes_of(parts, 'context')}, {len(asked):,} questions, {without:,} without an answer; kind: span"
-        )
+        empty = sum((bool(q.get("is_impossible")) or (split == "dev" and not q["answers"]) for split, q in asked))
+        say(f"{name}: {sizes_of(parts, 'context')}, {len(asked):,} questions, {empty:,} without an answer; kind: span")
         task = Task(name, self.name, Files({}, {}), ("", None), self.metrics, max_seq_length=self.max_seq_length)
-        return replace(task, with_impossible=without > 0), dict(parts)
+        return replace(task, with_impossible=empty > 0), dict(parts)
 
     def for_use(self, task: Task, examples: Examples, training: bool) -> squad.Questions:
         articles = cast(squad.Articles, examples).articles

@@ -201,17 +201,15 @@ def command_to_continue(config: ReproduceConfig, folder: Path) -> str:
     return join(["bert", "reproduce", *words, "--out", str(folder)])
 
 
-def _finished(
-    result: Reproduction, experiment: Experiment, rows: Sequence[Row], parts: Parts, seeds: int
-) -> Reproduction:
+def _finished(result: Reproduction, found: Experiment, rows: Sequence[Row], parts: Parts, seeds: int) -> Reproduction:
     """Score the parts, and write the table and the page."""
     from bertcli.lifecycle.reproducing.page import markdown_of, page_of
     from bertcli.lifecycle.reproducing.scores import Comparisons, cells_of
     from bertcli.reports.sections import render_page
 
     folder = Path(result.folder)
-    cells = cells_of(experiment, rows, parts.cells, folder)
-    comparisons = Comparisons(experiment, folder, parts.all, parts.cells, seeds).all(rows, cells)
+    cells = cells_of(found, rows, parts.cells, folder)
+    comparisons = Comparisons(found, folder, parts.all, parts.cells, seeds).all(rows, cells)
     costs: dict[str, dict[str, Any]] = {}
     for path, part in parts.all.items():
         cost = costs.setdefault(part.title, {"title": part.title, "count": 0, "seconds": 0.0})

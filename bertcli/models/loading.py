@@ -24,7 +24,7 @@ from bertcli.families.family import LARGEST as LARGEST_LAYERS
 from bertcli.models.encoder import BILSTM, longest_input
 from bertcli.models.heads import MeanPooledBertForSequenceClassification
 from bertcli.models.model_with_loss import generator_beside
-from bertcli.models.own import deberta, joint_spans, replaced_tokens, two_directions, two_streams
+from bertcli.models.own import deberta, joint_spans, replaced_tokens, shared_layers, two_directions, two_streams
 from bertcli.models.own.bilstm import add_bilstm
 from bertcli.models.own.frozen import FrozenBertForTokenClassification
 from bertcli.models.packed import PACKED
@@ -72,8 +72,8 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
 
 
 def run_packed(model: PreTrainedModel) -> PreTrainedModel:
-    """Have a model whose attention is of its family run packed in a way of its own."""
-    return deberta.run_packed(two_streams.run_packed(model))
+    """Have a model whose attention or encoder is of its family run packed in a way of its own."""
+    return deberta.run_packed(two_streams.run_packed(shared_layers.run_packed(model)))
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -127,8 +127,7 @@ class Lamb(Adam):
 def gradient_norm(gradients: list[Tensor]) -> Tensor:
     """The norm of all gradients together, in float32."""
     norms = torch._foreach_norm([gradient.float() for gradient in gradients])
-    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    return norm
+    return cast(Tensor, torch.linalg.vector_norm(torch.stack(norms)))
 
 
 @faster

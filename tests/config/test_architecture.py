@@ -31,7 +31,7 @@ def test_each_option_replaces_its_part_of_the_size() -> None:
     [
         ({"heads": 7}, "A hidden size of 768 cannot be divided among 7 heads"),
         ({"layers": 1000, "hidden_size": 96_000, "heads": 1500}, r"takes [\d,]+ GB, and this machine has"),
-        ({"family": "xlnet", "size": "tiny", "hidden_size": 35, "heads": 5}, "hidden size of XLNet is even, not 35"),
+        ({"family": "xlnet", "size": "tiny", "hidden_size": 35, "heads": 5}, "hidden size of XLNet must be even"),
         ({"layers": 0}, "--layers is 0; the minimum is 1"),
         ({"intermediate_size": 10**9}, "--intermediate-size is 1000000000; the maximum is 1000000"),
     ],

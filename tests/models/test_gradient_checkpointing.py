@@ -90,21 +90,41 @@ def test_a_frozen_bert_has_nothing_to_compute_again() -> None:
         finetune("conll2003", frozen=True, gradient_checkpointing=True, dry_run=True)
 
 
-def test_a_pretraining_of_layers_that_cannot_is_refused_before_anything_is_written(
-    at_home: Path, tmp_path: Path
+@pytest.mark.parametrize("family", ["albert", "xlnet"])
+def test_so_do_families_that_compute_their_layers_in_a_way_of_their_own(
+    family: str, at_home: Path, tmp_path: Path
 ) -> None:
-    build_vocab("corpus.txt", family="albert", vocab_size=120, out=str(tmp_path / "vocab"))
-    options = {"family": "albert", "tokenizer": str(tmp_path / "vocab"), "max_seq_length": 32, "workers": 1}
-    make_pretraining_data("corpus.txt", **options, out=str(tmp_path / "data"))
+    build_vocab("corpus.txt", family=family, vocab_size=120, out=str(tmp_path / "vocab"))
+    made = {"family": family, "tokenizer": str(tmp_path / "vocab"), "max_seq_length": 32, "workers": 1}
+    make_pretraining_data("corpus.txt", **made, out=str(tmp_path / "data"))
+    short = {"size": "tiny", "layers": 3, "data": str(tmp_path / "data"), "steps": 3, "batch_size": 8}
+    (tmp_path / "a.csv").write_text("text,label\n" + "the cat sat,x\nthe dog ran,y\n" * 20)
+    kept, runs = [], []
+    for given in (False, True):
+        values = 0
+
+        def keep(value: torch.Tensor) -> torch.Tensor:
+            nonlocal values
+            values += value.numel() * (not isinstance(value, torch.nn.Parameter))
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
+            first = pretrain(**short, gradient_checkpointing=given, out=str(tmp_path / f"pre-{given}"))
+        options = {"from_": first.run, "epochs": 1, "baseline": False, "gradient_checkpointing": given}
+        second = finetune(str(tmp_path / "a.csv"), **options, out=str(tmp_path / f"fine-{given}"))
+        kept, runs = [*kept, values], [*runs, (first.run, second.run)]
+    for plain, again in zip(*runs, strict=True):
+        assert_same_bits(plain, again)
+    assert kept[1] < 0.8 * kept[0]
+
+
+def test_a_pretraining_of_layers_that_cannot_is_refused_before_anything_is_written(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BertForPreTraining, "supports_gradient_checkpointing", False)
     for dry_run in (True, False):
         with pytest.raises(UserError, match="cannot be computed again"):
-            pretrain(
-                size="tiny",
-                data=str(tmp_path / "data"),
-                gradient_checkpointing=True,
-                dry_run=dry_run,
-                out=str(tmp_path / "run"),
-            )
+            pretrain(**SHORT, gradient_checkpointing=True, dry_run=dry_run, out=str(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 

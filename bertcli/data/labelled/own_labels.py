@@ -74,9 +74,7 @@ def _why_names(labels: list[str]) -> str:
         return f", as `{longest}` is no number here, and `{re.sub(MARKS, '', longest)}` is"
     if any("," in label for label in labels) and are_numbers(label.replace(",", ".") for label in labels):
         if len(set(labels)) > MANY_VALUES:
-            what = (
-                f"The labels are numbers with a comma, such as `{max(labels, key=len)}`, and would be taken for names."
-            )
+            what = f"Labels are numbers with a comma, such as `{max(labels, key=len)}`, and would be taken for names."
             raise UserError(what, "Write them with a decimal point; or, if they are names, give: --kind classify")
         return ", as the decimal separator must be a point, not a comma"
     if several := _several(labels):

@@ -201,13 +201,11 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, model: PreTra
     dtype = "bfloat16" if training_precision(config.precision) == "bfloat16" else "float32"
     is_read_anew = reads_whole and not has_logits and not vocabularies.are_equal
     columns = None if vocabularies.are_equal or is_read_anew else vocabularies.ids
+    kept: Any = {
+        name: getattr(beside, name) for name in ("name", "parts", "cut", "model_class", "labels", "fills_masks")
+    }
     return Distillation(
-        beside.name,
-        beside.parts,
-        beside.cut,
-        model_class=beside.model_class,
-        labels=beside.labels,
-        fills_masks=beside.fills_masks,
+        **kept,
         trains_every_weight=False,
         teacher=Teacher(model, dtype, has_logits, reads_whole, columns),
         weights=weights,

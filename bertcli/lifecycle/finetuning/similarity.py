@@ -46,7 +46,7 @@ def learn_similarity(
     plan = Plan(steps=steps, batch_size=BATCH_SIZE, **learning, **keeping)
     say(f"pairs: first {steps} steps without labels, to predict the cosine of the two texts' vectors")
     examples = cast(TextExamples, split.examples)
-    features = _pairs_with_cosines(model, examples, steps * BATCH_SIZE, np.random.default_rng(seed))
+    features = _with_cosines(model, examples, steps * BATCH_SIZE, np.random.default_rng(seed))
     reader = ModelWithLoss(model.model.model, sequence_logits, REGRESSION.losses)
     with Progress("learning similarity", steps) as progress:
         Training(reader, features, plan, *training).make_steps(steps, progress.advance)
@@ -58,9 +58,7 @@ def fewest_layers(pairs: int) -> int:
     return FEWEST_OF_FEW if pairs < MANY_PAIRS else FEWEST_LAYERS
 
 
-def _pairs_with_cosines(
-    model: TaskModel, examples: TextExamples, count: int, draw: np.random.Generator
-) -> TextFeatures:
+def _with_cosines(model: TaskModel, examples: TextExamples, count: int, draw: np.random.Generator) -> TextFeatures:
     """So many pairs, encoded, with the cosines of their vectors as labels."""
     longest, reader = model.rules.max_seq_length, ModelWithLoss(model.model.model, mean_states)
     whole = [*dict.fromkeys(chain(examples.texts, examples.pairs or ()))]

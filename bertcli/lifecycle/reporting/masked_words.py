@@ -127,6 +127,4 @@ def _type_of(token: str, tokenizer: WordPiece) -> str:
 
 def _shares(groups: dict[str, NDArray[np.bool_]], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
     found = {name: right[rows] for name, rows in groups.items() if rows.any()}
-    return [
-        {"words": name, "accuracy": round(100 * float(of.mean()), 2), "count": len(of)} for name, of in found.items()
-    ]
+    return [{"words": key, "accuracy": round(100 * float(of.mean()), 2), "count": len(of)} for key, of in found.items()]

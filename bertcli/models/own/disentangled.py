@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -101,8 +101,7 @@ class _Attention(torch.autograd.Function):
         weights, dropped = weights_of(scores, lengths, mask)
         ctx.save_for_backward(*given, weights)
         ctx.lengths, ctx.mask = lengths, mask
-        context: Tensor = dropped @ value
-        return context
+        return cast(Tensor, dropped @ value)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:

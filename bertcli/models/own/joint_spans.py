@@ -3,25 +3,11 @@
 from typing import ClassVar
 
 import torch
+import transformers
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, gelu, linear
 from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    AlbertPreTrainedModel,
-    ElectraConfig,
-    ElectraModel,
-    ElectraPreTrainedModel,
-    PreTrainedModel,
-    XLNetConfig,
-    XLNetForQuestionAnswering,
-)
-from transformers.models.xlnet.modeling_xlnet import (
-    XLNetPoolerAnswerClass,
-    XLNetPoolerEndLogits,
-    XLNetPoolerStartLogits,
-)
+from transformers.models.xlnet import modeling_xlnet as xlnet
 
 from bertcli.data.packing.batches import PackedBatch
 from bertcli.models.dropout import choose_rows
@@ -33,7 +19,7 @@ WIDTH = 512  # hidden units of ELECTRA's head
 ANSWERABLE_WEIGHT = 0.5  # of the loss of telling whether there is an answer
 
 
-class JointSpans(PreTrainedModel):  # type: ignore[misc]
+class JointSpans(transformers.PreTrainedModel):  # type: ignore[misc]
     """A model with such a head in the place of two logits a token."""
 
     reads_batches = True
@@ -103,16 +89,16 @@ def _pairs(layer: nn.Linear, first: Tensor, second: Tensor) -> Tensor:
     return linear(first, of_first)[:, :, None] + linear(second, of_second, layer.bias)[:, None]
 
 
-class ElectraForJointQuestionAnswering(JointSpans, ElectraPreTrainedModel):  # type: ignore[misc]
+class ElectraForJointQuestionAnswering(JointSpans, transformers.ElectraPreTrainedModel):  # type: ignore[misc]
     """An ELECTRA, which `AutoModel` loads too, with the head of qa_tasks.py."""
 
     beam = 20
     allows_separator = True
 
-    def __init__(self, config: ElectraConfig, span_head: str = "joint") -> None:
+    def __init__(self, config: transformers.ElectraConfig, span_head: str = "joint") -> None:
         config.span_head = span_head
         super().__init__(config)
-        self.electra, hidden = ElectraModel(config), config.hidden_size
+        self.electra, hidden = transformers.ElectraModel(config), config.hidden_size
         self.qa_start = nn.Linear(hidden, 1)
         self.qa_hidden = nn.Linear(2 * hidden, WIDTH)
         self.qa_end = nn.Linear(WIDTH, 1)
@@ -139,9 +125,9 @@ class _BeamHead(JointSpans):
     """The head that XLNet's run_squad.py and ALBERT's squad_utils.py share; transformers has its three parts."""
 
     beam = 5
-    start_logits: XLNetPoolerStartLogits
-    end_logits: XLNetPoolerEndLogits
-    answer_class: XLNetPoolerAnswerClass
+    start_logits: xlnet.XLNetPoolerStartLogits
+    end_logits: xlnet.XLNetPoolerEndLogits
+    answer_class: xlnet.XLNetPoolerAnswerClass
     none_dropout: nn.Dropout
 
     def _start_scores(self, states: Tensor) -> Tensor:
@@ -158,25 +144,25 @@ class _BeamHead(JointSpans):
         return head.dense_1(hidden)[:, 0]  # type: ignore[no-any-return]
 
 
-class AlbertForJointQuestionAnswering(_BeamHead, AlbertPreTrainedModel):  # type: ignore[misc]
+class AlbertForJointQuestionAnswering(_BeamHead, transformers.AlbertPreTrainedModel):  # type: ignore[misc]
     """An ALBERT, which `AutoModel` loads too, with the head of create_v2_model."""
 
-    def __init__(self, config: AlbertConfig, span_head: str = "joint") -> None:
+    def __init__(self, config: transformers.AlbertConfig, span_head: str = "joint") -> None:
         config.span_head = span_head
         super().__init__(config)
-        self.albert = AlbertModel(config, add_pooling_layer=False)
-        self.start_logits, self.end_logits = XLNetPoolerStartLogits(config), XLNetPoolerEndLogits(config)
-        self.answer_class = XLNetPoolerAnswerClass(config)
+        self.albert = transformers.AlbertModel(config, add_pooling_layer=False)
+        self.start_logits, self.end_logits = xlnet.XLNetPoolerStartLogits(config), xlnet.XLNetPoolerEndLogits(config)
+        self.answer_class = xlnet.XLNetPoolerAnswerClass(config)
         self.none_dropout = nn.Dropout(config.classifier_dropout_prob)
         self.post_init()
 
 
-class XLNetForJointQuestionAnswering(_BeamHead, XLNetForQuestionAnswering):  # type: ignore[misc]
+class XLNetForJointQuestionAnswering(_BeamHead, transformers.XLNetForQuestionAnswering):  # type: ignore[misc]
     """An XLNet with the authors' head, which transformers opens as `XLNetForQuestionAnswering`."""
 
     has_last_cls = True
 
-    def __init__(self, config: XLNetConfig, span_head: str = "joint") -> None:
+    def __init__(self, config: transformers.XLNetConfig, span_head: str = "joint") -> None:
         config.span_head = span_head
         super().__init__(config)
         self.none_dropout = nn.Dropout(config.dropout)

@@ -1,6 +1,6 @@
 """DeBERTa 3's model that detects replaced tokens, and how it shares the embeddings of its generator."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +26,7 @@ class Detection(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """States of tokens with those of their [CLS] added, [T, H], to logits, [T]."""
-        logits: Tensor = self.classifier(self.activation(self.dense(self.LayerNorm(states))))[:, 0]
-        return logits
+        return cast(Tensor, self.classifier(self.activation(self.dense(self.LayerNorm(states))))[:, 0])
 
 
 class DebertaV2ForPreTraining(v2.DebertaV2PreTrainedModel):  # type: ignore[misc]

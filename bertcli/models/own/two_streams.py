@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,8 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
     """
 
     boundaries: Sequences | None = None  # of the next batch, where a head is run
+    gradient_checkpointing = False
+    _gradient_checkpointing_func = cast(Any, None)
 
     def forward(self, input_ids: Tensor, sequences: Sequences | None = None, **columns: Any) -> XLNetModelOutput:
         """Packed columns, [1, T], to hidden states, [1, T, H]; without the boundaries of the sequences, padded columns."""
@@ -71,18 +73,17 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         longest = max(each.group.shape[1] for each in groups)  # with padding
         encodings = self._encodings(length + longest - 1, found[0].dtype)
         for number, layer in enumerate(self.layer):
-            states, contents, attention = found[-1], found[-1][:count], layer.rel_attn
+            states, contents = found[-1], found[-1][:count]
             is_last = predictions is not None and number == len(self.layer) - 1
-            if is_last and len(states) == count:  # nothing reads what becomes of the tokens
-                break
             if is_last:
+                if len(states) == count:  # nothing reads what becomes of the tokens
+                    break
                 states = states[count:]
                 choose_rows(self, slice(count, None))
-            attend = _Attention(attention, _heads(encodings, attention.r), directions)
-            context = attend(states, contents, memory[number] if memory else None, groups, not is_last)
-            attended = multiply(context.flatten(1), attention.o.flatten(1).T)
-            mask = next_mask(attention.dropout.p if self.training else 0.0, len(attended))
-            found.append(layer.ff(add_and_norm(attended, states, attention.layer_norm, mask)))
+            before, attend = memory[number] if memory else None, _Attention(layer.rel_attn, groups, directions)
+            given = (layer, attend, encodings, states, contents, before, not is_last)
+            again = self.gradient_checkpointing and self.training and number < len(self.layer) - 1
+            found.append(self._gradient_checkpointing_func(_layer, *given) if again else _layer(*given))
         return found
 
     def _encodings(self, furthest: int, dtype: torch.dtype) -> Tensor:
@@ -98,25 +99,24 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
 class _Attention:
     """The attention of one layer."""
 
-    def __init__(self, weights: Any, relative: Tensor, directions: Tensor | None) -> None:
-        self.weights, self.directions = weights, directions
-        self.relative = relative.permute(1, 2, 0).contiguous()  # [A, D, R]
+    def __init__(self, weights: Any, groups: list[Keys], directions: Tensor | None) -> None:
+        self.weights, self.groups, self.directions = weights, groups, directions
 
     def __call__(
-        self, states: Tensor, contents: Tensor, before: Tensor | None, groups: list[Keys], with_tokens: bool
+        self, encodings: Tensor, states: Tensor, contents: Tensor, before: Tensor | None, with_tokens: bool
     ) -> Tensor:
         """The context of the states, [T + P, A, D], or without tokens [P, A, D]."""
+        self.relative = _heads(encodings, self.weights.r).permute(1, 2, 0).contiguous()  # [A, D, R]
         weights, count = self.weights, len(contents) if with_tokens else 0
         query = _heads(states, weights.q)
         self.mask = next_mask(weights.dropout.p if weights.training else 0.0, len(states))
         of_tokens, of_predictions = [], []
-        for keys in groups:
-            both = [
-                keys.group.padded(_heads(contents[keys.rows], part)) for part in (weights.k, weights.v)
-            ]  # [n, A, S, D]
+        parts = (weights.k, weights.v)
+        for keys in self.groups:
+            both = [keys.group.padded(_heads(contents[keys.rows], part)) for part in parts]  # [n, A, S, D]
             if before is not None:
-                memory = [_heads(before[keys.sequences], part).transpose(1, 2) for part in (weights.k, weights.v)]
-                both = [torch.cat(parts, 2) for parts in zip(memory, both, strict=True)]
+                memory = [_heads(before[keys.sequences], part).transpose(1, 2) for part in parts]
+                both = [torch.cat(pair, 2) for pair in zip(memory, both, strict=True)]
             key, value = (each.transpose(0, 1).contiguous() for each in both)  # [A, n, K, D]
             if with_tokens:
                 of_tokens.append(self._context(query[:count], 0, keys, keys.tokens, (key, value)))
@@ -125,29 +125,34 @@ class _Attention:
         idle = count - sum(map(len, of_tokens))
         return torch.cat([*of_tokens, query.new_zeros(idle, *query.shape[1:]), *of_predictions])
 
-    def _context(
-        self, query: Tensor, first: int, keys: Keys, asking: Queries, of_keys: tuple[Tensor, Tensor]
-    ) -> Tensor:
+    def _context(self, query: Tensor, first: int, keys: Keys, asking: Queries, read: tuple[Tensor, Tensor]) -> Tensor:
         """What some of the queries, which are the states from row `first` on, read of a group's keys: [queries, A, D]."""
         weights = self.weights
         asked = asking.group.padded(query[asking.rows] * weights.scale).transpose(0, 1).contiguous()  # [A, n, Q, D]
         biases = (weights.r_r_bias, weights.r_w_bias, weights.r_s_bias)
         of_place, of_content, of_type = (bias[:, None] * weights.scale for bias in biases)
-        flat, (longest, size) = asked.flatten(1, 2), (of_keys[0].shape[2], self.relative.shape[2])
+        flat, (longest, size) = asked.flatten(1, 2), (read[0].shape[2], self.relative.shape[2])
         needed = slice(size // 2 - longest, size // 2 + longest)  # the others are of longer sequences
         by_distance = ((flat + of_place) @ self.relative[..., needed]).view(*asked.shape[:3], -1)
-        by_content = (asked + of_content[:, None]) @ of_keys[0].transpose(2, 3)
+        by_content = (asked + of_content[:, None]) @ read[0].transpose(2, 3)
         other = (weights.seg_embed[1] - weights.seg_embed[0])[..., None]  # softmax cancels what all keys have in common
         by_type = (flat @ other + of_type @ other).view(asked.shape[:3])
         mask = (*self.mask[:3], self._names(first, asking, query.device)) if self.mask[1] else self.mask
         is_backwards = None if self.directions is None else self.directions[keys.sequences]
         shares = shares_of_keys(by_content, by_distance, by_type, asking, is_backwards, mask)
-        return asking.group.unpadded((shares @ of_keys[1]).transpose(0, 1))
+        return asking.group.unpadded((shares @ read[1]).transpose(0, 1))
 
     def _names(self, first: int, asking: Queries, device: torch.device) -> Tensor:
         """The names of queries for dropout, [n, Q], which are the states from row `first` on."""
         rows = torch.arange(asking.rows.start, asking.rows.stop, device=device) + first
         return self.mask[3].to(device)[column(rows, asking.group, slice(None))]
+
+
+def _layer(layer: Any, attend: _Attention, encodings: Tensor, states: Tensor, *others: Any) -> Any:
+    """What a layer makes of states, [T + P, H] or [P, H]; the others are those of attention."""
+    attended = multiply(attend(encodings, states, *others).flatten(1), layer.rel_attn.o.flatten(1).T)
+    mask = next_mask(layer.rel_attn.dropout.p if layer.training else 0.0, len(attended))
+    return layer.ff(add_and_norm(attended, states, layer.rel_attn.layer_norm, mask))
 
 
 @faster
@@ -180,8 +185,7 @@ def _heads(states: Tensor, weight: Tensor) -> Tensor:
 @faster
 def add_and_norm(attended: Tensor, states: Tensor, norm: nn.LayerNorm, mask: Mask) -> Tensor:
     """LayerNorm of the sum of states and, after dropout, of what they attended to: [T, H]."""
-    normed: Tensor = norm((drop(attended, mask) if mask[1] else attended) + states)
-    return normed
+    return cast(Tensor, norm((drop(attended, mask) if mask[1] else attended) + states))
 
 
 @faster
@@ -199,8 +203,7 @@ def predict(
 ) -> Tensor:
     """The hidden states of predictions, [P, H]; see PackedXLNetModel.layers."""
     base: Any = model.base_model
-    hidden: Tensor = base.dropout(_layers(model, batch, predictions, memory, directions)[-1])
-    return hidden
+    return cast(Tensor, base.dropout(_layers(model, batch, predictions, memory, directions)[-1]))
 
 
 def _layers(model: PreTrainedModel, batch: PackedBatch, predictions: Predictions, *more: Any) -> list[Tensor]:
@@ -209,8 +212,7 @@ def _layers(model: PreTrainedModel, batch: PackedBatch, predictions: Predictions
         name_rows(batch)
     length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
     sequences = Sequences(batch.lengths, 0, batch.input_ids.device, length_step)
-    found: list[Tensor] = base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, *more)
-    return found
+    return cast(list[Tensor], base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, *more))
 
 
 @torch.no_grad()
@@ -262,6 +264,7 @@ def run_packed(model: PreTrainedModel) -> PreTrainedModel:
     base = model.base_model
     if type(base) is XLNetModel:
         base.__class__ = type(XLNetModel.__name__, (PackedXLNetModel,), {})
+        model.supports_gradient_checkpointing = True
         if base is not model:
             model.register_forward_pre_hook(_hand_on, with_kwargs=True)
         if hasattr(model, "sequence_summary") and not isinstance(model, ReadingLast):

@@ -10,8 +10,6 @@ FIGURE_5 = Experiment(
     "figure-5",
     TABLE,
     (System(MASKED_LM, LTR, {"objective": "mlm+nsp"}), System(LTR, "", LEFT_TO_RIGHT, ONE_TEXT, note=LAST_TOKEN)),
-    tuple(
-        Column(share, "glue/mnli", "accuracy", at=int(share.split()[0]) / 100, name=share) for share in TABLE.columns
-    ),
+    tuple(Column(each, "glue/mnli", "accuracy", at=int(each.split()[0]) / 100, name=each) for each in TABLE.columns),
     (PRINTED,),
 )

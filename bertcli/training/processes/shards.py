@@ -2,7 +2,7 @@
 
 import copy
 import os
-from typing import Any
+from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
@@ -63,8 +63,7 @@ class Shards(WorkingCopy):
 
     def norm(self, of_shards: Tensor) -> Tensor:
         """The norms of whole tensors from those of their shards."""
-        norms: Tensor = self.accelerator.reduce(of_shards.square()).sqrt()
-        return norms
+        return cast(Tensor, self.accelerator.reduce(of_shards.square()).sqrt())
 
     @torch.no_grad()
     def gather(self) -> None:
@@ -98,5 +97,4 @@ class Shards(WorkingCopy):
         shard = self._shards[own]
         given = values.detach().to(own.device)
         part: Any = distribute_tensor(given, shard.device_mesh, shard.placements, src_data_rank=None)
-        local: Tensor = part.to_local()
-        return local
+        return cast(Tensor, part.to_local())
