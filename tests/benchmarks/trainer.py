@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import tempfile
 import time
 from functools import partial
@@ -252,6 +253,7 @@ def counting(collate: Any, tokens: list[int], rows: list[dict[str, Any]]) -> dic
 
 def arguments(args: argparse.Namespace, **more: Any) -> TrainingArguments:
     """What both uses share: our defaults, where the Trainer has others."""
+    os.makedirs(args.out, exist_ok=True)
     return TrainingArguments(
         tempfile.mkdtemp(dir=args.out),
         per_device_train_batch_size=args.batch_size,
