@@ -143,7 +143,8 @@ def _without_effect(config: ReproduceConfig, experiment: Experiment) -> list[str
     why = "pre-trains nothing" if not experiment.pretrains else "pre-trains its own models"
     line = f"{', '.join(flags)} {'has' if len(flags) == 1 else 'have'} no effect: {config.experiment} {why}"
     line += f" for --flops {config.flops:g}." if experiment.equal_compute else "."
-    say(line)
+    is_smaller = "steps" in needless & config.given and experiment.equal_compute
+    say(line + f" For a smaller experiment give fewer, such as --flops {config.flops / 1000:g}." * is_smaller)
     return [line]
 
 

@@ -19,13 +19,7 @@ from bertcli.data.json_files import Types, check_values, read_json
 from bertcli.data.yaml_files import read_yaml
 from bertcli.errors import UserError, check_place, quoted
 from bertcli.kinds import get_kind
-from bertcli.training.checkpoint import (
-    CHECKPOINTS,
-    forget_checkpoints_after,
-    has_checkpoint,
-    latest_step,
-    refusing_removal,
-)
+from bertcli.training import checkpoint
 
 PACKAGES = ("torch", "transformers", "datasets", "evaluate", "accelerate", "tokenizers", "numpy", "pyarrow")
 LOCK = ".lock"
@@ -67,7 +61,7 @@ class RunFolder:
     @property
     def checkpoints(self) -> Path:
         """The folder of what `--resume` continues from."""
-        return self.path / CHECKPOINTS
+        return self.path / checkpoint.CHECKPOINTS
 
     @property
     def start(self) -> Path:
@@ -77,12 +71,12 @@ class RunFolder:
     @property
     def is_resumable(self) -> bool:
         """Whether there is a checkpoint, or there are runs that it consists of."""
-        return has_checkpoint(self.path) or self.has_parts
+        return checkpoint.has_checkpoint(self.path) or self.has_parts
 
     @property
     def steps_done(self) -> int:
         """The step of the latest checkpoint."""
-        return latest_step(self.path)
+        return checkpoint.latest_step(self.path)
 
     @property
     def is_finished(self) -> bool:
@@ -220,12 +214,12 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file atomically."""
-        with refusing_removal(self.path):
+        with checkpoint.refusing_removal(self.path):
             write_text(self.path / name, text)
 
     def log(self, values: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl."""
-        with refusing_removal(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        with checkpoint.refusing_removal(self.path), (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
@@ -236,7 +230,7 @@ class RunFolder:
 
     def forget_after(self, step: int) -> None:
         """Drop the metrics and checkpoints of steps that a resumed run repeats."""
-        forget_checkpoints_after(self.path, step)
+        checkpoint.forget_checkpoints_after(self.path, step)
         kept = [line for line in self.metrics() if line["step"] <= step]
         self.write("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in kept))
 

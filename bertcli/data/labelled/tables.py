@@ -15,15 +15,7 @@ from shlex import quote
 from typing import Any, TypeVar
 
 from bertcli import number_of, say
-from bertcli.data.text.documents import (
-    COMPRESSED,
-    LONGEST_FILE,
-    LONGEST_LINE,
-    count_lines,
-    lines_of,
-    read_text,
-    reading,
-)
+from bertcli.data.text import documents
 from bertcli.errors import UserError, check_regular, first_line, quoted, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -37,7 +29,7 @@ CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW = 2**22, 2**8  # in a part of a table, a
 Item = TypeVar("Item")
 NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
 TableStream = tuple[list[str], Iterator[NumberedRow]]
-csv.field_size_limit(LONGEST_LINE)  # a field may be a whole book
+csv.field_size_limit(documents.LONGEST_LINE)  # a field may be a whole book
 ROWS_PER_BYTE = 100  # of Parquet, at most
 SHOWN_COLUMNS = 20  # in a message
 
@@ -86,12 +78,12 @@ def shown(path: str | Path) -> str:
 
 def count_rows(path: Path) -> int:
     """The number of a file's last line, or row in Parquet."""
-    return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else count_lines(path)
+    return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else documents.count_lines(path)
 
 
 def ending_of(path: Path) -> str:
     """The ending of a file's name, without that of a compression."""
-    return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
+    return Path(path.stem if path.suffix in documents.COMPRESSED else path.name).suffix.lower()
 
 
 def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:
@@ -129,13 +121,13 @@ def stream_table(path: Path) -> TableStream:
     check_file(path)
     ending = ending_of(path)
     if ending not in TABLE_ENDINGS:
-        read_text(path)  # names the format if it is not text
+        documents.read_text(path)  # names the format if it is not text
         hint = "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll."
         raise UserError(f"`{path}` is not CSV, TSV, JSONL or Parquet.", hint)
     if ending in DELIMITERS:
         columns, rows = _delimited(path)
     else:
-        columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, lines_of(path))
+        columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, documents.lines_of(path))
     names = [name for name in columns if name]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         what = f"`{path}`{' line 1' if ending in DELIMITERS else ''} has two columns `{twice[0]}`."
@@ -199,8 +191,8 @@ def _open_parquet(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with reading(path) as file:
-        source = pa.BufferReader(file.read(LONGEST_FILE)) if path.suffix in COMPRESSED else path
+    with documents.reading(path) as file:
+        source = pa.BufferReader(file.read(documents.LONGEST_FILE)) if path.suffix in documents.COMPRESSED else path
     with _parquet_errors(path):
         opened = pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
     if opened.metadata.num_rows > ROWS_PER_BYTE * path.stat().st_size:
@@ -249,7 +241,7 @@ def json_value(text: str) -> Any:
 def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     """What is wrong at a line; without one, of the whole file, which may be one value with a list of rows."""
     try:
-        value = json.loads(read_text(path) if line is None else line)
+        value = json.loads(documents.read_text(path) if line is None else line)
     except (ValueError, RecursionError) as error:
         number = number if line else getattr(error, "lineno", 1)
         what = getattr(error, "msg", "too many digits or brackets")
@@ -282,7 +274,7 @@ def _delimited(path: Path) -> TableStream:
 
 def _lines(path: Path) -> Iterator[str]:
     r"""The lines of a file; old Macs end them with `\r` alone. Of Excel's line `sep=;` only the end stays."""
-    lines = lines_of(path)
+    lines = documents.lines_of(path)
     first = re.sub(r'^"?sep=."?(?=\r?\n)', "", next(lines, ""))
     yield from [first] if first.endswith("\n") else io.StringIO(first.replace("\r", "\n"), newline="\n")
     yield from lines
