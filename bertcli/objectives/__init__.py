@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from bertcli.errors import UserError, flag_of, unknown
-from bertcli.families import get_family
+from bertcli.families import get_family, pretrainable
 from bertcli.families.family import Family
 from bertcli.objectives.full_sentences import DOC_SENTENCES, FULL_SENTENCES
 from bertcli.objectives.left_to_right import LEFT_TO_RIGHT
@@ -41,7 +41,10 @@ def check_objective(objective: Objective, family: Family, given: Collection[str]
             raise UserError(f"{flag} has no effect with --objective {objective.name}.", f"Leave {flag} out.")
     if objective.name not in family.objectives:
         what = f"{family.name} is not pre-trained by --objective {objective.name}."
-        raise UserError(what, f"Give one of: {', '.join(family.objectives)}.")
+        others = " or ".join(key for key in pretrainable() if objective.name in get_family(key).objectives)
+        raise UserError(
+            what, f"Give one of: {', '.join(family.objectives)}; or --family {others}, with data made for it."
+        )
 
 
 def default_objective(has_pairs: bool, family: str | None = None) -> Objective:
