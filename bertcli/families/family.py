@@ -49,7 +49,7 @@ class ModelSize:
 
     def __str__(self) -> str:
         """The size in words."""
-        wide = f"hidden size {self.hidden:,}, {self.heads} heads, intermediate size {self.intermediate:,}"
+        wide = f"hidden size {self.hidden:,}, {number_of(self.heads, 'head')}, intermediate size {self.intermediate:,}"
         return f"{number_of(self.layers, 'layer')}, {wide}"
 
     def parameters(self, vocab_size: int = 30522, positions: int = 512) -> int:

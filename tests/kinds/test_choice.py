@@ -34,6 +34,8 @@ def test_choices_are_numbered_by_their_names_in_any_order_of_columns() -> None:
     columns = choice_columns(["text", "choice_2", "choice_0", "choice_10", "choice_1"])
     assert [*columns.values()] == ["text", "choice_0", "choice_1", "choice_2", "choice_10"]
     assert [*choice_columns(["text", "option B", "option A"]).values()] == ["text", "option A", "option B"]
+    assert [*choice_columns(["label", "ending0", "stem", "ending1"]).values()] == ["stem", "ending0", "ending1"]
+    assert choice_columns(["label", "ending0", "stem", "ending1", "note"]) == {}
 
 
 def test_each_choice_is_a_pair_with_its_text(google_tokenizer: WordPiece) -> None:

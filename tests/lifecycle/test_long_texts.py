@@ -86,7 +86,7 @@ def test_the_answer_does_not_depend_on_what_else_is_predicted(
     run: TrainingResult, reviews: str, at_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = predict(file=reviews, model=run.run).records
-    monkeypatch.setattr("bertcli.lifecycle.scoring.task_model.inference_tokens", lambda: 1)
+    monkeypatch.setattr("bertcli.training.device.inference_tokens", lambda: 1)
     apart = predict(file=reviews, model=run.run).records
     for one, other in zip(together, apart, strict=True):
         assert one["scores"] == pytest.approx(other["scores"], abs=1e-5)

@@ -225,7 +225,7 @@ def _learnt_beside(model: PreTrainedModel, teacher: str) -> Objective:
     if not is_causal(model):
         return replace(MLM, model_class="AutoModelForMaskedLM")
     if not LEFT_TO_RIGHT.fits(model):
-        what = f"The teacher `{teacher}` reads from left to right, but is no BERT."
+        what = f"The teacher `{teacher}` predicts next tokens, and is no single BERT."
         raise UserError(what, "Give one that was made by: bert pretrain --objective left-to-right")
     return LEFT_TO_RIGHT
 

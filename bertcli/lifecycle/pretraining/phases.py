@@ -27,7 +27,7 @@ def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -
     `shards_per_window` has the orders of a run that is resumed. Raises UserError if data are missing or do not fit.
     """
     steps_of = parse_phases(config.phases, config.steps) if config.phases else [(None, range(config.steps))]
-    given = (config.data.split(",") if config.phases else [config.data]) if config.data else []
+    given = _folders(config.data, bool(config.phases)) if config.data else []
     if given and len(given) != len(steps_of):
         names = ",".join(f"DATA-{length}" for length, _ in steps_of)
         what = f"--phases has {number_of(len(steps_of), 'phase')}, and --data names {number_of(len(given), 'folder')}."
@@ -38,6 +38,15 @@ def find_phases(config: PretrainConfig, shards_per_window: Sequence[int] = ()) -
         phases.append(Phase(steps, open_data(config, given[number] if given else None, length, begun)))
         _check_beside(phases[0].examples, phases[-1].examples)
     return tuple(phases)
+
+
+def _folders(data: str, has_phases: bool) -> list[str]:
+    """The folders that --data names, one for each phase."""
+    folders = data.split(",")
+    if folders[1:] and not has_phases and all(Path(folder).is_dir() for folder in folders):
+        what = f"--data names {len(folders)} folders, and there are no --phases."
+        raise UserError(what, "Give one folder, or lengths and shares of the steps: --phases 128:0.9,512:0.1")
+    return folders if has_phases else [data]
 
 
 def open_data(

@@ -25,13 +25,7 @@ from bertcli.models.encoder import longest_input
 from bertcli.models.loading import check_length, check_vocabulary, open_config
 from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.tasks.task import Task
-from bertcli.training.device import (
-    inference_device,
-    inference_tokens,
-    keep_freed_memory,
-    resolve_precision,
-    training_precision,
-)
+from bertcli.training import device as devices
 from bertcli.training.progress import Progress
 
 if TYPE_CHECKING:
@@ -67,7 +61,7 @@ class TaskModel:
 
     def outputs(self, features: Features) -> ModelOutputs:
         """Each output of the head as arrays, in the order of the rows of the features."""
-        tokens = min(inference_tokens(), self.kind.tokens_at_once or inference_tokens())
+        tokens = min(devices.inference_tokens(), self.kind.tokens_at_once or devices.inference_tokens())
         run = partial(run_model, self.model, features, self.device, tokens, self.dtype)
         if (of_all := float(np.sum(np.asarray(features.lengths)))) < MANY_TOKENS:
             return run()
@@ -118,7 +112,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     With `fast`, a CPU multiplies prepacked weights, in bfloat16 where it can and the kind allows, which changes scores a bit. Raises UserError
     if the model is of another kind, or has other labels.
     """
-    keep_freed_memory()
+    devices.keep_freed_memory()
     kind = KINDS[task.kind]
     config = open_config(source)
     if not kind.has_made(config):
@@ -131,7 +125,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     rules = _rules(kind, saved, min(task.max_seq_length, longest_input(model)))
     check_vocabulary(model, tokenizer, source)
     check_length(model, rules.max_seq_length)
-    device = inference_device()
+    device = devices.inference_device()
     dtype = _precision(kind, precision, model.config.hidden_size, fast)
     kind = kind.for_prediction(top_k, tokenizer.size) if top_k else kind
     with_loss = kind.with_loss(model).to_predict(device, dtype, reorders=fast)
@@ -142,7 +136,7 @@ def _precision(kind: Kind, asked: str, hidden: int, fast: bool) -> str:
     """The precision that is asked for, or for "auto" that of the device, but for kinds that need float32."""
     if kind.needs_float32 and asked == "auto":
         return "float32"
-    return training_precision(asked, hidden) if fast else resolve_precision(asked)
+    return devices.training_precision(asked, hidden) if fast else devices.resolve_precision(asked)
 
 
 def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRules:

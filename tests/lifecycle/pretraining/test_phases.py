@@ -141,6 +141,8 @@ def test_phases_of_another_form_are_refused(given: str, what: str) -> None:
 def test_data_are_named_for_each_phase(folders: list[str]) -> None:
     with pytest.raises(UserError, match="has 2 phases, and --data names 1 folder"):
         find_phases(PretrainConfig(**PHASES, data=folders[0]))
+    with pytest.raises(UserError, match="names 2 folders, and there are no --phases"):
+        find_phases(PretrainConfig(steps=10, data=",".join(folders[:2])))
 
 
 def test_the_batches_of_a_phase_are_those_of_its_data_alone(folders: list[str]) -> None:
