@@ -129,7 +129,8 @@ def _plan(folder: Path, parts: Parts, data_dir: str | None, vocab_size: int) -> 
         say(f"  {each.count} × {each.title}{state}{time}")
     low, high = (sum(each.seconds_left[end] for each in planned) for end in (0, 1))
     how = "measured on parts that are done, and estimated" if any(each.is_measured for each in planned) else "estimated"
-    say(f"  in all {duration(low)} to {duration(high)} for one process on this machine, {how} by a short calibration")
+    time = f"{duration(low)} to {duration(high)} for one process on this machine, {how} by a short calibration"
+    say(f"  in all {time}" if high else "  all of them are done")
     return [{**asdict(each), "seconds_left": [round(end, 1) for end in each.seconds_left]} for each in planned]
 
 
