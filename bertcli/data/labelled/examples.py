@@ -18,6 +18,7 @@ class Examples:
     """What all forms of examples have; each adds its own columns, and a column that a split lacks is None."""
 
     unit: ClassVar[str] = "example"
+    answer_column: ClassVar[str] = ""  # the column of the right answers, where that is all that tells them
     origin: str
     places: Sequence[str] | None = None  # file and line of each, for the user's own files
     skipped: int = 0  # rows of the file that could not be used
@@ -33,7 +34,11 @@ class Examples:
     @property
     def is_labelled(self) -> bool:
         """Whether the right answers are known."""
-        return True
+        return not self.answer_column or getattr(self, self.answer_column) is not None
+
+    def without_answers(self) -> Self:
+        """The inputs alone."""
+        return replace(self, **{self.answer_column: None}) if self.answer_column else self  # type: ignore[arg-type]
 
     def answer(self, row: int) -> str:
         """The right answer of an example, in words, where it is known."""
@@ -72,15 +77,11 @@ class Examples:
 class TextExamples(Examples):
     """Texts, or pairs of texts, with their labels as they stand in the file."""
 
+    answer_column = "labels"
     texts: Sequence[str]
     pairs: Sequence[str] | None = None
     labels: list[str] | None = None
     choices: Sequence[list[str]] | None = None  # possible continuations of each text, for multiple choice
-
-    @property
-    def is_labelled(self) -> bool:
-        """Whether the labels are known."""
-        return self.labels is not None
 
     def answer(self, row: int) -> str:
         """The label of an example."""
@@ -100,14 +101,9 @@ class TextExamples(Examples):
 class Sentences(Examples):
     """The words of each sentence, with a tag each where they are known, as they stand in the file."""
 
-    unit: ClassVar[str] = "sentence"
+    unit, answer_column = "sentence", "tags"
     words: list[list[str]]
     tags: list[list[str]] | None = None
-
-    @property
-    def is_labelled(self) -> bool:
-        """Whether the tags are known."""
-        return self.tags is not None
 
     def answer(self, row: int) -> str:
         """The tags of a sentence."""
