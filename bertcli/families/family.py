@@ -83,6 +83,10 @@ class OptimizerRules:
     corrects_lamb: bool = True  # bias correction in LAMB
     adapts_undecayed: bool = True  # whether LAMB scales the steps of weights without decay
 
+    def warmup(self, steps: float) -> float:
+        """Warm-up steps, which are whole but for ELECTRA's, in fine-tuning (optimization.py)."""
+        return steps if self.schedule == MULTIPLIED else int(steps)
+
     def given_by(self, options: object) -> OptimizerRules:
         """The rules with the options that are given."""
         values = {each.name: getattr(options, each.name, None) for each in fields(self)}

@@ -119,7 +119,8 @@ def mask_with_repeats(ids: Ints, rows: Ints, lengths: Ints, rules: MaskingRules,
     sequence = np.repeat(np.arange(len(lengths)), lengths)  # [T]
     free = np.flatnonzero(~np.isin(ids, (rules.cls_id, rules.sep_id, rules.mask_id)))
     counts = np.bincount(sequence[free], minlength=len(lengths))
-    wanted = np.array([rules.num_to_predict(int(length)) for length in lengths]) * (counts > 0)
+    share = np.round(lengths.astype(np.float32) * np.float32(rules.masked_lm_prob))  # in float32, as TensorFlow
+    wanted = np.clip(share, 1, rules.max_predictions_per_seq).astype(np.int64) * (counts > 0)
     owner = np.repeat(np.arange(len(lengths)), wanted)  # [M]
     number = np.arange(len(owner)) - (np.cumsum(wanted) - wanted)[owner]
     chosen = (uniform(key, rows[owner], number) * counts[owner]).astype(np.int64)

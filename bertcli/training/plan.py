@@ -19,7 +19,7 @@ class Plan:
     steps: int
     batch_size: int  # rows of a step, over all processes
     learning_rate: float  # peak
-    warmup_steps: int
+    warmup_steps: float
     eval_steps: int  # between evaluations
     save_steps: int  # between checkpoints
     save_minutes: float  # between checkpoints, whichever comes first
@@ -71,7 +71,7 @@ class Plan:
         return (
             f"{number_of(self.steps, 'step')} of {self.batch_size} ({self.steps * self.batch_size / rows:.3g} epochs"
             f"{why.get('epochs', '')}), {self.optimizer}, learning rate {self.learning_rate:g}"
-            f"{why.get('learning_rate', '')}, {number_of(self.warmup_steps, 'step')} of warm-up, seed {self.seed}"
+            f"{why.get('learning_rate', '')}, {number_of(int(self.warmup_steps), 'step')} of warm-up, seed {self.seed}"
         )
 
 

@@ -17,6 +17,7 @@ from transformers import AutoTokenizer, ElectraConfig, ElectraModel
 from bertcli.data.packing.batches import PackedBatch, pack
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import Interrupted, UserError
+from bertcli.families.bert import BERT
 from bertcli.families.electra import ELECTRA
 from bertcli.lifecycle.add_words import add_words
 from bertcli.lifecycle.finetune import finetune
@@ -187,6 +188,8 @@ def test_updates_of_fine_tuning_are_those_of_the_original() -> None:
     labels = torch.from_numpy(arrays["in/cola_label_ids"][:3]).long()
     rules = ELECTRA.finetuning_of(768)
     assert rules.layer_decay == saved["layerwise_lr_decay"]
+    assert rules.warmup(34.3) == 34.3  # the original's is no whole number; that of others is
+    assert BERT.finetuning_of(768).warmup(34.3) == 34
     optimizer = make_optimizer(model, "bert", WorkingCopy(model, torch.float32), rules)
     steps, warmup = saved["num_train_steps"], saved["num_train_steps"] * saved["warmup_proportion"]
     for step, wanted in enumerate(saved["lr_per_step_and_key"]):

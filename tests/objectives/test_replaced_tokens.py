@@ -103,6 +103,14 @@ def test_as_many_tokens_are_masked_as_in_the_original(google_tokenizer: WordPiec
         assert rules_of(google_tokenizer, probability, length).masking.max_predictions_per_seq == most
 
 
+def test_the_share_that_is_masked_is_rounded_in_float32(google_tokenizer: WordPiece) -> None:
+    rules, lengths = rules_of(google_tokenizer, 0.15, 512).masking, np.array([190, 350, 390])  # 28.5 and so on
+    ids = np.random.default_rng(0).integers(1000, 2000, lengths.sum())
+    positions, _ = mask_with_repeats(ids, np.arange(3), lengths, rules, 0)
+    rows = np.searchsorted(lengths.cumsum(), positions, side="right")
+    assert np.bincount(rows).tolist() == [29, 53, 59]
+
+
 def test_masks_are_drawn_with_replacement_from_what_is_no_special_token(google_tokenizer: WordPiece) -> None:
     rules = rules_of(google_tokenizer, 0.5, 60).masking
     lengths, rows = np.array([60, 20, 3]), np.array([7, 1, 4])

@@ -208,14 +208,15 @@ class Finetuning(Setup):
         """Steps as the original counts them: from examples, not windows, rounded down."""
         chosen, config, saved = self.settings, self.config, self.model.config
         steps = max(1, int(self.trained_on / chosen.batch_size * chosen.epochs))
+        rules = family_of(saved.model_type).finetuning_of(saved.hidden_size).given_by(config)
         tokens, *of_dev = (cast(Any, each.features).lengths.sum() for each in (self.train, *self.dev))
         return Plan.of(
             config,
-            rules=family_of(saved.model_type).finetuning_of(saved.hidden_size).given_by(config),
+            rules=rules,
             steps=steps,
             batch_size=chosen.batch_size,
             learning_rate=chosen.learning_rate,
-            warmup_steps=int(steps * config.warmup_proportion),
+            warmup_steps=rules.warmup(steps * config.warmup_proportion),
             eval_steps=(config.eval_steps or math.ceil(steps / max(1, round(chosen.epochs)))) if self.dev else steps,
             eval_cost=EVALUATED * float(sum(of_dev) / (tokens / self.trained_on * chosen.batch_size)),
         )
