@@ -59,9 +59,8 @@ def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> Use
     """Build the error for an unknown name, with the nearest known one."""
     names = sorted(filter(None, known))  # an option that may be empty has "" among its values
     nearest = get_close_matches(str(name).lower(), names, n=1, cutoff=0.6)
-    known_names = (
-        f"Known: {('; ' if ',' in ''.join(names) else ', ').join(names)}." if len(names) < MANY or not see else ""
-    )
+    between = "; " if any("," in each for each in names) else ", "
+    known_names = f"Known: {between.join(names)}." if len(names) < MANY or not see else ""
     hint = f"Did you mean `{nearest[0]}`?" if nearest else known_names
     return UserError(f"Unknown {kind} `{name}`.", f"{hint} {see}".strip())
 

@@ -44,8 +44,9 @@ def check_output(option: str, path: Path, source: str | None) -> None:
 def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path, like: str | None = None) -> int:
     """Write predictions as they come, each after the columns of its input; JSON lines, CSV or TSV by the file's ending.
 
-    `like`: a file of inputs; if its ending is the same, so is what separates the columns. Returns their number. Raises UserError if the file cannot be opened. After an error an older file is as it was; where
-    there was none, what was written before is kept.
+    `like`: a file of inputs; with the same ending, it also says what separates the columns. Returns the number of predictions.
+    Raises UserError if the file cannot be opened. After an error an older file is as it was; where there was none, what was
+    written before is kept.
     """
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
