@@ -38,8 +38,7 @@ class ArchitectureConfig(Config):
     def model_size(self) -> ModelSize:
         """The size, with the parts that are given in place of its own.
 
-        Raises UserError if the heads do not divide the hidden size, that is odd where it must be even, or this machine cannot
-        hold the weights.
+        Raises UserError if the heads do not divide the hidden size, that must be even, or this machine cannot hold the weights.
         """
         family = get_family(self.family)
         named = family.get_size(str(self.size))

@@ -9,7 +9,7 @@ from transformers.models.albert.modeling_albert import AlbertTransformer
 
 
 class SharedLayers(AlbertTransformer):  # type: ignore[misc]
-    """The encoder of transformers with `gradient_checkpointing`, as other families have it; the last layer is not computed again."""
+    """The encoder of transformers with `gradient_checkpointing`, as other families have it, for all layers but the last."""
 
     gradient_checkpointing = False
     _gradient_checkpointing_func = cast(Any, None)
