@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertcli import say
 from bertcli.config.architecture import check_new_weights
@@ -81,8 +81,7 @@ def train_on_task(
     source = source.for_training(trains_on_all)
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
     splits = [source.read("train", training=True, limit=config.limit), *dev]
-    result: TrainingResult = load().prepare(config, source, start, splits, resumed).run(settings, folder)
-    return result
+    return cast(TrainingResult, load().prepare(config, source, start, splits, resumed).run(settings, folder))
 
 
 def _check_length(max_seq_length: int | None, start: str) -> None:

@@ -42,9 +42,7 @@ def check_objective(objective: Objective, family: Family, given: Collection[str]
     if objective.name not in family.objectives:
         what = f"{family.name} is not pre-trained by --objective {objective.name}."
         others = " or ".join(key for key in pretrainable() if objective.name in get_family(key).objectives)
-        raise UserError(
-            what, f"Give one of: {', '.join(family.objectives)}; or --family {others}, with data made for it."
-        )
+        raise UserError(what, f"Give one of: {', '.join(family.objectives)}; or --family {others}, with its own data.")
 
 
 def default_objective(has_pairs: bool, family: str | None = None) -> Objective:

@@ -69,7 +69,7 @@ def test_what_does_not_fit_a_family_is_refused(workspace: Path) -> None:
     assert "bert build-vocab TEXT --family roberta" in caught.value.hint
     with pytest.raises(UserError, match="RoBERTa is not pre-trained by --objective mlm\\+nsp") as caught:
         make_pretraining_data("corpus.txt", family="roberta", objective="mlm+nsp", workers=1)
-    assert "or --family bert or albert, with data made for it" in caught.value.hint
+    assert "or --family bert or albert, with its own data" in caught.value.hint
     with pytest.raises(UserError, match="Masks are of n-grams or of spans") as caught:
         make_pretraining_data("corpus.txt", family="albert", span_mask=True, workers=1)
     assert "--ngram-mask 0" in caught.value.hint

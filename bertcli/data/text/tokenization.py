@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -35,6 +35,10 @@ ALGORITHMS = {
     "Unigram": "sentencepiece",
 }  # a model's type in tokenizer.json
 SPACES = "Ġ▁"  # the space before a word, as pieces have it
+HIDES_SYMBOLS = {
+    "XLNetTokenizer",
+    "DebertaV2Tokenizer",
+}  # whose special tokens but <eop> are no pieces of texts, as ALBERT's are
 MARKS_BEGIN_WORDS = {"DebertaTokenizer", "DebertaV2Tokenizer"}  # (part_of_whole_word of DeBERTa's tokenizers)
 LARGEST_VOCABULARY = 100_000_000  # bytes
 
@@ -149,7 +153,13 @@ class Subwords(WordPiece):
 
     def __post_init__(self) -> None:
         state = json.loads(self.fast.backend_tokenizer.to_str())
+        special = {token["content"] for token in state["added_tokens"] if token["special"]} - {"<eop>"}
         state["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]  # text stays text
+        if (
+            type(self.fast).__name__ in HIDES_SYMBOLS
+        ):  # a space is in no piece, so that none of these is found in a text
+            pieces = state["model"]["vocab"]
+            state["model"]["vocab"] = [[" " * (piece in special) + piece, score] for piece, score in pieces]
         plain = Tokenizer.from_str(json.dumps(state))
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
@@ -162,13 +172,13 @@ class Subwords(WordPiece):
     @cached_property
     def state(self) -> dict[str, Any]:
         """What tokenizer.json says."""
-        state: dict[str, Any] = json.loads(self.backend.to_str())
-        return state
+        return cast(dict[str, Any], json.loads(self.backend.to_str()))
 
     @property
     def digest(self) -> str:
         """A hash that is equal for two tokenizers that give the same ids for every text."""
-        parts = [self.state[name] for name in ("normalizer", "pre_tokenizer", "model")]
+        state = json.loads(self.fast.backend_tokenizer.to_str())
+        parts = [state[name] for name in ("normalizer", "pre_tokenizer", "model")]
         return hashlib.sha256(json.dumps(parts, ensure_ascii=False, sort_keys=True).encode()).hexdigest()
 
     @property

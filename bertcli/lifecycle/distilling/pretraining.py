@@ -201,9 +201,7 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, model: PreTra
     dtype = "bfloat16" if training_precision(config.precision) == "bfloat16" else "float32"
     is_read_anew = reads_whole and not has_logits and not vocabularies.are_equal
     columns = None if vocabularies.are_equal or is_read_anew else vocabularies.ids
-    kept: Any = {
-        name: getattr(beside, name) for name in ("name", "parts", "cut", "model_class", "labels", "fills_masks")
-    }
+    kept: Any = {key: getattr(beside, key) for key in ("name", "parts", "cut", "model_class", "labels", "fills_masks")}
     return Distillation(
         **kept,
         trains_every_weight=False,

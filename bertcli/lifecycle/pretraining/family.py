@@ -30,10 +30,8 @@ def with_family(config: PretrainConfig) -> PretrainConfig:
     made_for = manifest.get("family", BERT.key if manifest else config.family)
     if config.family not in (None, made_for):
         what = f"`{folder}` was made for {get_family(made_for).name}, not for {get_family(config.family).name}."
-        is_of_data = config.objective is None or config.objective in get_family(made_for).objectives
-        hint = (
-            f"{'Leave --family out, or make' if is_of_data else 'Make'} other data: {how_to_make(str(config.family))}"
-        )
+        fits = config.objective is None or config.objective in get_family(made_for).objectives
+        hint = f"{'Leave --family out, or make' if fits else 'Make'} other data: {how_to_make(str(config.family))}"
         raise UserError(what, hint)
     family = get_family(made_for)
     key = None if family is BERT else family.key

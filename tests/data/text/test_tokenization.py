@@ -18,7 +18,7 @@ from bertcli.data.packing.text_features import encode_texts
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer, load_wordpiece
 from bertcli.errors import UserError
-from tests.data.text.tokenizers import SAVERS, SENTENCES
+from tests.data.text.tokenizers import SAVERS, SENTENCES, save_xlnet_pieces
 
 LINES = [json.loads(line) for line in (GOLDENS / "tokenization.jsonl").read_text(encoding="utf-8").splitlines()]
 
@@ -91,6 +91,15 @@ def test_a_token_that_stands_twice_leaves_the_ids_of_the_others_alone(tmp_path: 
 def test_special_tokens_in_text_are_text(google_tokenizer: WordPiece) -> None:
     tokens = google_tokenizer.encode(["a [MASK] and [SEP]"])[0].tokens
     assert tokens == ["a", "[", "mask", "]", "and", "[", "sep", "]"]
+
+
+def test_special_tokens_in_text_are_text_for_xlnet_but_for_its_end_of_a_paragraph(tmp_path: Path) -> None:
+    save_xlnet_pieces(tmp_path)
+    ours = load_tokenizer(tmp_path)
+    ids = ours.encode_ids([" ".join(ours.tokens)])[0]
+    special = {token for token in ours.tokens if token.startswith("<") and token != "<unk>"}
+    assert {ours.tokens[number] for number in ids} & special == {"<eop>"}
+    assert ours.special("sep") == ours.vocab["<sep>"]
 
 
 def test_words_up_to_200_characters_are_tokenized(google_tokenizer: WordPiece) -> None:
