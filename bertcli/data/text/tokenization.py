@@ -35,10 +35,7 @@ ALGORITHMS = {
     "Unigram": "sentencepiece",
 }  # a model's type in tokenizer.json
 SPACES = "Ġ▁"  # the space before a word, as pieces have it
-HIDES_SYMBOLS = {
-    "XLNetTokenizer",
-    "DebertaV2Tokenizer",
-}  # whose special tokens but <eop> are no pieces of texts, as ALBERT's are
+HIDES_SYMBOLS = {"XLNetTokenizer", "DebertaV2Tokenizer"}  # of whose special tokens only <eop> is found in texts
 MARKS_BEGIN_WORDS = {"DebertaTokenizer", "DebertaV2Tokenizer"}  # (part_of_whole_word of DeBERTa's tokenizers)
 LARGEST_VOCABULARY = 100_000_000  # bytes
 
@@ -155,10 +152,8 @@ class Subwords(WordPiece):
         state = json.loads(self.fast.backend_tokenizer.to_str())
         special = {token["content"] for token in state["added_tokens"] if token["special"]} - {"<eop>"}
         state["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]  # text stays text
-        if (
-            type(self.fast).__name__ in HIDES_SYMBOLS
-        ):  # a space is in no piece, so that none of these is found in a text
-            pieces = state["model"]["vocab"]
+        if type(self.fast).__name__ in HIDES_SYMBOLS:
+            pieces = state["model"]["vocab"]  # none of which has a space
             state["model"]["vocab"] = [[" " * (piece in special) + piece, score] for piece, score in pieces]
         plain = Tokenizer.from_str(json.dumps(state))
         plain.no_padding()  # which tokenizer.json may ask for
