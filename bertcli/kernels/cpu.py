@@ -216,10 +216,10 @@ class _Shares(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (shares,) = ctx.saved_tensors
+        (shares,), (places, turned, _, differs) = ctx.saved_tensors, ctx.of_keys
         sizes = (shares.shape[3:], (ctx.distances,), ())
         given = [shares.new_empty(*shares.shape[:3], *size) for size in sizes]
-        loops("distances").softmax_backward(gradient.contiguous(), shares, *ctx.of_keys, ctx.mask, *given)
+        loops("distances").softmax_backward(gradient.contiguous(), shares, places, turned, differs, ctx.mask, *given)
         return None, None, *given
 
 

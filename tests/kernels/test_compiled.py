@@ -56,7 +56,7 @@ def is_row(argument: object) -> bool:
         ("softmax_row", (ROW, NUMBER, NUMBER, IN_PRECISION)),
         ("_hide", (ROW, *[FLAGS] * 2, NUMBER)),
         ("_along", (*[IN_PRECISION] * 2, ROW)),
-        ("_slopes", (*[IN_PRECISION] * 2, ROW, FLAGS, NUMBER, ROW)),
+        ("_slopes", (*[IN_PRECISION] * 2, ROW, NUMBER, ROW)),
         ("_of_others", (ROW, FLAGS)),
         ("_softmax_backward", (*[IN_PRECISION] * 2, ROW, NUMBER)),
         ("_adam", (ROW, IN_PRECISION, *[ROW] * 2, IN_PRECISION, (NUMBER,) * 9)),

@@ -65,10 +65,9 @@ def _along(gradient, shares, kept):
 
 
 @row_loop
-def _slopes(gradient, shares, kept, hidden, along, row):
+def _slopes(gradient, shares, kept, along, row):
     for j in range(row.size):
-        given = (load(gradient, j) * kept[j] - along) * load(shares, j)
-        row[j] = F(0) if hidden[j] else given
+        row[j] = (load(gradient, j) * kept[j] - along) * load(shares, j)
 
 
 @row_loop
@@ -93,7 +92,7 @@ def _of_others(row, differs):
 
 
 @kernel
-def softmax_backward(gradient, shares, places, is_backwards, hidden, differs, mask, by_content, by_distance, by_type):
+def softmax_backward(gradient, shares, places, is_backwards, differs, mask, by_content, by_distance, by_type):
     """Write the gradients of the parts of the scores."""
     _, count, queries, keys = shares.shape
     for m in prange(len(shares) * count):
@@ -102,7 +101,7 @@ def softmax_backward(gradient, shares, places, is_backwards, hidden, differs, ma
         for i in range(queries):
             draw(kept, of_head(mask[3][n * queries + i], a), mask)
             along = _along(gradient[a, n, i], shares[a, n, i], kept)
-            _slopes(gradient[a, n, i], shares[a, n, i], kept, hidden[n, i], along, row)
+            _slopes(gradient[a, n, i], shares[a, n, i], kept, along, row)
             _write(row, by_content[a, n, i])
             by_type[a, n, i] = rounded(_of_others(row, differs[n, i]), by_type)
             at, distances = places[n, i], by_distance[a, n, i]

@@ -169,7 +169,7 @@ def shares_of_keys(
         ahead = torch.where(is_backwards[:, None, None] > 0, -ahead, ahead)
     scores = by_content + by_distance.gather(3, (keys - 1 + ahead).expand(heads, -1, -1, -1))
     scores = torch.addcmul(scores, by_type[..., None], asking.differs.to(scores.dtype))
-    shares = scores.masked_fill(asking.hidden, NOT_SEEN).softmax(-1)
+    shares = (scores + asking.hidden.to(scores.dtype) * NOT_SEEN).softmax(-1)
     if not mask[1]:
         return shares
     numbers = torch.arange(mask[3].numel()).view(count, -1)
