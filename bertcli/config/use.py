@@ -52,9 +52,7 @@ class PredictConfig(Config):
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS, needs="features")
     pooling: str = option("tokens", "With --features, the states of: {choices}.", choices=POOLING, needs="features")
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
-    explain_page: str | None = option(
-        None, "With --explain: HTML file; default for attention: attention.html.", needs="explain"
-    )
+    explain_page: str | None = option(None, "With --explain: HTML file (attention: attention.html).", needs="explain")
     compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
     word: str | None = option(None, "With --compare: the word whose vectors are compared.", needs="compare")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)

@@ -30,11 +30,10 @@ def damaged_files(folder: Path, names: Iterable[str] | None = None) -> Iterator[
         return
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         digest, _, name = line.partition("  ")
+        file = folder / name
         if Path(name).name != name or len(name.encode()) > LONGEST_NAME:
             yield CHECKSUMS  # the list itself is damaged
-        elif (names is None or name in names) and not (
-            (folder / name).is_file() and digest_of(folder / name) == digest
-        ):
+        elif (names is None or name in names) and not (file.is_file() and digest_of(file) == digest):
             yield name
 
 

@@ -28,8 +28,7 @@ def product(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
         return _by_onednn(states, weight, bias)
     if gpu.is_on_gpu(states):
         return linear(states, weight, bias)
-    found: Tensor = _Product.apply(states, weight, bias)  # type: ignore[no-untyped-call]
-    return found
+    return cast(Tensor, _Product.apply(states, weight, bias))  # type: ignore[no-untyped-call]
 
 
 def multiply(states: Tensor, weight: Tensor) -> Any:
@@ -161,8 +160,7 @@ def normed_product(
     if not (torch.is_grad_enabled() or mask[1]):
         loops("inference").add_and_norm_in_place(*(rows(s) if s.dim() > 1 else s for s in states), norm.eps)
         return added
-    found: Tensor = _AddAndNorm.apply(mask, norm.eps, *states)  # type: ignore[no-untyped-call]
-    return found
+    return cast(Tensor, _AddAndNorm.apply(mask, norm.eps, *states))  # type: ignore[no-untyped-call]
 
 
 def add_and_norm(attended: Tensor, states: Tensor, norm: nn.LayerNorm, mask: Any) -> Any:

@@ -94,10 +94,8 @@ def _with_new_weights(model: PreTrainedModel) -> PreTrainedModel:
 
 
 @torch.no_grad()
-def initialize(
-    model: PreTrainedModel, names: set[str], deviation: float = INITIALIZER_RANGE, is_cut: bool = True
-) -> None:
-    """Draw the named weights as the original does: normal, cut at two deviations; biases 0, LayerNorm 1 and 0."""
+def initialize(model: PreTrainedModel, names: set[str], std: float = INITIALIZER_RANGE, is_cut: bool = True) -> None:
+    """Draw the named weights as the original does: normal, cut at two standard deviations; biases 0, LayerNorm 1 and 0."""
     glorot = {*family_of(model.config.model_type).glorot}
     for name, parameter in ((name, each) for name, each in model.named_parameters() if name in names):
         if ("LayerNorm" in name or "layer_norm" in name) and name.endswith("weight"):
@@ -107,9 +105,9 @@ def initialize(
         elif glorot.intersection(name.split(".")):
             nn.init.xavier_uniform_(parameter)
         elif not is_cut:
-            nn.init.normal_(parameter, std=deviation)
+            nn.init.normal_(parameter, std=std)
         else:
-            nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)
+            nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
 
 
 def _check_settings(saved: PretrainedConfig, family: Family, source: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -134,8 +134,7 @@ class Student(ModelWithLoss):
         if name not in self.projections:
             return states
         linear = self.projections[name]
-        projected: Tensor = linear(states.to(next(linear.parameters()).dtype))
-        return projected
+        return cast(Tensor, linear(states.to(next(linear.parameters()).dtype)))
 
 
 def run_model(

@@ -58,7 +58,7 @@ NEXT_TOKEN = Part(
 )
 
 
-def _is_left_to_right(model: PreTrainedModel) -> bool:
+def _is_causal(model: PreTrainedModel) -> bool:
     """Whether a model has BERT's head for tokens, and its tokens see only those before them."""
     from bertcli.models.packed import is_causal
 
@@ -66,6 +66,4 @@ def _is_left_to_right(model: PreTrainedModel) -> bool:
 
 
 CAUSAL: Any = {"model_class": "AutoModelForCausalLM", "labels": {"is_decoder": True}, "fills_masks": False}
-LEFT_TO_RIGHT = Objective(
-    "left-to-right", (NEXT_TOKEN,), RUNS, fits=_is_left_to_right, trains_every_weight=True, **CAUSAL
-)
+LEFT_TO_RIGHT = Objective("left-to-right", (NEXT_TOKEN,), RUNS, fits=_is_causal, trains_every_weight=True, **CAUSAL)

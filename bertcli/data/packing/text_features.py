@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -131,8 +131,7 @@ class ChoiceFeatures:
     @cached_property
     def lengths(self) -> Ints:
         """Tokens an example, over its choices, [examples]."""
-        totals: Ints = self.sequences.lengths.reshape(-1, self.choices).sum(axis=1)
-        return totals
+        return cast(Ints, self.sequences.lengths.reshape(-1, self.choices).sum(axis=1))
 
     def rows_of_step(self, seed: int, step: int, batch_size: int) -> Ints:
         """The examples of the batch of one step."""

@@ -150,11 +150,7 @@ class Subwords(WordPiece):
 
     def __post_init__(self) -> None:
         state = json.loads(self.fast.backend_tokenizer.to_str())
-        special = {token["content"] for token in state["added_tokens"] if token["special"]} - {"<eop>"}
-        state["added_tokens"] = [token for token in state["added_tokens"] if not token["special"]]  # text stays text
-        if type(self.fast).__name__ in HIDES_SYMBOLS:
-            pieces = state["model"]["vocab"]  # none of which has a space
-            state["model"]["vocab"] = [[" " * (piece in special) + piece, score] for piece, score in pieces]
+        _hide_symbols(state, type(self.fast).__name__ in HIDES_SYMBOLS)
         plain = Tokenizer.from_str(json.dumps(state))
         plain.no_padding()  # which tokenizer.json may ask for
         plain.no_truncation()
@@ -319,8 +315,34 @@ def _load_from_transformers(source: str) -> WordPiece:
         hint = "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one."
         raise UserError(what, hint) from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
+    if type(tokenizer).__name__ == "DebertaV2Tokenizer":
+        tokenizer.backend_tokenizer.normalizer = _normalizer_of_pieces(tokenizer, Path(source, "tokenizer.json"))
     if state["model"].get("type") != "WordPiece":
         return of_transformers(tokenizer, source)
     normalizer = state.get("normalizer") or {}
     rules = normalizer.get("strip_accents"), normalizer.get("handle_chinese_chars", True)
     return WordPiece(dict(state["model"]["vocab"]), not normalizer.get("lowercase", True), source, *rules)
+
+
+def _hide_symbols(state: dict[str, Any], is_hidden: bool) -> None:
+    """Have a tokenizer take what a text spells out as text, and symbols that are pieces with what is around them."""
+    special = {token["content"] for token in state["added_tokens"] if token["special"]} - {"<eop>"}
+    scored = state["model"]["vocab"] if state["model"]["type"] == "Unigram" else []
+    pieces = {piece for piece, _ in scored}
+    words = (token for token in state["added_tokens"] if not token["special"])
+    state["added_tokens"] = [token for token in words if token["content"] not in pieces]
+    if is_hidden:  # no piece has a space
+        state["model"]["vocab"] = [[" " * (piece in special) + piece, score] for piece, score in scored]
+
+
+def _normalizer_of_pieces(tokenizer: Any, saved: Path) -> Any:
+    """The normalizer of a DeBERTa 3 with the map of characters of its spm.model, which transformers 5 leaves out."""
+    if saved.exists():
+        return Tokenizer.from_file(str(saved)).normalizer
+    from sentencepiece import sentencepiece_model_pb2
+
+    own = tokenizer.backend_tokenizer.normalizer
+    model = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined]
+    model.ParseFromString(Path(tokenizer.vocab_file).read_bytes() if tokenizer.vocab_file else b"")
+    characters = model.normalizer_spec.precompiled_charsmap
+    return normalizers.Sequence([normalizers.Precompiled(characters), own]) if characters else own

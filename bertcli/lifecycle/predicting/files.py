@@ -51,9 +51,8 @@ def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path, li
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
     count, part, is_whole = 0, part_of(path), False
-    delimiter = DELIMITERS.get(path.suffix, "")
-    if like and delimiter and ending_of(Path(like)) == path.suffix:
-        delimiter = delimiter_of(Path(like))
+    is_same = ending_of(Path(like or "")) == path.suffix in DELIMITERS
+    delimiter = delimiter_of(Path(str(like))) if is_same else DELIMITERS.get(path.suffix, "")
     try:
         file = part.open("w", encoding="utf-8", newline="", buffering=1)
     except OSError as error:

@@ -147,8 +147,7 @@ class Comparisons:
         first = draw.integers(models, size=(models, 1, resamples)) * seeds
         drawn = (first + draw.integers(seeds, size=(models, seeds, resamples))).reshape(runs, resamples)
         means: list[Array] = [np.take_along_axis(each, drawn, axis=0).mean(axis=0) for each in scores]
-        differences: Array = means[0] - means[1]
-        return differences
+        return means[0] - means[1]
 
     def _keeps(self, part: str, column: Column) -> bool:
         """Whether a run has kept the predictions that a column scores; their scores are resampled."""

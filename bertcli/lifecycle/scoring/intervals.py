@@ -69,9 +69,7 @@ def beside(first: Scored, other: Scored) -> Evaluation:
         raise UserError(what, hint)
     from bertcli.metrics.metric import paired_difference
 
-    both, scores = first.resampled.keys() & other.resampled.keys(), other.evaluation.metrics
-    gains = {name: scores[name] - first.evaluation.metrics[name] for name in first.resampled if name in both}
-    to_first = {
-        name: paired_difference(gain, other.resampled[name] - first.resampled[name]) for name, gain in gains.items()
-    }
+    before, drawn, scores = first.resampled, other.resampled, other.evaluation.metrics
+    gains = {name: scores[name] - first.evaluation.metrics[name] for name in before if name in drawn}
+    to_first = {name: paired_difference(gain, drawn[name] - before[name]) for name, gain in gains.items()}
     return replace(other.evaluation, to_first=to_first)

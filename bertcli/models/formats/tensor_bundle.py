@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from operator import eq
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import google_crc32c
 import numpy as np
@@ -57,8 +57,7 @@ def _tensor(name: str, entry: Fields, data: list[NDArray[np.uint8]]) -> NDArray[
     raw = data[_first(entry, 3, 0)][offset : offset + size].tobytes()
     if _masked_crc(raw) != _first(entry, 6, 0):
         raise _damaged(Path(name))
-    tensor: NDArray[np.generic] = np.frombuffer(raw, dtype=dtype).reshape(shape)
-    return tensor
+    return cast(NDArray[np.generic], np.frombuffer(raw, dtype=dtype).reshape(shape))
 
 
 def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from operator import itemgetter
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 import psutil
@@ -85,8 +85,7 @@ class FrozenBertForTokenClassification(BertPreTrainedModel):  # type: ignore[mis
             name_rows(batch)
             choose_rows(self, batch.labels["word_positions"])
         hidden = self.lstm(self.dropout(features), _words_per_window(batch))  # [W, 2U]
-        logits: Tensor = self.classifier(self.dropout(hidden))
-        return logits
+        return cast(Tensor, self.classifier(self.dropout(hidden)))
 
     def word_states(self, batch: PackedBatch) -> Tensor:
         """The chosen hidden states of the first piece of each word, [W, K, H]."""

@@ -1,6 +1,6 @@
 """A left-to-right and a right-to-left BERT, run apart and joined, as ELMo joins its two directions (BERT section 5.1)."""
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
@@ -41,8 +41,7 @@ class TwoDirectionsModel(_PreTrained):
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embeddings of the first."""
-        embeddings: nn.Module = self.left_to_right.get_input_embeddings()
-        return embeddings
+        return cast(nn.Module, self.left_to_right.get_input_embeddings())
 
     def forward(self, sequences: Sequences, output_hidden_states: bool = False, **columns: Any) -> BaseModelOutput:
         """Packed columns, [1, T] each, to hidden states of both directions, [1, T, 2H]."""

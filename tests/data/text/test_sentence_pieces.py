@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from conftest import GOLDENS
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from transformers import AlbertTokenizer, XLNetTokenizer
 
 from bertcli.data.text.sentence_pieces import AlbertPieces, begins_word, normalize
@@ -58,6 +59,38 @@ def test_ids_are_those_of_xlnet(uncased: bool, tmp_path: Path) -> None:
     opened = open_xlnet(tmp_path, uncased=uncased)
     cases = [case for case in XLNET["cases"] if case["lower"] == uncased]
     assert opened.encode_ids([case["text"] for case in cases]) == [case["ids"] for case in cases]
+
+
+def learn_model(path: Path, **options: object) -> SentencePieceProcessor:
+    """A model as the authors' `spiece.model` and `spm.model`, learnt from a few lines."""
+    lines = ["The home-centred king (of Rome) rode out.", "A ship sank… in 1,999.", "They said: no, no."] * 9
+    trained = {"sentence_iterator": iter(lines), "model_prefix": str(path.with_suffix("")), "vocab_size": 60}
+    SentencePieceTrainer.train(**trained, hard_vocab_limit=False, minloglevel=2, **options)
+    return SentencePieceProcessor(model_file=str(path))
+
+
+def test_the_authors_own_files_are_read_as_sentencepiece_reads_them(tmp_path: Path) -> None:
+    symbols = ["<eop>", ".", "(", ")", '"', "-"]
+    control = ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]
+    theirs = learn_model(tmp_path / "spiece.model", user_defined_symbols=symbols, control_symbols=control)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLNetTokenizer", "do_lower_case": false}')
+    texts = ["The home-centred (Rome), ship.", "no (no) <mask> out. <eop> A-ship", "in Rome (out)."]
+    ours = load_tokenizer(tmp_path)
+    assert ours.encode_ids(texts) == theirs.encode(texts)
+    ours.save(tmp_path / "saved")
+    assert load_tokenizer(tmp_path / "saved").encode_ids(texts) == theirs.encode(texts)
+
+
+def test_the_map_of_characters_of_a_deberta_3_is_read_and_saved(tmp_path: Path) -> None:
+    special = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3, "pad_piece": "[PAD]", "bos_piece": "[CLS]"}
+    theirs = learn_model(tmp_path / "spm.model", **special, eos_piece="[SEP]", unk_piece="[UNK]")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2Tokenizer", "do_lower_case": false}')
+    texts = ["no… ﬁne １，９ Rome™", "A ship [MASK] sank [SEP] out."]
+    ours = load_tokenizer(tmp_path)
+    assert ours.encode_ids(texts) == theirs.encode(texts)
+    ours.save(tmp_path / "saved")
+    again = load_tokenizer(tmp_path / "saved")
+    assert (again.encode_ids(texts), again.digest) == (theirs.encode(texts), ours.digest)
 
 
 def test_a_comma_after_a_digit_is_a_piece_of_its_own_in_xlnet_too(tmp_path: Path) -> None:

@@ -39,10 +39,9 @@ class MajorityAnswer(Baseline):
     def predict(self, task: Task, examples: Examples) -> Predictions:
         """The same prediction for each example."""
         kind, texts = cast(TextKind, KINDS[task.kind]), cast(TextExamples, examples)
-        logits, choices = self.biases.astype(np.float64), texts.choices
-        return [
-            kind.predict(task.labels, logits[: len(choices[row])] if choices else logits) for row in range(len(texts))
-        ]
+        logits = self.biases.astype(np.float64)
+        counts = [len(each) for each in texts.choices or ()] or [len(logits)] * len(texts)
+        return [kind.predict(task.labels, logits[:count]) for count in counts]
 
     def is_sound(self, task: Task) -> bool:
         """Whether there is one bias a label."""
