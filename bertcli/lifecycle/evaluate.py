@@ -178,8 +178,9 @@ def _check_labels(config: EvaluateConfig, *saved: dict[str, Any]) -> None:
     """Refuse own files that have the column of the texts of runs, and of none of these that of its labels."""
     if config.label or not looks_like_file(config.task) or form_of(files := own_files(config.task)):
         return
-    file = next(iter(files.values()))[0]
-    names = {*tables.stream_table(file)[0]}
+    (file, *_), *_ = files.values()
+    with quietly():
+        names = {*tables.stream_table(file)[0]}
     labels = [str(each["label"]) for each in saved if each.get("text") in names]
     if labels and not any({label, *label.split(",")} & names for label in labels):
         hint = f"Predict: bert predict --file {quoted(file)}; or name the column of the labels: --label COLUMN"
@@ -238,9 +239,8 @@ def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tu
     """The answers of a model, and its most confident errors; a part of the examples is encoded at a time."""
     kind, answers, worst, lost = loaded.kind, list[Prediction](), list[Mistake](), list[Lost]()
     once: dict[str, Prediction] = {}  # equal answers are held once
-    parts = tables.chunks_of(
-        range(len(split)), tables.CHARACTERS_AT_ONCE, lambda row: tables.CHARACTERS_OF_A_ROW + split.examples.size(row)
-    )
+    most, size = tables.CHARACTERS_AT_ONCE, split.examples.size
+    parts = tables.chunks_of(range(len(split)), most, lambda row: tables.CHARACTERS_OF_A_ROW + size(row))
     with Progress("scoring", len(split), "examples") as progress:
         for rows in parts:
             part = Split(split.name, split.examples.take(rows))

@@ -89,8 +89,13 @@ def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
         evaluate("other.csv")
 
 
-def test_a_file_without_the_labels_of_a_run_is_to_be_predicted(take: Callable[..., None]) -> None:
+def test_a_file_without_the_labels_of_a_run_is_to_be_predicted(
+    take: Callable[..., None], said: pytest.LogCaptureFixture
+) -> None:
     take("reviews", "tickets")
+    Path("a.csv").write_text("text;mood\nthe cat;good\n")
+    assert evaluate("a.csv").model == "runs/reviews/model"
+    assert said.text.count("its columns are separated by `;`") == 1
     Path("new texts.csv").write_text("id,text\n1,the cat\n")
     for model in ([], ["runs/reviews"]):
         with pytest.raises(UserError, match=r"`new texts.csv` has no column `mood`") as caught:
