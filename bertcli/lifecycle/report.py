@@ -138,17 +138,15 @@ def _beside_each_other(read: Sequence[_Read]) -> tuple[Page, Report]:
     return comparison_page(records, compared), Report("", text, [*map(_summary, records)], comparison)
 
 
-def write_reports(
-    folder: RunFolder, result: TrainingResult, split: Split | None = None, task: Task | None = None
-) -> None:
+def write_reports(run: RunFolder, result: TrainingResult, split: Split | None = None, task: Task | None = None) -> None:
     """Write the page, the model card and the curve of a run that ends; result.json is written last and marks it as finished."""
-    record = _record(folder, result, _scored(folder, result, task, split) if split and task else _Kept())
+    record = _record(run, result, _scored(run, result, task, split) if split and task else _Kept())
     curves = run_curves(record.lines)
     if curves:
-        folder.write("loss.svg", standalone(curves[0], chart_style()))
-    folder.write("README.md", model_card(record, provenance_of(record, split)))
-    folder.write("report.html", render_page(run_page(record)))
-    folder.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
+        run.write("loss.svg", standalone(curves[0], chart_style()))
+    run.write("README.md", model_card(record, provenance_of(record, split)))
+    run.write("report.html", render_page(run_page(record)))
+    run.write("result.json", json.dumps(asdict(result), indent=2) + "\n")
 
 
 def _run_at(path: Path) -> RunFolder:

@@ -133,7 +133,8 @@ def summary_lines(result: TrainingResult) -> list[str]:
         difference = f"{abs(found['difference']):.1f} points {side}" if found["difference"] else "as good as"
         lines.append(f"{difference} the {name.replace('_', ' ')} ({INTERVAL} {interval}{chance})")
     if result.baseline and result.split == CROSS_VALIDATED:
-        lines.append("ours: a head on the frozen model; after that, all weights were trained on all examples")
+        then = "; after that, all weights were trained on all examples" if result.best_step else ", kept as it is"
+        lines.append(f"ours: a head on the frozen model{then}")
     if result.advice:
         is_kept = result.split == "dev" and not result.best_step  # the head as it was fitted
         lines.append(f"{'Training did not help' if is_kept else 'It has not learnt the task'}. Try: {result.advice}")

@@ -1,6 +1,7 @@
 """Own values are learnt alike in any unit: dollars, millions of them, or their share of a budget."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from bertcli import distill, evaluate, finetune, predict
 from bertcli.errors import Interrupted
+from bertcli.reports.tables import summary_lines
 from tests.conftest import WORDS
 from tests.lifecycle.test_finetune import stop_at_call
 from tests.training.test_loop import assert_same_bits
@@ -92,4 +94,6 @@ def test_a_head_that_few_steps_of_training_make_worse_is_kept(workspace: Path, s
     assert "training made it worse than the fitted head, which is kept: give more --epochs" in said.text
     assert run.best_step == 0
     assert any("No training was better than the head" in note for note in run.notes)
+    beside = {"guess": {"difference": 1.0, "confidence_interval": [0.5, 1.5], "significant": True}}
+    assert "ours: a head on the frozen model, kept as it is" in summary_lines(replace(run, baseline=beside))
     np.testing.assert_allclose(values(run.run), [100_000, 300_000, 150_000], atol=80_000)
