@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
@@ -18,6 +18,7 @@ from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import counted, listed
 from bertcli.data.labelled.own_splits import looks_like_file, own_files
+from bertcli.data.labelled.prediction_table import in_other_case
 from bertcli.errors import UserError, quoted
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
@@ -120,12 +121,18 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
 
 
 def _remarks_on_run(folder: RunFolder, source: Source, split: Split) -> Iterator[str]:
-    if not (folder.path / "config.yaml").exists():
-        return
-    known = {label.casefold() for label in folder.labels}
-    labels = source.kind.labels_of(source.task, split.examples) if known and source.kind.names_outputs else ()
-    if new := Counter(label for label in labels if label.casefold() not in known):
+    has_labels = (folder.path / "config.yaml").exists() and folder.labels and source.kind.names_outputs
+    labels = source.kind.labels_of(source.task, split.examples) if has_labels else ()
+    if new := _not_learnt(folder, labels):
         yield f"{folder.path} has not learnt all labels of {split.name}; others count as errors{counted(new)}"
+
+
+def _not_learnt(run: RunFolder, labels: Iterable[str]) -> Counter[str]:
+    """The labels that a run has not learnt; upper and lower case are the same where only one label is meant."""
+    counts = Counter(labels)
+    with quietly():
+        known = {*run.labels, *in_other_case(run.labels, counts, "").values()}
+    return Counter({label: count for label, count in counts.items() if label not in known})
 
 
 def _count_learnt(saved: dict[str, Any], split: Split) -> int:
@@ -228,11 +235,9 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     except UserError as error:
         message = error.message.rstrip(".")
         return f"cannot read it ({message[:1].lower()}{message[1:]})"
-    known = {label.casefold() for label in run.labels}
-    others = [label for label in labels if label.casefold() not in known] if kind.names_outputs else []
-    has_some = len(others) < len(labels)
-    why = f"has not learnt{listed(others, 2)}" if has_some else f"has other labels{listed(run.labels, 2)}"
-    return why if others else ""
+    others = [*_not_learnt(run, labels)] if kind.names_outputs else []
+    what, named = ("has not learnt", others) if len(others) < len(labels) else ("has other labels", run.labels)
+    return f"{what}{listed(named, 2)}" if others else ""
 
 
 def _predicted(loaded: Predictor, task: Task, split: Split, mistakes: int) -> tuple[list[Prediction], list[Mistake]]:

@@ -178,12 +178,10 @@ def _record(folder: RunFolder, result: TrainingResult, found: _Kept) -> RunRecor
     if folder.is_finished and not result.data:
         missing.append("How the data were read: the version that made this run did not record it.")
     command = command_of(config) or environment.get("command_line", "")
-    evaluation = found.scored.evaluation if found.scored else None
+    scored = found.scored.evaluation if found.scored else None
     objective = OBJECTIVES.get(config.get("objective") or "")
     verdict = objective.in_words(result.metrics) if objective else ""
-    return RunRecord(
-        folder.path, config, environment, result, lines, command, evaluation, found.answers, missing, verdict
-    )
+    return RunRecord(folder.path, config, environment, result, lines, command, scored, found.answers, missing, verdict)
 
 
 def _scored_again(folder: RunFolder, result: TrainingResult) -> _Kept:

@@ -64,9 +64,7 @@ def histogram(title: str, counts: Sequence[int], edges: Sequence[float], axis: s
 
     chart = pygal.Histogram(**_options({}))
     pairs = zip(counts, edges, edges[1:], strict=False)
-    bars = [
-        {"value": (count, low, high), "label": f"{low:g} to {high:g} {axis}: {count:,}"} for count, low, high in pairs
-    ]
+    bars = [{"value": (size, low, high), "label": f"{low:g} to {high:g} {axis}: {size:,}"} for size, low, high in pairs]
     chart.add("", bars)
     return Chart(title, _clean(chart, title), axis=axis)
 

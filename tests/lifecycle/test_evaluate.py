@@ -636,6 +636,17 @@ def test_labels_that_a_run_has_not_learnt_are_said(workspace: Path) -> None:
     assert scores.metrics["accuracy"] == 90
 
 
+def test_labels_in_other_case_are_the_same_where_one_is_meant(workspace: Path) -> None:
+    run = baseline(write_films("films.csv", range(60))).run
+    labels = ["n", "y"]
+    rows = [f"a film,{label.upper()}\n" for label in labels]
+    Path("upper.csv").write_text("text,label\n" + "".join(rows))
+    assert evaluate("upper.csv", model=[run]).remarks == []
+    Path("both.csv").write_text("text,label\n" + "".join(rows) + f"a film,{labels[0]}\n")
+    (remark,) = evaluate("both.csv", model=[run]).remarks
+    assert all(f"`{label.upper()}` (1)" in remark for label in labels)
+
+
 def test_that_a_run_is_not_finished_is_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     run = baseline(write_films("films.csv", range(60))).run
     (Path(run) / "result.json").unlink()
