@@ -63,6 +63,8 @@ class Config:
             made = replace(given, **options)
             made.given = given.given | set(options)
             return made
+        if hasattr(given, "columns"):  # of a DataFrame
+            raise UserError("A table in memory is no file.", 'Write it to one: table.to_csv("rows.csv", index=False)')
         names = [declared.name for declared in fields(cls) if declared.metadata["metavar"]]
         named = {names[0]: joined(get_type_hints(cls)[names[0]], given)} if given and names else {}
         return cls.from_values({**named, **options})

@@ -21,10 +21,8 @@ def explanation_page(texts: dict[str, str], prediction: dict[str, Any], model: s
     found = prediction["explanation"]
     parts = {PARTS[name]: list(marked(text, name, found["words"])) for name, text in texts.items()}
     ranked = sorted(found["words"], key=lambda word: -abs(word["attribution"]))
-    largest, score = largest_of(found["words"]), prediction.get("scores", {}).get(found["label"])
-    return render(
-        "explanation.html", found=found, parts=parts, ranked=ranked, largest=largest, model=model, score=score
-    )
+    sizes = {"largest": largest_of(found["words"]), "score": prediction.get("scores", {}).get(found["label"])}
+    return render("explanation.html", found=found, parts=parts, ranked=ranked, model=model, **sizes)
 
 
 def largest_of(words: list[dict[str, Any]]) -> float:

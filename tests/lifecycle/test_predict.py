@@ -24,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertcli import kernels
+from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.squad import split_words
 from bertcli.data.labelled.tables import chunks_of, read_table, stream_table
@@ -585,6 +586,11 @@ def test_the_rows_of_a_data_frame_are_the_input_not_its_columns() -> None:
     inputs = inputs_of(pandas.DataFrame({"text": ["the cat", "a dog"], "text_pair": ["a cat", "a cat"]}))
     assert inputs.form == "pair"
     assert [row["text"] for row in inputs.rows] == ["the cat", "a dog"]
+    with pytest.raises(UserError, match="A table in memory is no file") as caught:
+        FinetuneConfig.build(pandas.DataFrame({"text": ["the cat"], "label": ["a"]}), {})
+    assert "to_csv" in caught.value.hint
+    with pytest.raises(UserError, match="or no text"):
+        inputs_of(Path("rows.csv"))
 
 
 def test_a_table_without_a_name_is_not_read_as_texts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, tee
@@ -73,7 +73,7 @@ def inputs_of(rows: Any) -> Inputs:
     """
     if hasattr(rows, "columns"):  # of a DataFrame, which as a sequence is the names of its columns
         rows = rows.to_dict("records")
-    rows = [*rows]
+    rows = [*rows] if isinstance(rows, Iterable) else [rows]
     made = [_as_row(row) for row in rows]
     forms = {(*row, len(row.get("choices", ()))) for row in made}
     if len(forms) != 1 or not all(made) or not any(isinstance(row, str | Mapping) for row in rows):
