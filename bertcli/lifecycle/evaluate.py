@@ -85,10 +85,10 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
         return
     found = workspace.resolve_model(model)
     remarks = list(_remarks(config, found, saved, source, splits[0]))
+    loaded = load_for_task(task, found, config.precision, config.engine)
     for remark in remarks:
         say(remark)
     remarks = [*filter(None, [RunFolder(Path(found).parent).unfinished]), *remarks]
-    loaded = load_for_task(task, found, config.precision, config.engine)
     for split in splits:
         scored = score_split(task, found, split, *_predicted(loaded, task, split, config.mistakes))
         baseline = _baseline(found, saved, split)
@@ -122,8 +122,7 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
 
 def _remarks_on_run(folder: RunFolder, source: Source, split: Split) -> Iterator[str]:
     has_labels = (folder.path / "config.yaml").exists() and folder.labels and source.kind.names_outputs
-    labels = source.kind.labels_of(source.task, split.examples) if has_labels else ()
-    if new := _not_learnt(folder, labels):
+    if has_labels and (new := _not_learnt(folder, source.kind.labels_of(source.task, split.examples))):
         yield f"{folder.path} has not learnt all labels of {split.name}; others count as errors{counted(new)}"
 
 
@@ -132,6 +131,8 @@ def _not_learnt(run: RunFolder, labels: Iterable[str]) -> Counter[str]:
     counts = Counter(labels)
     with quietly():
         known = {*run.labels, *in_other_case(run.labels, counts, "").values()}
+    types = set() if KINDS[run.config["kind"]].reads_tables else {tag.partition("-")[2] for tag in known}  # of entities
+    known |= {label for label in counts if label.partition("-")[2] in types}
     return Counter({label: count for label, count in counts.items() if label not in known})
 
 

@@ -115,6 +115,14 @@ def test_a_table_is_not_scored_by_a_run_of_tagged_words_nor_the_reverse(take: Ca
         evaluate("other.csv")
 
 
+def test_words_in_columns_are_tagged_by_a_run_that_tags_though_another_takes_texts(take: Callable[..., None]) -> None:
+    take("people", "reviews")
+    Path("other.conll").write_text("the\ncat\n\na\ndog\n")
+    assert predict(file="other.conll").model == "runs/people/model"
+    Path("other.conll").write_text(CONLL.replace("B-PER", "S-PER"))  # of the same type
+    assert evaluate("other.conll").remarks == []
+
+
 def test_a_run_of_pairs_is_not_asked_for_single_texts_nor_the_reverse(take: Callable[..., None]) -> None:
     take("pairs")
     with pytest.raises(UserError, match="no finished run for one text in this folder: runs/pairs takes pairs of texts"):

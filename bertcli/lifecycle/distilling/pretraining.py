@@ -13,16 +13,8 @@ from transformers import PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from bertcli import say
-from bertcli.config.distillation import (
-    DISTILBERT_SHAPE,
-    HIDDEN,
-    LOGITS,
-    MASKED,
-    TEACHER_SHAPE,
-    VECTORS,
-    WHOLE_TEXT,
-    DistillConfig,
-)
+from bertcli.config import distillation
+from bertcli.config.distillation import DistillConfig
 from bertcli.config.training import PretrainConfig
 from bertcli.data.hub import POOLING
 from bertcli.data.json_files import write_json
@@ -114,7 +106,7 @@ def distill_pretraining(asked: DistillConfig) -> TrainingResult:
         options=config,
         resolved={"teacher_digest": digest, "from": pretraining.from_},
         notes=(f"Distilled from `{config.teacher}`: {', '.join(config.targets)}, and masked-LM.",),
-        add_files=_add_pooling if VECTORS in config.targets else lambda folder: None,
+        add_files=_add_pooling if distillation.VECTORS in config.targets else lambda folder: None,
         warmup=lambda steps: math.ceil(WARMUP * steps),
     )
     request = with_steps(request, model)
@@ -174,28 +166,28 @@ def _resolved(config: DistillConfig, rows: int) -> DistillConfig:
 def _targets(config: DistillConfig, teacher: PreTrainedModel) -> list[str]:
     """What is learnt: logits only of a teacher that has them. Raises UserError if they are asked for and it has none."""
     targets = targets_of(config, True)
-    if LOGITS in targets and teacher.get_output_embeddings() is None:
+    if distillation.LOGITS in targets and teacher.get_output_embeddings() is None:
         what = f"The teacher `{config.teacher}` has no masked-LM head, so no logits of tokens"
         if config.targets:
             raise UserError(f"{what}.", "Learn its states instead: --targets hidden sentence-vectors")
         say(f"{what}: its hidden states are learnt alone")
-        targets = {HIDDEN}
+        targets = {distillation.HIDDEN}
     return sorted(targets)
 
 
 def _objective(config: DistillConfig, vocabularies: _Vocabularies, model: PreTrainedModel) -> Distillation:
     """The losses and the teacher. Raises UserError if none of them has a weight, or the teacher is of no use."""
     targets = config.targets
-    has_logits, reads_whole = LOGITS in targets, (config.teacher_reads or "") == WHOLE_TEXT
+    has_logits, reads_whole = distillation.LOGITS in targets, (config.teacher_reads or "") == distillation.WHOLE_TEXT
     if config.teacher_reads is None:
         reads_whole = not has_logits
     beside = _learnt_beside(model, config.teacher)
     weights = Weights(
         soft_targets=cast(float, config.soft_weight) * has_logits,
         masked_lm=config.masked_lm_weight,
-        hidden=config.hidden_weight * (HIDDEN in targets),
+        hidden=config.hidden_weight * (distillation.HIDDEN in targets),
         squared=config.mse_weight * has_logits,
-        vectors=config.vector_weight * (VECTORS in targets),
+        vectors=config.vector_weight * (distillation.VECTORS in targets),
     )
     check_weights(vars(weights))
     dtype = "bfloat16" if training_precision(config.precision) == "bfloat16" else "float32"
@@ -208,7 +200,7 @@ def _objective(config: DistillConfig, vocabularies: _Vocabularies, model: PreTra
         teacher=Teacher(model, dtype, has_logits, reads_whole, columns),
         weights=weights,
         temperature=config.temperature,
-        only_masked=config.soft_targets == MASKED,
+        only_masked=config.soft_targets == distillation.MASKED,
         tokens=TeacherTokens(vocabularies.student, vocabularies.teacher) if is_read_anew else None,
         seed=config.seed,
     )
@@ -261,13 +253,13 @@ def _student(
         return model
     family, count = family_of(teacher.config.model_type), teacher.config.num_hidden_layers
     can_be_distilbert = family is BERT and objective.fills_masks
-    shape = config.shape or (DISTILBERT_SHAPE if can_be_distilbert else TEACHER_SHAPE)
-    if shape == DISTILBERT_SHAPE and not can_be_distilbert:
+    shape = config.shape or (distillation.DISTILBERT_SHAPE if can_be_distilbert else distillation.TEACHER_SHAPE)
+    if shape == distillation.DISTILBERT_SHAPE and not can_be_distilbert:
         kind = teacher.config.model_type if objective.fills_masks else "model that reads from left to right"
         what = f"A DistilBERT is made of the layers of a BERT; the teacher is a {kind}."
-        raise UserError(what, f"Give --shape {TEACHER_SHAPE}")
+        raise UserError(what, f"Give --shape {distillation.TEACHER_SHAPE}")
     layers = chosen_layers(count, config, shape)
-    model = (make_distilbert if shape == DISTILBERT_SHAPE else keep_layers)(teacher, layers)
+    model = (make_distilbert if shape == distillation.DISTILBERT_SHAPE else keep_layers)(teacher, layers)
     return model if vocabularies.are_equal else cut_embeddings(model, ids)
 
 

@@ -142,7 +142,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
     if ending_of(path) in TAG_ENDINGS:
         sentences = enumerate(read_conll(path, may_lack_tags=True).words, start=1)
         columns = (({"text": " ".join(words), "line": number}, {"tokens": words}) for number, words in sentences)
-        return Inputs(({**row, "columns": each} for row, each in columns), "text")
+        return Inputs(({**row, "columns": each} for row, each in columns), "text", partial(_misfit_of_words, path))
     if is_whole(path):
         if not (questions := [*_rows_of_squad(path)]):
             raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
@@ -162,6 +162,10 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
             return Inputs(counted(rows, _is_empty, "have no text", name), form_of_row({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     return of_table(path, names, cells)
+
+
+def _misfit_of_words(path: Path, run: RunFolder) -> str:
+    return "" if KINDS[run.config["kind"]].recognizes(path) else "does not tag words"
 
 
 def _rows_of_squad(path: Path) -> Iterator[InputRow]:
