@@ -17,9 +17,9 @@ from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import counted, listed
-from bertcli.data.labelled.own_splits import looks_like_file, own_files
+from bertcli.data.labelled.own_splits import SPLIT_NAMES, looks_like_file, own_files
 from bertcli.data.labelled.prediction_table import in_other_case
-from bertcli.errors import UserError, quoted
+from bertcli.errors import UserError, quoted, unknown
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.types import Mistake, Prediction
@@ -216,6 +216,8 @@ def _latest_run(config: EvaluateConfig) -> RunFolder:
     if workspace.task_runs(task=name):
         return workspace.run_of_task(name)
     own_files(config.task)  # before what can be done with them
+    if config.split not in SPLIT_NAMES.values():
+        raise unknown("split", config.split, {*SPLIT_NAMES.values()})
     try:
         return workspace.run_that_fits(partial(_misfit, config), f"for `{name}`", shlex.join(name.split(",")))
     except UserError:

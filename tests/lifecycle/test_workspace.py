@@ -79,6 +79,8 @@ def test_of_two_projects_the_one_whose_labels_a_file_has_is_scored(
     Path("other.csv").write_text("body,price\nthe cat,2\nthe dog,3\n")
     assert evaluate("other.csv").model == "runs/prices/model"
     Path("other.csv").write_text("body,queue\nthe cat,sales\n")
+    with pytest.raises(UserError, match="Unknown split `valid`"):
+        evaluate("other.csv", split="valid")
     with pytest.raises(UserError, match=r"no finished run for `other.csv`") as caught:
         evaluate("other.csv")
     assert "runs/tickets has other labels: billing, delivery" in caught.value.message

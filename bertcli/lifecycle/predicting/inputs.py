@@ -215,7 +215,7 @@ def _misfit(names: list[str], is_named: bool, run: RunFolder) -> str:
         is_enough = bool(others) and not _misfit_of_columns(others, run)
         named = " and ".join(f"`{name}`" for name in others.values())
         taken = f", but --model {quoted(run.path)} takes {named}" if is_enough else ""
-        return f"needs the column {' and '.join(lacking)}{taken}"
+        return f"needs the column{'s' * (len(lacking) > 1)} {' and '.join(lacking)}{taken}"
     return _misfit_of_columns(columns, run)
 
 
