@@ -38,7 +38,7 @@ class ArchitectureConfig(Config):
     def model_size(self) -> ModelSize:
         """The size, with the parts that are given in place of its own.
 
-        Raises UserError if the heads do not divide the hidden size, that must be even, or this machine cannot hold the weights.
+        Raises UserError if the hidden size does not suit the heads or the family, or this machine cannot hold the weights.
         """
         family = get_family(self.family)
         named = family.get_size(str(self.size))
@@ -49,7 +49,7 @@ class ArchitectureConfig(Config):
             nearest = min(divisors, key=lambda each: abs(each - heads))
             what = f"A hidden size of {hidden} cannot be divided among {heads} heads."
             raise UserError(what, f"Give a number of heads that divides it, such as --heads {nearest}")
-        if family.is_even and hidden % 2:
+        if family.has_even_hidden_size and hidden % 2:
             raise UserError(f"The hidden size of {family.name} must be even.", f"Give --hidden-size {2 * hidden}")
         needed, memory = BYTES_OF_WEIGHT * size.parameters(), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if needed > memory:

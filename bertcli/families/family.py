@@ -84,7 +84,7 @@ class OptimizerRules:
     adapts_undecayed: bool = True  # whether LAMB scales the steps of weights without decay
 
     def warmup(self, steps: float) -> float:
-        """Warm-up steps, which are whole but for ELECTRA's, in fine-tuning (optimization.py)."""
+        """Warm-up steps of fine-tuning, rounded down; ELECTRA's are not (its optimization.py)."""
         return steps if self.schedule == MULTIPLIED else int(steps)
 
     def given_by(self, options: object) -> OptimizerRules:
@@ -133,7 +133,7 @@ class Family:
     is_packed: bool = False  # its layers attend through transformers' attention interface, over the whole sequence
     is_original: bool = False  # the paper's model: has TensorFlow checkpoints, and frozen features for taggers
     sizes: Mapping[str, ModelSize] = field(default_factory=dict)  # of new models
-    is_even: bool = False  # the hidden size: half of a position is sines, half cosines
+    has_even_hidden_size: bool = False  # half of the encoding of a position is sines, half cosines
     settings: Callable[[ModelSize], dict[str, Any]] = lambda size: {}  # in config.json of a new model
     generator: Callable[[ModelSize, float | None], dict[str, int]] | None = None  # its settings, by its share of width
     glorot: tuple[str, ...] = ()  # modules whose new weights are drawn by Glorot & Bengio 2010, uniformly

@@ -257,9 +257,9 @@ def choice_columns(names: list[str], text: str | None = None) -> dict[str, str]:
     """The columns of a text and its choices, such as `ending0` or `choice_a`; none where there are not two of them."""
     found = sorted(filter(None, map(CHOICE_NAME.fullmatch, names)), key=lambda match: match[2].lower().rjust(9))
     choices = [match[0] for match in found]
-    others = [name for name in names if name not in choices and name.lower() not in LABEL_NAMES]
-    text = text or named(CONTEXT_NAMES, names) or "".join(others[: len(others) == 1])
-    if len(choices) < 2 or not text:
+    others = [name for name in names if name.lower() not in {*map(str.lower, choices), *LABEL_NAMES}]
+    text = text or named(CONTEXT_NAMES, names) or (others[0] if len(others) == 1 else None)
+    if len(choices) < 2 or text is None:
         return {}
     start = {"choice_start": "sent2"} if text == "sent1" and "sent2" in names else {}  # in SWAG, of each choice
     return {"text": text, **start, **{f"choice{number}": name for number, name in enumerate(choices)}}

@@ -72,8 +72,8 @@ def _new_model(model_class: Any, config: PretrainedConfig, attention: dict[str, 
 
 
 def run_packed(model: PreTrainedModel) -> PreTrainedModel:
-    """Have a model whose attention or encoder is of its family run packed in a way of its own."""
-    return deberta.run_packed(two_streams.run_packed(shared_layers.run_packed(model)))
+    """Have a model whose attention is of its family run packed in a way of its own, and an ALBERT's layers be computed again."""
+    return deberta.run_packed(two_streams.run_packed(shared_layers.allow_gradient_checkpointing(model)))
 
 
 def build_generator(model: PreTrainedModel) -> PreTrainedModel:

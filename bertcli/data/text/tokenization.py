@@ -165,7 +165,7 @@ class Subwords(WordPiece):
         """What tokenizer.json says."""
         return cast(dict[str, Any], json.loads(self.backend.to_str()))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """A hash that is equal for two tokenizers that give the same ids for every text."""
         state = json.loads(self.fast.backend_tokenizer.to_str())

@@ -69,7 +69,7 @@ class TaskModel:
             return run(progress.advance)
 
     def predict_part(self, split: Split) -> tuple[list[Prediction], Lost]:
-        """The same for a part of a split, whose right answers may be strange, and what of it is not read; says nothing."""
+        """The same for a part of a split, whose labels the model may not know, and what of it is not read; says nothing."""
         inputs = replace(split, examples=split.examples.without_answers())
         part = encode_split(self.task, inputs, self.tokenizer, self.rules)
         return self.predict(part), lost_in(self.task, part, self.rules, self.tokenizer)

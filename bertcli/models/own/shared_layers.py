@@ -1,5 +1,6 @@
 """ALBERT's encoder, whose layers can be computed again in the backward pass."""
 
+from functools import partial
 from typing import Any, cast
 
 from torch import Tensor
@@ -21,14 +22,13 @@ class SharedLayers(AlbertTransformer):  # type: ignore[misc]
         hidden, count = self.embedding_hidden_mapping_in(hidden_states), self.config.num_hidden_layers
         for number in range(count):
             group = self.albert_layer_groups[int(number / (count / self.config.num_hidden_groups))]
-            given = (group, hidden, attention_mask)
-            is_last = number == count - 1
-            hidden = group(*given[1:], **kwargs) if is_last else self._gradient_checkpointing_func(*given, **kwargs)
+            run = group if number == count - 1 else partial(self._gradient_checkpointing_func, group)
+            hidden = run(hidden, attention_mask, **kwargs)
         return BaseModelOutput(last_hidden_state=hidden)
 
 
-def run_packed(model: PreTrainedModel) -> PreTrainedModel:
-    """Have an ALBERT of any class compute its layers again where that is asked for; any other model stays as it is."""
+def allow_gradient_checkpointing(model: PreTrainedModel) -> PreTrainedModel:
+    """Let the layers of an ALBERT of any class be computed again; any other model stays as it is."""
     encoder = getattr(model.base_model, "encoder", None)
     if type(encoder) is AlbertTransformer:
         encoder.__class__ = type(AlbertTransformer.__name__, (SharedLayers,), {})
