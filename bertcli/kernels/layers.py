@@ -9,18 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.kernels import gpu
+from bertcli.kernels import gpu, products
 from bertcli.kernels.cpu import are_many, fits_many
-from bertcli.kernels.products import (
-    GELUS,
-    PrepackedLinear,
-    activated_product,
-    gelu_product,
-    normed_product,
-    product,
-    reordered,
-    trains_faster,
-)
+from bertcli.kernels.products import PrepackedLinear, normed_product, product, trains_faster
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
 
@@ -45,7 +36,7 @@ def prepack_layers(model: nn.Module) -> None:
     for parent in model.modules():
         if isinstance(parent, SelfAttention) and parent.prepacked is None:
             weight, bias = parent.joined()
-            parent.prepacked = (reordered(weight), bias.detach())
+            parent.prepacked = (products.reordered(weight), bias.detach())
             del parent.query, parent.key, parent.value
         for name, child in parent.named_children():
             if type(child) in (nn.Linear, Linear):
@@ -138,14 +129,14 @@ class Layer(nn.Module):
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """[1, T, H] to [1, T, H]."""
         own, after = self.attention.self, self.attention.output
-        gelu = GELUS.get(type(self.intermediate.intermediate_act_fn))
+        gelu = products.GELUS.get(type(self.intermediate.intermediate_act_fn))
         is_usual = isinstance(after, Output) and isinstance(self.output, Output)  # LayerNorm follows each part
         if gelu is None or not is_usual or getattr(own, "prepacked", None) is None or own._forward_pre_hooks:
             return cast(Tensor, super().forward(hidden_states, *args, **kwargs))
         context = own.attend_in(hidden_states, own.dropout, kwargs["sequences"])
         attended: Any = normed_product(context, hidden_states, after.dense, after.LayerNorm, _no_mask)
         first, last = self.intermediate.dense, self.output.dense
-        middle = gelu_product(attended, first.weight, first.bias, gelu)
+        middle = products.gelu_product(attended, first.weight, first.bias, gelu)
         return cast(Tensor, normed_product(middle, attended, last, self.output.LayerNorm, _no_mask))
 
 
@@ -157,7 +148,7 @@ class Intermediate(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """[..., H] of the layer to [..., H] of its middle."""
-        found = activated_product(hidden_states, self.dense, self.intermediate_act_fn)
+        found = products.activated_product(hidden_states, self.dense, self.intermediate_act_fn)
         return cast(Tensor, super().forward(hidden_states)) if found is None else found
 
 
@@ -227,7 +218,7 @@ class AlbertLayer(nn.Module):
     def forward(self, hidden_states: Tensor, attention_mask: None = None, **kwargs: Any) -> Tensor:
         """[1, T, H] to [1, T, H]."""
         attended: Tensor = self.attention(hidden_states, attention_mask, **kwargs)[0]
-        middle = activated_product(attended, self.ffn, self.activation)
+        middle = products.activated_product(attended, self.ffn, self.activation)
         if middle is None:
             middle = self.activation(self.ffn(attended))
         found = normed_product(middle, attended, self.ffn_output, self.full_layer_layer_norm, _no_mask)
@@ -245,7 +236,7 @@ class FeedForward(nn.Module):
 
     def forward(self, inp: Tensor) -> Tensor:
         """[..., H] to [..., H]."""
-        middle = activated_product(inp, self.layer_1, self.activation_function)
+        middle = products.activated_product(inp, self.layer_1, self.activation_function)
         if middle is None:
             return cast(Tensor, super().forward(inp))
         middle = self.dropout(middle)

@@ -276,7 +276,8 @@ def _how_to_name(first: Table) -> str:
         return "Add a column of labels."
     marks = [name for name, found in values.items() if {*map(spelled, found)} <= ZERO_OR_ONE]
     label = ",".join(marks) if marks[1:] else min(values, key=lambda name: (len(values[name]) == 1, len(values[name])))
-    return f"Name them, such as --text {quote(text)} --label {quote(label)}"
+    are_pairs = sum(map(partial(_holds_texts, rows), first.names)) > 1
+    return f"Name them, such as --text {quote(text)} --label {quote(label)}{'; of pairs --text-pair too' * are_pairs}"
 
 
 def _how_to_add_header(first: Table, columns: dict[str, str]) -> str:

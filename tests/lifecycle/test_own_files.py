@@ -384,6 +384,12 @@ def utf16(text: str) -> bytes:
         ),
         (
             "a.csv",
+            "left,right,result\nit rained,the sun shone,0\na man ate,somebody is eating,1\nit snows,the sun is out,0\n",
+            "which is the text and which the label",
+            "such as --text right --label result; of pairs --text-pair too$",
+        ),
+        (
+            "a.csv",
             "text,joy,the anger\nfirst text,1,0\nsecond text,0,0\n",
             "which is the text and which the label",
             "such as --text text --label 'joy,the anger'$",

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 import psutil
@@ -28,13 +29,14 @@ from bertcli import errors
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
+from bertcli.kinds import KINDS
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.serve import listening, serve
 
 for package in ("starlette", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package, reason="needs the extra: pip install 'bertcli[serve]'")
 
-from bertcli.lifecycle.serving.rows import ServedModel  # noqa: E402
+from bertcli.lifecycle.serving.rows import Refused, ServedModel  # noqa: E402
 from bertcli.lifecycle.serving.server import Service, load_served  # noqa: E402
 
 BOUNDS = {"max-bytes": 20_000, "max-rows": 20, "max-tokens": 2_000, "timeout-seconds": 20}
@@ -457,3 +459,11 @@ def test_a_row_may_have_the_columns_that_the_run_learnt_from(tmp_path: Path) -> 
     assert model.named({"question": "where?"}) == {"text": "where?"}
     for row in ({"text": "where?"}, {"question": "where?", "text": "when?"}):
         assert model.named(row) == row
+
+
+def test_one_text_alone_is_refused_by_a_model_of_pairs() -> None:
+    model = ServedModel("run", SimpleNamespace(kind=KINDS["classify"]), has_pairs=True, source="run")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="The model `run` needs a pair of texts") as caught:
+        model.check({"text": "where?"})
+    sample = json.loads(caught.value.hint.removeprefix("Send ").removesuffix("; see /docs."))
+    assert {*sample} == {"text", "text_pair"}

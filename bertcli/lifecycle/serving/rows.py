@@ -56,6 +56,10 @@ class ServedModel:
         return found if len(found) == len(row) else row
 
     @property
+    def _needs(self) -> str:
+        return "a pair of texts" if self.has_pairs else self.kind.needs
+
+    @property
     def sample(self) -> Row:
         """A row as it takes them."""
         return {**self.kind.sample, **({"text_pair": "It is bad."} if self.has_pairs else {})}
@@ -63,10 +67,9 @@ class ServedModel:
     @property
     def described(self) -> dict[str, Any]:
         """The model in the words of `GET /health`."""
-        needs = "a pair of texts" if self.has_pairs else self.kind.needs
         labels = {"labels": list(self.task_model.task.labels)} if self.kind.names_outputs else {}
         can = {"explains": bool(self.kind.evidence_unit)}
-        return {"name": self.name, "kind": self.kind.name, "takes": needs, **labels, "sample": self.sample, **can}
+        return {"name": self.name, "kind": self.kind.name, "takes": self._needs, **labels, "sample": self.sample, **can}
 
     def count_tokens(self, rows: list[Row]) -> int:
         """The number of tokens of all texts in rows."""
@@ -91,9 +94,10 @@ class ServedModel:
 
     def check(self, row: Row) -> None:
         """Raise Refused if the model does not take a row."""
-        if form_of_row(row) not in self.kind.inputs:
+        form = form_of_row(row)
+        if form not in self.kind.inputs or (self.has_pairs and form != "pair"):
             sample = json.dumps(self.sample, ensure_ascii=False)
-            raise Refused(422, f"The model `{self.name}` needs {self.kind.needs}.", f"Send {sample}; see /docs.")
+            raise Refused(422, f"The model `{self.name}` needs {self._needs}.", f"Send {sample}; see /docs.")
         try:
             self.kind.check_input(row, self.task_model.tokenizer, self.task_model.longest, None)
         except UserError as error:
@@ -118,7 +122,7 @@ def read_request(body: bytes, name: str | None, models: dict[str, ServedModel], 
         raise Refused(422, "The request is not JSON.", FORM) from None
     rows = given if isinstance(given, list) else [given]
     if not rows or not all(isinstance(row, dict) for row in rows):
-        raise Refused(422, "The request is neither an object nor a list of objects.", FORM)
+        raise Refused(422, "The request is neither an object nor a list of one or more objects.", FORM)
     if len(rows) > most:
         raise Refused(413, f"The request has {len(rows):,} rows; the maximum is {most:,}.", "Send fewer at a time.")
     model = _model([name, *(row.pop("model", None) for row in rows)], models)
