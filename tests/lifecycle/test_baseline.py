@@ -3,6 +3,8 @@
 import csv
 import json
 import random
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.pipeline import make_pipeline, make_union
 
 from bertcli import baseline, errors, evaluate, export, finetune, predict, report
+from bertcli.cli.main import main
 from bertcli.errors import UserError
 
 FEW = "text,label\n" + "the cat,good\na dog,bad\n" * 12
@@ -64,6 +67,22 @@ def test_a_bag_of_words_learns_every_kind_of_text_and_is_scored_from_its_folder_
     assert beside["others"][0]["to_first"][metric]["significant"]
     names = {"config.yaml", "environment.json", "metrics.jsonl", "predictions.jsonl", "README.md", "report.html"}
     assert names <= {each.name for each in Path(run.run).iterdir()}
+
+
+def test_a_run_below_the_bag_of_words_names_the_command_that_makes_one(
+    home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_reviews(workspace / "own.csv")
+    start = str(home / "runs" / "pretrain-tiny")
+    run = finetune("own.csv", from_=start, text="text", learning_rate=1e-9, epochs=1, max_seq_length=5)
+    beside = run.baseline["bag_of_words"]
+    assert beside["significant"]
+    assert beside["difference"] < 0
+    assert run.next[0] == "bert baseline own.csv --text text"
+    monkeypatch.setattr(sys, "argv", shlex.split(run.next[0]))
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main()
+    assert Path("runs/own-bag-of-words/model").exists()
 
 
 def test_few_examples_without_a_dev_set_are_all_fitted_to_and_cross_validated(workspace: Path) -> None:

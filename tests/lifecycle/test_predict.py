@@ -232,6 +232,9 @@ def test_the_columns_of_the_input_are_kept_in_their_order(
     assert second["prediction"] in LABELS
     assert predict(file="in.jsonl", model=model, output="-").records == [first, second]
     assert "label" in predict(file="in.jsonl", model=model, output="-", only_predictions=True).records[0]
+    Path("in.csv").write_text("text,id\nthe cat,7\n", encoding="utf-8-sig")  # as Excel writes it
+    predict(file="in.csv", output="out.csv", model=model)
+    assert Path("out.csv").read_bytes().startswith(b"\xef\xbb\xbftext,id,prediction,")
 
 
 def test_a_pipe_needs_no_file_option(workspace: Path, model: str) -> None:

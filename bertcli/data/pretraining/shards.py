@@ -29,11 +29,7 @@ from bertcli.errors import UserError, flag_of, quoted
 OPTION_TYPES = {"next_sentence": bool, "max_seq_length": int, "masking": str, "whole_word_mask": bool}
 OPTION_TYPES |= {"masked_lm_prob": float, "max_predictions_per_seq": int, "mask_shares": str, "span_mask": bool}
 OPTION_TYPES |= {"ngram_mask": int}
-MASKING_DEFAULTS = {
-    "mask_shares": SHARES,
-    "span_mask": False,
-    "ngram_mask": 0,
-}  # of data made before there were these options
+MASKING_DEFAULTS = {"mask_shares": SHARES, "span_mask": False, "ngram_mask": 0}  # of data older than these options
 LIST_COLUMNS, LABEL = ("input_ids", "token_type_ids", "masked_lm_positions", "masked_lm_ids"), "next_sentence_label"
 CACHE_GB = 20.0  # larger data are shuffled in windows of shards
 WINDOW_BYTES = 250e6  # of a window, which lies in memory, also on a small machine

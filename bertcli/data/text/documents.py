@@ -9,7 +9,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import chain, pairwise
@@ -177,6 +177,12 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
                 yield line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
         raise _not_utf8(path, number, error) from None
+
+
+def has_mark(path: Path) -> bool:
+    """Whether a file begins with UTF-8's byte-order mark, as Excel writes it and needs it to read the file."""
+    with reading(path) as file:
+        return file.read(len(BOM_UTF8)) == BOM_UTF8
 
 
 def count_lines(path: Path) -> int:

@@ -29,11 +29,7 @@ RULES: dict[str, Types] = {  # of tokenizer_config.json
     "strip_accents": bool | None,
     "tokenize_chinese_chars": bool,
 }
-ALGORITHMS = {
-    "WordPiece": "wordpiece",
-    "BPE": "byte-bpe",
-    "Unigram": "sentencepiece",
-}  # a model's type in tokenizer.json
+ALGORITHMS = {"WordPiece": "wordpiece", "BPE": "byte-bpe", "Unigram": "sentencepiece"}  # by the type in tokenizer.json
 SPACES = "Ġ▁"  # the space before a word, as pieces have it
 HIDES_SYMBOLS = {"XLNetTokenizer", "DebertaV2Tokenizer"}  # of whose special tokens only <eop> is found in texts
 MARKS_BEGIN_WORDS = {"DebertaTokenizer", "DebertaV2Tokenizer"}  # (part_of_whole_word of DeBERTa's tokenizers)

@@ -50,15 +50,10 @@ def _counts(texts: list[str], tokenizer: WordPiece) -> Counter[int]:
 
 def _kept(counts: Counter[int], tokenizer: WordPiece, size: int | None) -> list[int]:
     """The ids of the tokens that are kept, in their order."""
-    tokens = tokenizer.tokens
-    always = {tokenizer.vocab[token] for token in SPECIAL_TOKENS}
-    characters = {
-        *map(chr, range(128)),
-        *(character for each in counts for character in tokens[each].removeprefix("##")),
-    }
-    always |= {
-        tokenizer.vocab[part + each] for part in ("", "##") for each in characters if part + each in tokenizer.vocab
-    }
+    tokens, vocab = tokenizer.tokens, tokenizer.vocab
+    always = {vocab[token] for token in SPECIAL_TOKENS}
+    characters = {*map(chr, range(128)), *(each for row in counts for each in tokens[row].removeprefix("##"))}
+    always |= {vocab[part + each] for part in ("", "##") for each in characters if part + each in vocab}
     if size is not None and size < len(always):
         what = f"--vocab-size {size:,} leaves no room: special tokens and single characters are {len(always):,}."
         raise UserError(what, f"Give {len(always):,} or more.")

@@ -18,13 +18,15 @@ from bertcli.lifecycle.defaults import usual_learning_rate
 from bertcli.lifecycle.finetuning.before import frozen_words
 from bertcli.lifecycle.reporting.provenance import command_of
 from bertcli.reports.rendering import escaped
-from bertcli.training.result import GUESS, TrainingResult
+from bertcli.training.result import BAG_OF_WORDS, GUESS, TrainingResult
 
 if TYPE_CHECKING:
     from bertcli.lifecycle.finetuning.run import Finetuning
     from bertcli.lifecycle.scoring.task_model import TaskModel
     from bertcli.lifecycle.sources import Setup
     from bertcli.training.loop import Training
+
+OF_DATA = ("task", "text", "text_pair", "label", "kind", "data_dir", "seed", "limit")
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
@@ -107,11 +109,15 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
 
 
 def next_commands(setup: Setup, result: TrainingResult) -> list[str]:
-    """The two commands most likely typed next: all of the data, and one text."""
+    """The two commands most likely typed next: all of the data, or a bag of words where that is better, and one text."""
     name, model = setup.task.name, f"--model {quote(result.run)}"
     is_test = not setup.dev and "test" in (setup.source.own or {})
     whole = f"bert evaluate {quote(name)} {model}{' --split test' if is_test else ''}"
     if setup.source.own is not None and setup.kind.reads_tables and Path(name).is_file():
         whole = f"bert predict --file {quote(name)} --output predictions.csv {model}"
+    of_words = result.baseline.get(BAG_OF_WORDS, {})
+    if of_words.get("significant") and of_words["difference"] < 0:
+        asked = setup.config.values()
+        whole = command_of({"command": "baseline", **{key: asked.get(key) for key in OF_DATA}})
     given = " ".join(f"{flag_of(key)} {quote(shortened(text))}" for key, text in setup.train.examples.request())
     return [whole, *([f"bert predict {given} {model}"] if given else [])]
