@@ -226,7 +226,9 @@ def _make_shards(
         tokenizer.layout.open() if objective.ends_lines else tokenizer.layout,
         masking,
         static_masking=config.masking == "static",
-        **{name: getattr(config, name) for name in ("max_seq_length", "short_seq_prob", "dupe_factor")},
+        max_seq_length=config.max_seq_length,
+        short_seq_prob=config.short_seq_prob,
+        dupe_factor=config.dupe_factor,
         ends_lines=objective.ends_lines,
         draw_masks=objective.draw_masks,
     )
