@@ -44,7 +44,7 @@ def without_exponent(value: float, digits: int = 6, rounding: str | None = None)
     """A number of at most so many significant digits, such as `75,000.5` or `0.00012`; `rounding` as in the module decimal."""
     from decimal import Context
 
-    return f"{Context(digits, rounding).create_decimal(repr(float(value))):,f}"
+    return f"{Context(digits, rounding).create_decimal(repr(float(value))):,f}".removesuffix(".0")
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from bertcli.cli.console import Output, is_piped
 from bertcli.cli.options import command
 from bertcli.config.use import SimilarConfig
 
+MOST_CHARACTERS = 160  # of a text that is shown
+
 
 @command(SimilarConfig)
 def similar(config: SimilarConfig, output: Output) -> object:
@@ -36,4 +38,5 @@ def _texts(pair: dict[str, Any]) -> list[str]:
 
 
 def _on_one_line(text: str) -> str:
-    return " ".join(text.split())
+    text = " ".join(text.split())
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."

@@ -10,22 +10,11 @@ from shlex import quote
 from typing import Any, cast
 
 from bertcli import say
+from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples, join_examples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, spelled
 from bertcli.data.labelled.own_splits import say_unread_split, sizes_of
-from bertcli.data.labelled.tables import (
-    NumberedRow,
-    Table,
-    TableParts,
-    TableStream,
-    are_numbers,
-    as_text,
-    columns_shown,
-    ending_of,
-    place_of,
-    read_parts,
-    read_table,
-)
+from bertcli.data.labelled.tables import NumberedRow, Table, TableParts, TableStream, are_numbers, as_text
 from bertcli.errors import UserError, flag_of, quoted, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
@@ -59,9 +48,9 @@ def read_tables(
     from bertcli.kinds import KINDS
 
     given, form = {**given, "label_form": None}, given.get("label_form") or ""
-    first, tables = _read(files, given, kind in (None, CHOICE), read_parts if is_stored else _whole)
+    first, sources = _read(files, given, kind in (None, CHOICE), tables.read_parts if is_stored else _whole)
     kind, columns = _columns(first, given, kind)
-    parts = {split: join_examples(_texts(split, read, columns), is_stored) for split, read in tables.items()}
+    parts = {split: join_examples(_texts(split, read, columns), is_stored) for split, read in sources.items()}
     parts = _without_missing({split: _with_labels(split, part) for split, part in parts.items()}, kind)
     is_sentence = columns["text"].count(" ") > 2 * MOST_SPACES and not given.get("text")
     if is_sentence or (spelled(columns["label"]) in _labels(parts) and " " in columns["text"]):
@@ -99,7 +88,7 @@ def _say_unread(name: str, table: Table, columns: dict[str, str]) -> None:
     unread = [column for column in table.names if column not in columns.values() and _holds_texts(rows, column)]
     if unread:
         how = "" if "text_pair" in columns else f"; as the second text of a pair: --text-pair {unread[0]}"
-        say(f"{name}: not read: {columns_shown(unread)}{how}")
+        say(f"{name}: not read: {tables.columns_shown(unread)}{how}")
 
 
 def _labels(parts: dict[str, TextExamples]) -> list[str]:
@@ -111,23 +100,23 @@ def _read(
 ) -> tuple[Table, dict[str, list[TableParts]]]:
     """The first rows, and the tables of each split, several columns of labels joined and a column of choices spread."""
     label = given.get("label") or ""
-    tables = {split: [_joined(read(path), label) for path in paths] for split, paths in files.items()}
-    (head, *_), *_ = tables.values()
+    sources = {split: [_joined(read(path), label) for path in paths] for split, paths in files.items()}
+    (head, *_), *_ = sources.values()
     cells = (first := next(head.parts)).cells[0]
-    tables[next(iter(tables))][0] = head = replace(head, parts=chain([first], head.parts))
+    sources[next(iter(sources))][0] = head = replace(head, parts=chain([first], head.parts))
     if may_choose and len(head.names) > 2:  # a text, its choices and a label
-        tables = {split: [_spread(each, cells) for each in found] for split, found in tables.items()}
+        sources = {split: [_spread(each, cells) for each in found] for split, found in sources.items()}
         first = _spread_part(first, cells)
     for key, column in given.items():
         if column not in (None, *first.names):
             how = f"Give {flag_of(key)} the name of a column"
             how += f"; of texts without labels: bert predict --file {quoted(first.path)}" * (key == "label")
             raise unknown(f"column of {first.path}:", column, first.names, f"{how}.")
-    return first, tables
+    return first, sources
 
 
 def _whole(path: Path) -> TableParts:
-    table = read_table(path)
+    table = tables.read_table(path)
     return TableParts(path, table.names, iter([table]))
 
 
@@ -186,19 +175,19 @@ def spread_choices(path: Path, names: list[str], rows: Iterable[NumberedRow], fi
             cell = cells.get(column)
             if not isinstance(cell, list) or len(cell) != len(choices):
                 found = f"{len(cell)} choices" if isinstance(cell, list) else "no list of choices"
-                what = f"{place_of(path, number)} has {found}, the first row {len(choices)}."
+                what = f"{tables.place_of(path, number)} has {found}, the first row {len(choices)}."
                 raise UserError(what, "Give every row as many choices.")
             yield number, cells | dict(zip(choices, cell, strict=True))
 
     return [*(name for name in names if name != column), *choices], spread()
 
 
-def _texts(split: str, tables: list[TableParts], found: dict[str, str]) -> Iterator[TextExamples]:
+def _texts(split: str, sources: list[TableParts], found: dict[str, str]) -> Iterator[TextExamples]:
     """The rows of a split in parts, each label in one spelling; a test file may be without labels."""
-    if split == "test" and not any(found["label"] in table.names for table in tables):
+    if split == "test" and not any(found["label"] in table.names for table in sources):
         found = {key: name for key, name in found.items() if key != "label"}
-    origin = ", ".join(str(table.path) for table in tables)
-    for part in chain.from_iterable(table.parts for table in tables):
+    origin = ", ".join(str(table.path) for table in sources)
+    for part in chain.from_iterable(table.parts for table in sources):
         _check_cells(part, found)
         read = {key: part.column(name) for key, name in found.items()}
         labels = [*map(spelled, read["label"])] if "label" in read else None
@@ -284,7 +273,7 @@ def _how_to_add_header(first: Table, columns: dict[str, str]) -> str:
     """What to type where a file begins with an example; `columns` are the parts of an example that are known."""
     parts = {name: part for part, name in columns.items()}
     names = [parts.get(name, f"column{number}") for number, name in enumerate(first.names, start=1)]
-    ending = ending_of(first.path)
+    ending = tables.ending_of(first.path)
     line = {".tsv": "\\t"}.get(ending, ",").join(names)
     return f"Add a header line: (printf '{line}\\n'; cat {quoted(first.path)}) > named{ending}"
 
@@ -295,7 +284,7 @@ def _columns(
     """The kind, if the columns show it, and the column of each part of an example: as given, by name, or left over."""
     names = first.names
     choices = choice_columns(names, given.get("text")) if kind in (None, CHOICE) else {}
-    shown = f"The columns of `{first.path}` are {columns_shown(names)}"
+    shown = f"The columns of `{first.path}` are {tables.columns_shown(names)}"
     if choices:
         kind, given = CHOICE, {**given, "text": choices["text"]}
         names = [column for column in names if not CHOICE_NAME.fullmatch(column)]

@@ -45,7 +45,7 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     config = EvaluateConfig.build(task, options)
     if not config.task:
         raise UserError("Which task? None was given.", "Name one: bert evaluate glue/sst2; `bert tasks` lists them.")
-    _check_is_no_run(config.task)
+    _check_are_no_runs(config)
     check_options(config)
     check_engine(config.engine)
     if config.predictions and len(config.model) > 1:
@@ -57,14 +57,17 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     return replace(first, other_splits=splits)
 
 
-def _check_is_no_run(name: str) -> None:
-    """Raise UserError if a run was named in the place of the data."""
-    if is_task(name) or (Path(name).exists() and not (Path(name) / "config.yaml").exists()):
-        return
-    if run := next((run for run in workspace.run_folders() if run.path in (Path(name), workspace.RUNS / name)), None):
-        data = quoted(run.config.get("task", "FILE"))
-        hint = f"Name what it is scored on: bert evaluate {data} --model {quoted(run.path)}"
-        raise UserError(f"`{name}` is a run.", hint)
+def _check_are_no_runs(config: EvaluateConfig) -> None:
+    """Raise UserError if a run was named in the place of the data, or beside them, as another --model."""
+    parts, runs = config.task.split(","), workspace.run_folders()
+    for name in parts:
+        if is_task(name) or (Path(name).exists() and not (Path(name) / "config.yaml").exists()):
+            continue
+        if run := next((run for run in runs if run.path in (Path(name), workspace.RUNS / name)), None):
+            data = [part for part in parts if part != name] or [run.config.get("task", "FILE")]
+            models = [f"--model {quoted(each)}" for each in (*config.model, run.path)]
+            hint = f"Name what it is scored on: bert evaluate {' '.join([*map(quoted, data), *models])}"
+            raise UserError(f"`{name}` is a run.", hint)
 
 
 def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:

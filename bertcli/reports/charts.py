@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import Any
 
+from bertcli import without_exponent
+
 CLASS = 'class="chart"'
 MOST_POINTS = 200  # of a line
 WIDTH, HEIGHT = 360, 210
@@ -64,7 +66,8 @@ def histogram(title: str, counts: Sequence[int], edges: Sequence[float], axis: s
 
     chart = pygal.Histogram(**_options({}))
     pairs = zip(counts, edges, edges[1:], strict=False)
-    bars = [{"value": (size, low, high), "label": f"{low:g} to {high:g} {axis}: {size:,}"} for size, low, high in pairs]
+    name = without_exponent
+    bars = [{"value": (n, low, high), "label": f"{name(low)} to {name(high)} {axis}: {n:,}"} for n, low, high in pairs]
     chart.add("", bars)
     return Chart(title, _clean(chart, title), axis=axis)
 
@@ -80,12 +83,14 @@ def _drawn(shape: str, title: str, lines: Mapping[str, Sequence[Point]], axis: s
 
 def _options(more: dict[str, Any]) -> dict[str, Any]:
     plain = {"css": [], "js": [], "disable_xml_declaration": True, "no_prefix": True, "show_legend": False}
-    shape = {"width": WIDTH, "height": HEIGHT, "margin": 8, "max_scale": 6, "min_scale": 3}
+    shape = {"width": WIDTH, "height": HEIGHT, "margin": 8, "max_scale": 6, "min_scale": 3, "truncate_label": -1}
     return {**plain, **shape, "value_formatter": _number, "x_value_formatter": _number, **more}
 
 
 def _number(value: float) -> str:
-    """A number on an axis."""
+    """A number on an axis, which has room for few digits."""
+    if abs(value) >= 1e6:
+        return f"{without_exponent(value / 1e6, 3)} M"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -53,7 +53,7 @@ def verdict(runs: Sequence[RunRecord], compared: Evaluation | None) -> str:
         return _why_not(runs)
     first, *others = sorted(scored, key=lambda run: -run.result.metrics[metric])
     is_tied = any(run.result.metrics[metric] == first.result.metrics[metric] for run in others)
-    place = "is first, with others" if is_tied else "is best"
+    place = "is tied for first" if is_tied else "is best"
     beside = ", ".join(f"{run.name} {run.result.metrics[metric]:.2f}" for run in others)
     lead = f"{first.name} {place}: {metric.replace('_', ' ')} {first.result.metrics[metric]:.2f}; {beside}"
     pairs = zip(runs[1:], compared.others, strict=True)

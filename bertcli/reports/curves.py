@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bertcli import without_exponent
 from bertcli.reports.charts import Chart, Point, line_chart
 
 Lines = Sequence[Mapping[str, Any]]  # of metrics.jsonl
@@ -59,7 +60,7 @@ def _entropy(lines: Lines, logged: Lines) -> dict[str, list[Point]]:
 
 
 def _point(step: int, value: float, name: str) -> Point:
-    return step, value, f"step {step:,}: {_words(name)} {value:.4g}"
+    return step, value, f"step {step:,}: {_words(name)} {without_exponent(value, 4)}"
 
 
 def _words(name: str) -> str:

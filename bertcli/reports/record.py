@@ -88,8 +88,10 @@ class RunRecord:
         return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}{self._how_surely(metric)}', *beside])}."
 
     def _how_surely(self, metric: str) -> str:
-        """The interval of a score where it is wide, as that of few examples is."""
-        found = self.evaluation
+        """That a tenth or more of the examples was trained on; else the interval, where it is wide, as that of few examples is."""
+        found, seen = self.evaluation, self.result.data.get(self.result.split, {}).get("in_train", 0)
+        if found and 10 * seen >= found.examples:
+            return f" (which is too high, as {seen:,} of the {found.examples:,} examples were trained on)"
         low, high = (found and found.confidence_intervals.get(metric)) or (0.0, 0.0)
         is_wide = high - low >= WIDE
         return f" ({low:.1f} to {high:.1f}, as {found.examples:,} examples tell)" if found and is_wide else ""

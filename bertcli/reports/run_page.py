@@ -109,7 +109,8 @@ def _mistakes(record: RunRecord) -> Section | None:
     if found is None or not found.mistakes:
         return None
     begin = f"{MOST_ERRORS} of its" if len(found.mistakes) > MOST_ERRORS else "Its"
-    text = f"{begin} {number_of(len(found.mistakes), 'error')}, the most confident or the largest first."
+    order = "largest" if "error" in found.mistakes[0] else "most confident"
+    text = f"{begin} {number_of(len(found.mistakes), 'error')}, the {order} first."
     return Section("Most confident errors", [text], examples=found.mistakes[:MOST_ERRORS])
 
 

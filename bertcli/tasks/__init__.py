@@ -16,7 +16,8 @@ SQUAD_VERSIONS = {"1": SQUAD, "11": SQUAD, "2": SQUAD_V2, "20": SQUAD_V2}  # as 
 def get_task(name: str) -> Task:
     """Find a task by its name in any spelling: `glue/mnli`, `mnli`, `MNLI`, `SST-2`; raises UserError with the nearest name."""
     if not is_task(name):
-        raise unknown("task", name, {*TASKS, *(_short(known) for known in TASKS)}, "`bert tasks` lists them.")
+        names = {*TASKS, *(_short(known) for known in TASKS)}
+        raise unknown("task", name, names, "`bert tasks` lists them; no file or folder here has this name.")
     return _by_plain_name()[_plain(name)]
 
 

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.report import report
 from bertcli.lifecycle.reporting.provenance import command_of
+from bertcli.reports.evaluation import Evaluation
+from bertcli.reports.record import Answers, RunRecord
 from bertcli.reports.rendering import TEMPLATES
 from bertcli.reports.tables import summary_lines
 from bertcli.training.result import TrainingResult
@@ -162,8 +165,9 @@ def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_
     assert sum(row["count"] for row in by_frequency) == sum(row["count"] for row in by_type) > 100
     accuracy = sum(row["accuracy"] * row["count"] for row in by_type) / sum(row["count"] for row in by_type)
     assert accuracy == pytest.approx(result.metrics["masked_lm_accuracy"], abs=0.02)
-    fills = [line["fills"] for line in RunFolder(Path("runs/pretrain-tiny")).metrics() if "fills" in line][-1]
-    for each in fills:
+    lines = [line for line in RunFolder(Path("runs/pretrain-tiny")).metrics() if "fills" in line]
+    assert [line["step"] for line in lines] == [4]
+    for each in lines[-1]["fills"]:
         assert each["text"].count("[MASK]") == 1
         assert [0 < share <= 1 for _, share in each["guesses"]] == [True] * 3
     page = page_of("runs/pretrain-tiny")
@@ -188,7 +192,17 @@ def test_repeated_and_skipped_rows_are_counted_and_said_beside_the_score(hostile
     assert data["train"]["labels"].keys() == set(HOSTILE)
     page = (hostile / "report.html").read_text()
     assert "2 of the 22 dev examples (9.1 %) are training examples too" in page.partition("<h2>Training</h2>")[0]
+    record = report(str(hostile)).runs[0]["result"]
+    assert "too high, as" not in record  # only from a tenth on
     assert "also in train, which makes its score too high" in (hostile / "README.md").read_text()
+
+
+def test_the_sentence_says_so_where_a_tenth_of_what_is_scored_was_trained_on() -> None:
+    result = TrainingResult(task="tags.conll", seed=0, split="dev", metrics={"f1": 100.0})
+    for seen, said in ((2, " (which is too high, as 2 of the 15 examples were trained on)"), (1, "")):
+        read = replace(result, data={"dev": {"examples": 15, "in_train": seen}})
+        known = Evaluation("tags.conll", "dev", "run", 15), Answers("It finds all")
+        assert RunRecord(Path("run"), {}, {}, read, [], "", *known).sentence == f"It finds all; its F1 is 100.0{said}."
 
 
 # --- Text of the user's

@@ -179,6 +179,12 @@ def test_a_run_in_the_place_of_the_data_is_said_to_be_one(take: Callable[..., No
         with pytest.raises(UserError, match=f"`{name}` is a run") as caught:
             evaluate(name)
         assert caught.value.hint.endswith("bert evaluate reviews.csv --model runs/reviews")
+    Path("data").mkdir()
+    with pytest.raises(
+        UserError, match="`runs/reviews` is a run"
+    ) as caught:  # as of: bert evaluate data --model runs/a runs/b
+        evaluate("data,runs/reviews", model=["runs/other"])
+    assert caught.value.hint.endswith("bert evaluate data --model runs/other --model runs/reviews")
 
 
 def test_a_distilled_run_is_used_as_what_it_was_trained_on_and_a_baseline_is_not(

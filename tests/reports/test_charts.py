@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertcli.reports.charts import MOST_POINTS, histogram, line_chart, scatter_chart
+from bertcli.reports.curves import run_curves
 
 HOSTILE = '</title><script>alert(1)</script> & "quoted" ]]>'
 
@@ -16,6 +17,19 @@ def test_a_point_has_its_value_as_a_title() -> None:
     assert chart
     assert "<title>step 1: 2e-05</title>" in chart.svg
     assert "2e-05</text>" in chart.svg  # on the axis, in full
+
+
+def test_large_numbers_are_whole_on_the_axis_and_without_exponents_where_they_are_hovered() -> None:
+    points = [(each * 1e6, each * 1.1e6, "") for each in (10.5, 12.5, 16.5)]
+    chart = scatter_chart("Prices", points, "true value", points[:2])
+    labels = re.findall(r">([^<>]+)</text>", chart.svg)
+    assert {"12 M", "14 M", "16 M"} <= {*labels}
+    assert not [label for label in labels if "\u2026" in label]
+    bars = histogram("Errors", [1, 2], [-2815250.0, 0.0, 59140.25], "error").svg
+    assert "<title>-2,815,250 to 0 error: 1</title>" in bars
+    assert "0 to 59,140.2 error: 2" in bars
+    (curve,) = run_curves([{"step": step, "loss": 1.0, "tokens_per_second": 59140.3} for step in (1, 2)])[1:]
+    assert "<title>step 1: tokens per second 59,140</title>" in curve.svg
 
 
 def test_a_line_without_two_points_is_not_drawn_and_a_long_one_is_thinned() -> None:

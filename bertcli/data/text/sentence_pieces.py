@@ -104,7 +104,4 @@ class XLNetPieces(AlbertPieces):
         return [self.vocab.get(first.removeprefix(SPACE), self.state["model"]["unk_id"]), *ids[1:]]
 
 
-ORIGINALS = {
-    "AlbertTokenizer": AlbertPieces,
-    "XLNetTokenizer": XLNetPieces,
-}  # a tokenizer of transformers -> how the original reads text
+ORIGINALS = {"AlbertTokenizer": AlbertPieces, "XLNetTokenizer": XLNetPieces}  # by the tokenizer of transformers

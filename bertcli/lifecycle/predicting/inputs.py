@@ -19,28 +19,12 @@ from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError, quoted, unknown
-from bertcli.kinds import KINDS
+from bertcli.kinds import KINDS, own_tables
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.mask import MASK_TOKEN
-from bertcli.kinds.own_tables import (
-    MOST_SPACES,
-    PAIR_NAMES,
-    ROWS_LOOKED_AT,
-    TEXT_NAMES,
-    characters_in,
-    choice_columns,
-    named,
-    spread_choices,
-)
-from bertcli.lifecycle.workspace import (
-    Misfit,
-    misfit_of_form,
-    resolve_model,
-    run_that_fits,
-    saved_config,
-    takes_pairs,
-    task_runs,
-)
+from bertcli.kinds.own_tables import ROWS_LOOKED_AT, TEXT_NAMES, characters_in, choice_columns, named, spread_choices
+from bertcli.lifecycle import workspace
+from bertcli.lifecycle.workspace import Misfit, resolve_model, run_that_fits, saved_config, takes_pairs, task_runs
 from bertcli.training.run_folder import RunFolder
 
 ONE_TEXT = ("text", "text_pair", "question", "context")
@@ -220,7 +204,7 @@ def _misfit(names: list[str], is_named: bool, run: RunFolder) -> str:
 
 
 def _misfit_of_columns(columns: dict[str, str], run: RunFolder) -> str:
-    return misfit_of_form(form_of_row({key.replace("choice0", "choices"): "" for key in columns}), run)
+    return workspace.misfit_of_form(form_of_row({key.replace("choice0", "choices"): "" for key in columns}), run)
 
 
 def _is_empty(row: InputRow) -> bool:
@@ -287,9 +271,10 @@ def _input_columns(names: list[str], saved: dict[str, Any]) -> dict[str, str]:
 
 
 def _columns_by_name(names: list[str]) -> dict[str, str | None]:
-    alone = names[0] if len(names) == 1 and names[0].count(" ") < MOST_SPACES else None  # and no text itself
+    alone = names[0] if len(names) == 1 and names[0].count(" ") < own_tables.MOST_SPACES else None  # and no text itself
     text = named((*TEXT_NAMES, *WORD_LISTS), names) or alone
-    return {"text": text, "text_pair": named(PAIR_NAMES, [name for name in names if name != text])} if text else {}
+    pair = named(own_tables.PAIR_NAMES, [name for name in names if name != text])
+    return {"text": text, "text_pair": pair} if text else {}
 
 
 def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> UserError:
@@ -297,6 +282,6 @@ def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> Us
     wanted = [learnt.get("text") or "text", *([learnt.get("text_pair") or "text_pair"] if takes_pairs(learnt) else [])]
     lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
     hint = f"Rename its columns, which are {tables.columns_shown(names)}; needed: {', '.join(wanted)}."
-    if any(name.count(" ") >= MOST_SPACES for name in names):
+    if any(name.count(" ") >= own_tables.MOST_SPACES for name in names):
         hint = f"Put a header line before it, {' and '.join(wanted)} among them."
     return UserError(f"`{path}` has no column {lacking}.", hint)

@@ -137,14 +137,15 @@ def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
     masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{number_of(len(examples), 'instance')}{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
-    return f"{instances}, {examples.manifest['tokens'] / 1e6:.1f} M tokens{masks * objective.fills_masks}{windows}"
+    tokens = f"{count / 1e6:,.1f} M" if (count := examples.manifest["tokens"]) > 1e6 else f"{count:,}"
+    return f"{instances}, {tokens} tokens{masks * objective.fills_masks}{windows}"
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:
     """What the data are, for the report."""
     counts = ("documents", "instances", "tokens", "masked_tokens", "random_next", "vocab_size", "cased")
     facts = {name.replace("_", " "): examples.manifest[name] for name in counts if name in examples.manifest}
-    options = {f"option {name}": value for name, value in examples.manifest["options"].items()}
+    options = {f"option {name}": str(value) for name, value in examples.manifest["options"].items()}
     return {"folder": str(examples.folder), **facts, **options}
 
 
@@ -166,7 +167,7 @@ def _train(
     with_loss = _with_loss(request, model)
     rows = PhasedExamples([objective.packable(phase.examples) for phase in request.phases], request.phases)
     training = Training(with_loss, rows, plan, folder, accelerator, config.precision)
-    words = MaskedWords(request.held_out)
+    words = MaskedWords(request.held_out, objective.fills_masks)
 
     def evaluate() -> dict[str, float]:
         if (step := training.history.steps) in plan.kept_steps:
@@ -176,10 +177,10 @@ def _train(
                 return {}
         words.begin()
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
-        if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
-            folder.log({"step": training.history.steps, "fills": fills})
+        training.before_saving()
         return metrics
 
+    training.before_saving = partial(words.log_fills, training)
     if config.resume:
         training.resume()
     elif accelerator.is_main_process:

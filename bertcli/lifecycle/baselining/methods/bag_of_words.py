@@ -20,10 +20,7 @@ from bertcli.lifecycle.baselining.methods.word_features import WordFeatures
 from bertcli.lifecycle.baselining.methods.words import WORD
 from bertcli.tasks.task import Task
 
-PARTS: tuple[dict[str, Any], ...] = (
-    {"ngram_range": (1, 2), "token_pattern": WORD},
-    {"ngram_range": (2, 5), "analyzer": "char_wb"},
-)
+PARTS = {"ngram_range": (1, 2), "token_pattern": WORD}, {"ngram_range": (2, 5), "analyzer": "char_wb"}
 
 
 def bag_of_words(*vocabularies: list[str]) -> Any:
