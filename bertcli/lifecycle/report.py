@@ -14,7 +14,7 @@ from bertcli.config.use import ReportConfig
 from bertcli.data.atomic import write_text
 from bertcli.data.json_files import read_json
 from bertcli.data.results import Result, Rows
-from bertcli.errors import UserError, check_file
+from bertcli.errors import UserError, check_file, quoted
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
 from bertcli.lifecycle.reporting.provenance import command_of, provenance_of
@@ -234,9 +234,23 @@ def _compared(read: Sequence[_Read]) -> Evaluation | None:
         others = [beside(scored[0], each) for each in scored[1:]]
     except UserError as error:
         say(error.message)
+        _say_which_share_examples(read)
         return None
     named = [replace(each, model=str(name)) for each, name in zip((scored[0].evaluation, *others), names, strict=True)]
     return replace(named[0], others=named[1:])
+
+
+def _say_which_share_examples(read: Sequence[_Read]) -> None:
+    """Name the runs that can be compared, where these are not all."""
+    for first in read:
+        alike = [
+            each.record.path
+            for each in read
+            if (each.scored and first.scored and each.scored.split == first.scored.split)
+        ]
+        if alike[1:]:
+            say(f"scored on the same examples: bert report {' '.join(map(quoted, alike))}")
+            return
 
 
 def _named_apart(records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -116,7 +116,9 @@ class Source:
 
 def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> None:
     """Refuse options of own files for a task with a name, and the folder of official files for own ones."""
-    is_own = looks_like_file(config.task) or not get_task(config.task)  # which raises UserError where there is none
+    is_own = looks_like_file(config.task)
+    if not is_own:
+        get_task(config.task)  # raises UserError where there is none
     options = ("data_dir",) if is_own else ("text", "text_pair", "label", "kind")
     if given := next((option for option in options if getattr(config, option)), None):
         own = f"of official files; `{config.task}` is your own"

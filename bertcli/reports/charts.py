@@ -66,8 +66,7 @@ def histogram(title: str, counts: Sequence[int], edges: Sequence[float], axis: s
 
     chart = pygal.Histogram(**_options({}))
     pairs = zip(counts, edges, edges[1:], strict=False)
-    name = without_exponent
-    bars = [{"value": (n, low, high), "label": f"{name(low)} to {name(high)} {axis}: {n:,}"} for n, low, high in pairs]
+    bars = [{"value": (n, low, high), "label": f"{low:,.10g} to {high:,.10g} {axis}: {n:,}"} for n, low, high in pairs]
     chart.add("", bars)
     return Chart(title, _clean(chart, title), axis=axis)
 

@@ -51,7 +51,6 @@ class Training:
     ) -> None:
         self.plan, self.folder, self.accelerator = plan, folder, accelerator
         self.model = model.to(accelerator.device)  # what is updated, evaluated and saved
-        self.before_saving: Callable[[], None] = lambda: None  # what is done before each checkpoint
         dtype = torch.bfloat16 if training_precision(precision) == "bfloat16" else torch.float32
         self.working_copy = Shards(model, dtype, accelerator) if is_sharded() else WorkingCopy(model, dtype)
         module = self.working_copy.module
@@ -131,7 +130,6 @@ class Training:
                     stop = stop or self._evaluate(evaluate, interruption)
                     progress.advance(self.plan.eval_cost * self.plan.is_due(step + 1, self.plan.eval_steps), words)
                     if saves or stop or self.is_out_of_patience:
-                        self.before_saving()
                         self._save()
         if stop or interruption.asked:
             what = f"Stopped after step {history.steps:,} of {steps:,}; the checkpoint is kept."

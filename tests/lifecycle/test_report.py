@@ -299,11 +299,14 @@ def test_the_same_stands_in_markdown_on_stdout(
         assert words in shown
 
 
-def test_runs_of_other_examples_are_beside_each_other_without_a_test(old: Path) -> None:
+def test_runs_of_other_examples_are_beside_each_other_without_a_test(old: Path, said: pytest.LogCaptureFixture) -> None:
     found = report(["runs/classify", "runs/tag"], dry_run=True)
     assert found.comparison is None
     assert "not scored on the same examples" in found.markdown
     assert "| tag | data/tags.conll | dev | f1 |" in found.markdown
+    assert "bert report" not in said.text
+    report(["runs/tag", "runs/classify", "runs/classify"], dry_run=True)
+    assert "scored on the same examples: bert report runs/classify runs/classify" in said.text
 
 
 def test_runs_that_cannot_be_scored_again_are_not_said_to_be_of_other_examples(

@@ -27,7 +27,7 @@ def test_large_numbers_are_whole_on_the_axis_and_without_exponents_where_they_ar
     assert not [label for label in labels if "\u2026" in label]
     bars = histogram("Errors", [1, 2], [-2815250.0, 0.0, 59140.25], "error").svg
     assert "<title>-2,815,250 to 0 error: 1</title>" in bars
-    assert "0 to 59,140.2 error: 2" in bars
+    assert "0 to 59,140.25 error: 2" in bars
     (curve,) = run_curves([{"step": step, "loss": 1.0, "tokens_per_second": 59140.3} for step in (1, 2)])[1:]
     assert "<title>step 1: tokens per second 59,140</title>" in curve.svg
 

@@ -167,7 +167,7 @@ def _train(
     with_loss = _with_loss(request, model)
     rows = PhasedExamples([objective.packable(phase.examples) for phase in request.phases], request.phases)
     training = Training(with_loss, rows, plan, folder, accelerator, config.precision)
-    words = MaskedWords(request.held_out, objective.fills_masks)
+    words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
         if (step := training.history.steps) in plan.kept_steps:
@@ -177,10 +177,10 @@ def _train(
                 return {}
         words.begin()
         metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
-        training.before_saving()
+        if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
+            folder.log({"step": training.history.steps, "fills": fills})
         return metrics
 
-    training.before_saving = partial(words.log_fills, training)
     if config.resume:
         training.resume()
     elif accelerator.is_main_process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +20,6 @@ from bertcli.models.model_with_loss import ModelWithLoss, run_model
 from bertcli.objectives.objective import Part
 from bertcli.tasks.task import INPUT
 
-if TYPE_CHECKING:
-    from bertcli.training.loop import Training
-
 SENTENCES, SENTENCE_TOKENS, GUESSES, SHORTEST_WORD = 6, 24, 3, 4
 COUNTED_ROWS = 20_000  # of the data, from which the frequency of each token is known
 RANKS = (10, 100, 1_000, 10_000)
@@ -31,13 +28,11 @@ TOKENS_AT_ONCE = 8192
 
 @dataclass
 class MaskedWords:
-    """The answers of the latest evaluation, and the sentences that are filled at each checkpoint."""
+    """The answers of the latest evaluation, and the sentences that are filled at each."""
 
     examples: PretrainingExamples  # evaluated on
-    fills_masks: bool
     labels: list[NDArray[np.int64]] = field(default_factory=list)
     right: list[NDArray[np.bool_]] = field(default_factory=list)
-    filled_at: int = -1  # step
 
     @cached_property
     def sentences(self) -> list[tuple[list[int], int]]:
@@ -66,18 +61,9 @@ class MaskedWords:
         by_type = {str(each): types == each for each in np.unique(types)}
         return {"by frequency in the data": _shares(by_rank, right), "by type of token": _shares(by_type, right)}
 
-    def log_fills(self, training: Training) -> None:
-        """Log the best guesses for the sentences, in the main process, once a step."""
-        step, accelerator = training.history.steps, training.accelerator
-        if not (accelerator.is_main_process and step != self.filled_at):
-            return
-        if fills := self.fill(training.model, accelerator.device):
-            training.folder.log({"step": step, "fills": fills})
-        self.filled_at = step
-
     def fill(self, model: ModelWithLoss, device: torch.device) -> list[dict[str, Any]]:
         """The best guesses for the masked word of each sentence."""
-        if not (self.fills_masks and self.sentences):
+        if not self.labels or not self.sentences:
             return []
         kind, tokenizer = Mask(GUESSES, self.examples.tokenizer.size), self.examples.tokenizer
         ids, places = zip(*self.sentences, strict=True)
