@@ -59,11 +59,12 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
 
 def _check_are_no_runs(config: EvaluateConfig) -> None:
     """Raise UserError if a run was named in the place of the data, or beside them, as another --model."""
-    parts, runs = config.task.split(","), workspace.run_folders()
+    parts = config.task.split(",")
     for name in parts:
         if is_task(name) or (Path(name).exists() and not (Path(name) / "config.yaml").exists()):
             continue
-        if run := next((run for run in runs if run.path in (Path(name), workspace.RUNS / name)), None):
+        here = (Path(name), workspace.RUNS / name)
+        if run := next((run for run in workspace.run_folders() if run.path in here), None):
             data = [part for part in parts if part != name] or [run.config.get("task", "FILE")]
             models = [f"--model {quoted(each)}" for each in (*config.model, run.path)]
             hint = f"Name what it is scored on: bert evaluate {' '.join([*map(quoted, data), *models])}"
