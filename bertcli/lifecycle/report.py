@@ -234,20 +234,16 @@ def _compared(read: Sequence[_Read]) -> Evaluation | None:
         others = [beside(scored[0], each) for each in scored[1:]]
     except UserError as error:
         say(error.message)
-        _say_which_share_examples(read)
+        _say_which_share_examples(names, scored)
         return None
     named = [replace(each, model=str(name)) for each, name in zip((scored[0].evaluation, *others), names, strict=True)]
     return replace(named[0], others=named[1:])
 
 
-def _say_which_share_examples(read: Sequence[_Read]) -> None:
-    """Name the runs that can be compared, where these are not all."""
-    for first in read:
-        alike = [
-            each.record.path
-            for each in read
-            if (each.scored and first.scored and each.scored.split == first.scored.split)
-        ]
+def _say_which_share_examples(paths: Sequence[Path], scored: Sequence[Scored]) -> None:
+    """Name the first runs that were scored on the same examples, if there are two such runs."""
+    for first in scored:
+        alike = [path for path, each in zip(paths, scored, strict=True) if each.split == first.split]
         if alike[1:]:
             say(f"scored on the same examples: bert report {' '.join(map(quoted, alike))}")
             return

@@ -115,10 +115,10 @@ class Source:
 
 
 def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> None:
-    """Refuse options of own files for a task with a name, and the folder of official files for own ones."""
+    """Refuse an unknown task, options of own files for a task with a name, and the folder of official files for own ones."""
     is_own = looks_like_file(config.task)
     if not is_own:
-        get_task(config.task)  # raises UserError where there is none
+        get_task(config.task, "`bert tasks` lists them; no file or folder here has this name.")
     options = ("data_dir",) if is_own else ("text", "text_pair", "label", "kind")
     if given := next((option for option in options if getattr(config, option)), None):
         own = f"of official files; `{config.task}` is your own"

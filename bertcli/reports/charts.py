@@ -65,8 +65,10 @@ def histogram(title: str, counts: Sequence[int], edges: Sequence[float], axis: s
     import pygal
 
     chart = pygal.Histogram(**_options({}))
-    pairs = zip(counts, edges, edges[1:], strict=False)
-    bars = [{"value": (n, low, high), "label": f"{low:,.10g} to {high:,.10g} {axis}: {n:,}"} for n, low, high in pairs]
+    bars = []
+    for size, low, high in zip(counts, edges, edges[1:], strict=False):
+        between = f"{without_exponent(low, 10)} to {without_exponent(high, 10)}"
+        bars.append({"value": (size, low, high), "label": f"{between} {axis}: {size:,}"})
     chart.add("", bars)
     return Chart(title, _clean(chart, title), axis=axis)
 

@@ -88,7 +88,7 @@ class RunRecord:
         return f"{words}; its {_plain(metric)} is {', '.join([f'{score:.1f}{self._how_surely(metric)}', *beside])}."
 
     def _how_surely(self, metric: str) -> str:
-        """That a tenth or more of the examples was trained on; else the interval, where it is wide, as that of few examples is."""
+        """In brackets: how many examples were trained on, from a tenth of them on; else the interval, if it is wide."""
         found, seen = self.evaluation, self.result.data.get(self.result.split, {}).get("in_train", 0)
         if found and 10 * seen >= found.examples:
             return f" (which is too high, as {seen:,} of the {found.examples:,} examples were trained on)"

@@ -13,11 +13,10 @@ TASKS: dict[str, Task] = {task.name: task for task in (*GLUE, SQUAD, SQUAD_V2, S
 SQUAD_VERSIONS = {"1": SQUAD, "11": SQUAD, "2": SQUAD_V2, "20": SQUAD_V2}  # as people write them: SQuAD 1.1, squad-v2.0
 
 
-def get_task(name: str) -> Task:
+def get_task(name: str, see: str = "`bert tasks` lists them.") -> Task:
     """Find a task by its name in any spelling: `glue/mnli`, `mnli`, `MNLI`, `SST-2`; raises UserError with the nearest name."""
     if not is_task(name):
-        names = {*TASKS, *(_short(known) for known in TASKS)}
-        raise unknown("task", name, names, "`bert tasks` lists them; no file or folder here has this name.")
+        raise unknown("task", name, {*TASKS, *(_short(known) for known in TASKS)}, see)
     return _by_plain_name()[_plain(name)]
 
 

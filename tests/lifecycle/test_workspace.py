@@ -180,9 +180,7 @@ def test_a_run_in_the_place_of_the_data_is_said_to_be_one(take: Callable[..., No
             evaluate(name)
         assert caught.value.hint.endswith("bert evaluate reviews.csv --model runs/reviews")
     Path("data").mkdir()
-    with pytest.raises(
-        UserError, match="`runs/reviews` is a run"
-    ) as caught:  # as of: bert evaluate data --model runs/a runs/b
+    with pytest.raises(UserError, match="`runs/reviews` is a run") as caught:  # data --model runs/other runs/reviews
         evaluate("data,runs/reviews", model=["runs/other"])
     assert caught.value.hint.endswith("bert evaluate data --model runs/other --model runs/reviews")
 

@@ -179,8 +179,8 @@ def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
         raise _not_utf8(path, number, error) from None
 
 
-def has_mark(path: Path) -> bool:
-    """Whether a file begins with UTF-8's byte-order mark, as Excel writes it and needs it to read the file."""
+def has_byte_order_mark(path: Path) -> bool:
+    """Whether a file begins with UTF-8's byte-order mark, without which Excel takes it for another encoding."""
     with reading(path) as file:
         return file.read(len(BOM_UTF8)) == BOM_UTF8
 

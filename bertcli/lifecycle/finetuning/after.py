@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bertcli.lifecycle.sources import Setup
     from bertcli.training.loop import Training
 
-OF_DATA = ("task", "text", "text_pair", "label", "kind", "data_dir", "seed", "limit")
+OF_DATA = ("task", "text", "text_pair", "label", "kind", "data_dir", "seed", "limit")  # options that say what is learnt
 
 
 def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
@@ -109,7 +109,7 @@ def advice_of(setup: Finetuning, result: TrainingResult) -> str:
 
 
 def next_commands(setup: Setup, result: TrainingResult) -> list[str]:
-    """The two commands most likely typed next: all of the data, or a bag of words where that is better, and one text."""
+    """The two commands most likely typed next: for all of the data, or a bag of words if that is surely better; for one text."""
     name, model = setup.task.name, f"--model {quote(result.run)}"
     is_test = not setup.dev and "test" in (setup.source.own or {})
     whole = f"bert evaluate {quote(name)} {model}{' --split test' if is_test else ''}"

@@ -11,7 +11,7 @@ from typing import IO, Any
 from bertcli import number_of, say
 from bertcli.data.atomic import part_of, remove, replace, write_text
 from bertcli.data.labelled.tables import DELIMITERS, delimiter_of, ending_of
-from bertcli.data.text.documents import has_mark
+from bertcli.data.text.documents import has_byte_order_mark
 from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction
@@ -45,17 +45,16 @@ def check_output(option: str, path: Path, source: str | None) -> None:
 def write_predictions(rows: Iterable[tuple[Columns, Prediction]], path: Path, like: str | None = None) -> int:
     """Write predictions as they come, each after the columns of its input; JSON lines, CSV or TSV by the file's ending.
 
-    `like`: a file of inputs; with the same ending, it also says what separates the columns, and whether a byte-order mark
-    begins the file. Returns the number of predictions.
-    Raises UserError if the file cannot be opened. After an error an older file is as it was; where there was none, what was
-    written before is kept.
+    `like`: a file of inputs; with the same ending, the predictions have its separator, and its byte-order mark if it has one.
+    Returns the number of predictions. Raises UserError if the file cannot be opened. After an error an older file is as it
+    was; where there was none, what was written before is kept.
     """
     rows = iter(rows)
     first = next(rows, None)  # where nothing can be predicted, an older file is kept
     count, part, is_whole = 0, part_of(path), False
     is_same = ending_of(Path(like or "")) == path.suffix in DELIMITERS
     delimiter = delimiter_of(Path(str(like))) if is_same else DELIMITERS.get(path.suffix, "")
-    encoding = "utf-8-sig" if is_same and has_mark(Path(str(like))) else "utf-8"
+    encoding = "utf-8-sig" if is_same and has_byte_order_mark(Path(str(like))) else "utf-8"
     try:
         file = part.open("w", encoding=encoding, newline="", buffering=1)
     except OSError as error:

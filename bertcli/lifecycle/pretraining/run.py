@@ -145,7 +145,8 @@ def _facts(examples: PretrainingExamples) -> dict[str, object]:
     """What the data are, for the report."""
     counts = ("documents", "instances", "tokens", "masked_tokens", "random_next", "vocab_size", "cased")
     facts = {name.replace("_", " "): examples.manifest[name] for name in counts if name in examples.manifest}
-    options = {f"option {name}": str(value) for name, value in examples.manifest["options"].items()}
+    given = examples.manifest["options"].items()
+    options = {f"option {name}": value and str(value) for name, value in given}  # as text: a seed has no commas
     return {"folder": str(examples.folder), **facts, **options}
 
 
