@@ -274,7 +274,7 @@ class Training:
         plan = self.plan
         intervals = (plan.log_steps, plan.save_steps, plan.eval_steps)
         logs, saves, evaluates = (plan.is_due(self.history.steps, every) for every in intervals)
-        saves, evaluates = saves | saves_now, evaluates or self.history.steps in plan.kept_steps
+        saves, evaluates = saves | saves_now, evaluates or self.history.steps in plan.seen_steps
         if logs or saves or evaluates:
             self._read_losses()
         if saves or evaluates:
@@ -321,7 +321,7 @@ class Training:
         if metrics is None:
             history.best, history.evaluations_since_best = before.best, before.evaluations_since_best
             return True
-        if self.accelerator.is_main_process:
+        if self.accelerator.is_main_process and self.plan.is_due(history.steps, self.plan.eval_steps):
             history.metrics = metrics
             self.folder.log({"step": history.steps, "metrics": metrics})
             words = "  ".join(f"{name} {value:.2f}" for name, value in metrics.items()) or "done"

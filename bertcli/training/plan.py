@@ -32,7 +32,7 @@ class Plan:
     step_costs: tuple[tuple[range, float], ...] = ()  # of steps, what each costs; () where all cost the same
     eval_cost: float = 0.0  # what an evaluation costs beside a step
     patience: int | None = None  # evaluations without improvement after which to stop
-    kept_steps: tuple[int, ...] = ()  # whose models are kept
+    seen_steps: frozenset[int] = frozenset()  # after which `evaluate` is called although no score is due
 
     @classmethod
     def of(cls, options: Any, **derived: Any) -> Self:

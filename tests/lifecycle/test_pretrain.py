@@ -91,6 +91,20 @@ def test_held_out_data_is_measured_before_and_after(at_home: Path, tmp_path: Pat
     assert result.metrics["masked_lm_loss"] < measured[0]["metrics"]["masked_lm_loss"]
 
 
+@pytest.mark.parametrize("stopped_after", [20, 31])
+def test_sentences_are_filled_every_so_many_steps_wherever_a_run_is_stopped(
+    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped_after: int
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(patch, stopped_after)
+        with pytest.raises(Interrupted):
+            pretrain(**SHORT, steps=50, out=str(tmp_path / "run"))
+    pretrain(resume=True, out=str(tmp_path / "run"))
+    lines = RunFolder(tmp_path / "run").metrics()
+    filled, scored = ([line["step"] for line in lines if key in line] for key in ("fills", "metrics"))
+    assert (filled, scored) == ([20, 40, 50], [50])
+
+
 def test_the_models_of_given_steps_are_kept_also_by_a_resumed_run(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -166,7 +166,7 @@ def test_a_pretraining_shows_which_masked_words_it_finds_and_fills_sentences(at_
     accuracy = sum(row["accuracy"] * row["count"] for row in by_type) / sum(row["count"] for row in by_type)
     assert accuracy == pytest.approx(result.metrics["masked_lm_accuracy"], abs=0.02)
     lines = [line for line in RunFolder(Path("runs/pretrain-tiny")).metrics() if "fills" in line]
-    assert [line["step"] for line in lines] == [4]
+    assert [line["step"] for line in lines] == [4]  # fewer steps than twenty: at the end only
     for each in lines[-1]["fills"]:
         assert each["text"].count("[MASK]") == 1
         assert [0 < share <= 1 for _, share in each["guesses"]] == [True] * 3

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
+FILLS, FEWEST_STEPS = 8, 20  # sentences are filled so often in a run, and no sooner after the last time
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,11 @@ def _plan(request: Request, model: PreTrainedModel) -> Plan:
     costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     eval_cost = EVALUATED * costs[0][1] * len(request.held_out) / config.batch_size
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else request.warmup(config.steps)
-    eval_steps, kept = config.eval_steps or config.steps, kept_steps(config)
+    filled = range(0, config.steps, max(FEWEST_STEPS, math.ceil(config.steps / FILLS)))
+    seen = frozenset([*kept_steps(config), *(filled if request.objective.fills_masks else ())])
     rules = family_of(model.config.model_type).optimizer.given_by(config)
-    derived = {"warmup_steps": warmup_steps, "kept_steps": kept, "step_costs": costs, "eval_cost": eval_cost}
-    return Plan.of(config, rules=rules, eval_steps=eval_steps, **derived)
+    derived = {"warmup_steps": warmup_steps, "seen_steps": seen, "step_costs": costs, "eval_cost": eval_cost}
+    return Plan.of(config, rules=rules, eval_steps=config.eval_steps or config.steps, **derived)
 
 
 def kept_steps(config: PretrainConfig) -> tuple[int, ...]:
@@ -171,15 +173,13 @@ def _train(
     words = MaskedWords(request.held_out)
 
     def evaluate() -> dict[str, float]:
-        if (step := training.history.steps) in plan.kept_steps:
+        if (step := training.history.steps) in kept_steps(config):
             with replacing(folder.path / "models" / f"step-{step}") as part:
                 save_models(training.model.models, examples.tokenizer, part)
-            if not plan.is_due(step, plan.eval_steps):
-                return {}
-        words.begin()
-        metrics = objective.evaluate(training.model, request.held_out, accelerator.device, words.see)
+        scored = (training.model, request.held_out, accelerator.device)
+        metrics = objective.evaluate(*scored, words.begin()) if plan.is_due(step, plan.eval_steps) else {}
         if objective.fills_masks and (fills := words.fill(training.model, accelerator.device)):
-            folder.log({"step": training.history.steps, "fills": fills})
+            folder.log({"step": step, "fills": fills})
         return metrics
 
     if config.resume:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,7 +29,7 @@ TOKENS_AT_ONCE = 8192
 
 @dataclass
 class MaskedWords:
-    """The answers of the latest evaluation, and the sentences that are filled at each."""
+    """The answers of the latest evaluation, and the sentences that are filled a few times a run."""
 
     examples: PretrainingExamples  # evaluated on
     labels: list[NDArray[np.int64]] = field(default_factory=list)
@@ -39,9 +40,10 @@ class MaskedWords:
         """Token ids of each sentence, and the place of the word that is masked."""
         return _choose_sentences(self.examples)
 
-    def begin(self) -> None:
-        """Forget the last evaluation."""
+    def begin(self) -> Callable[[Part, torch.Tensor, torch.Tensor], None]:
+        """Forget the last evaluation; return what sees the batches of the next."""
         self.labels, self.right = [], []
+        return self.see
 
     def see(self, part: Part, labels: torch.Tensor, right: torch.Tensor) -> None:
         """Keep the answers of a batch, where they are tokens."""
@@ -63,7 +65,7 @@ class MaskedWords:
 
     def fill(self, model: ModelWithLoss, device: torch.device) -> list[dict[str, Any]]:
         """The best guesses for the masked word of each sentence."""
-        if not self.labels or not self.sentences:
+        if not self.sentences:
             return []
         kind, tokenizer = Mask(GUESSES, self.examples.tokenizer.size), self.examples.tokenizer
         ids, places = zip(*self.sentences, strict=True)
