@@ -217,8 +217,7 @@ class _Shares(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (shares,), (places, turned, _, differs) = ctx.saved_tensors, ctx.of_keys
-        sizes = (shares.shape[3:], (ctx.distances,), ())
-        given = [shares.new_empty(*shares.shape[:3], *size) for size in sizes]
+        given = [shares.new_empty(*shares.shape[:3], *size) for size in (shares.shape[3:], (ctx.distances,), ())]
         loops("distances").softmax_backward(gradient.contiguous(), shares, places, turned, differs, ctx.mask, *given)
         return None, None, *given
 

@@ -173,8 +173,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         from bertcli.metrics.tags import entity_outcomes
 
         pairs = zip(compared["predictions"], compared["references"], strict=True)
-        counts = Counter(outcome for given, true in pairs for outcome in entity_outcomes(given, true))
-        return dict(counts.most_common())
+        return dict(Counter(outcome for given, true in pairs for outcome in entity_outcomes(given, true)).most_common())
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
         from bertcli.metrics.tags import entities

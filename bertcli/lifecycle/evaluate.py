@@ -162,8 +162,7 @@ def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | N
     files = own_files(config.task) if is_whole else {}
     if "train" in files and "dev" not in files:
         what = f"`{config.task}` has no dev set, and {model} was trained on its whole train set."
-        task = quoted(config.task)
-        on_test = f"Score the test set: bert evaluate {task} --split test"
+        on_test = f"Score the test set: bert evaluate {quoted(config.task)} --split test"
         how = on_test if "test" in files else "Give others: bert evaluate FILE"
         raise UserError(what, f"{how} --model {quoted(model)}")
 

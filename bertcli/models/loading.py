@@ -231,8 +231,7 @@ def check_sizes(config: PretrainedConfig, path: Path) -> None:
     names = {"architectures": config.architectures or [], "id2label": (config.id2label or {}).values()}
     wrong |= {name: each for name, given in names.items() for each in given if not isinstance(each, str)}
     for name, value in wrong.items():
-        what = f"`{path}` is damaged: `{name}` is {str(value)[:40]}."
-        raise UserError(what, "Take it from the same model again.")
+        raise UserError(f"`{path}` is damaged: `{name}` is {str(value)[:40]}.", "Take it from the same model again.")
 
 
 def _is_size(name: str, value: object) -> bool:

@@ -109,8 +109,7 @@ class Teacher:
             names = ("ids", "types", "positions", "order")
             ids, types, positions, order = (batch.labels[f"teacher_{name}"] for name in names)
             lengths = tuple(batch.labels["teacher_lengths"].tolist())
-            own = replace(batch, input_ids=ids, token_type_ids=types, position_ids=positions, lengths=lengths)
-            return own, order
+            return replace(batch, input_ids=ids, token_type_ids=types, position_ids=positions, lengths=lengths), order
         ids = batch.input_ids
         if self.reads_whole:
             ids = ids.index_copy(0, batch.labels["masked_lm_positions"], batch.labels["masked_lm_ids"])

@@ -126,8 +126,7 @@ def _local(shard: Path, copy: Path, digest: str) -> Iterator[Path]:
                 break
             except UserError as error:
                 if wait is None:
-                    hint = "Check the network, then continue: bert pretrain --resume"
-                    raise RunError(error.message, hint) from None
+                    raise RunError(error.message, "Check the network, then continue: bert pretrain --resume") from None
                 time.sleep(wait)
         _checked(copy, digest, shard)
         yield copy

@@ -261,8 +261,7 @@ def load_pretraining_examples(
         raise UserError(f"`{there / missing[0]}` is missing.", MAKE_AGAIN)
     tokenizer = load_tokenizer(local / TOKENIZER)
     if tokenizer.digest != manifest.get("tokenizer_digest", tokenizer.digest):
-        what = f"`{there / TOKENIZER}` is not the tokenizer that the data were made with."
-        raise UserError(what, MAKE_AGAIN)
+        raise UserError(f"`{there / TOKENIZER}` is not the tokenizer that the data were made with.", MAKE_AGAIN)
     size = opened_bytes(manifest)
     if shards_per_window is None:
         shards_per_window = _window(size, len(manifest["shards"]), cache_gb * 1e9)

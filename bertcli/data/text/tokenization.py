@@ -308,8 +308,7 @@ def _load_from_transformers(source: str) -> WordPiece:
         tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:  # the tokenizers library has no class of its own for what it cannot open
         what = f"There is no tokenizer `{source}` here or on the Hub ({first_line(error)})."
-        hint = "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one."
-        raise UserError(what, hint) from None
+        raise UserError(what, "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one.") from None
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     if type(tokenizer).__name__ == "DebertaV2Tokenizer":
         tokenizer.backend_tokenizer.normalizer = _normalizer_of_pieces(tokenizer, Path(source, "tokenizer.json"))

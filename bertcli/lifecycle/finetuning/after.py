@@ -40,8 +40,7 @@ def notes_of(setup: Finetuning, result: TrainingResult) -> list[str]:
     if not result.best_step:
         notes.append("No training was better than the head fitted to the frozen model, which is what was kept.")
     if result.runs:
-        metric = setup.task.metrics[0]
-        best = f"the best of {len(result.runs)} runs by dev {metric}, so that new texts may score lower"
+        best = f"the best of {len(result.runs)} runs by dev {setup.task.metrics[0]}, so that new texts may score lower"
         notes.append(f"It is {best}; each has a folder here.")
     if setup.teacher_words:
         notes.append(f"Distilled; {setup.teacher_words}.")

@@ -86,8 +86,7 @@ def _train_part(config: FinetuneConfig, part: RunFolder, setting: Setting, devic
         with Interruption(is_at_once=True), part:
             train(own, part)
     except (Interrupted, KeyboardInterrupt) as stop:
-        again = RunFolder(part.path.parent).how_to_resume("finetune")
-        raise interrupted(stop, f"{part.path.name}: ", again) from None
+        raise interrupted(stop, f"{part.path.name}: ", RunFolder(part.path.parent).how_to_resume("finetune")) from None
     device.wait_for_everyone()
     if device.is_main_process:
         remove(part.checkpoints)  # no longer needed, and three times the size of the model

@@ -30,8 +30,7 @@ def learn(
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     first, size = list(family.special_tokens), config.vocab_size - len(last)
     frequent: Any = {"vocab_size": size, "min_frequency": config.min_frequency, "show_progress": False}
-    trainer = trainers.BpeTrainer(special_tokens=first, initial_alphabet=alphabet, **frequent)
-    backend.train_from_iterator(lines, trainer)
+    backend.train_from_iterator(lines, trainers.BpeTrainer(special_tokens=first, initial_alphabet=alphabet, **frequent))
     model = json.loads(backend.to_str())["model"]
     vocab = {**model["vocab"], **{token: len(model["vocab"]) + number for number, token in enumerate(last)}}
     return family.new_tokenizer(source, vocab=vocab, merges=[tuple(pair) for pair in model["merges"]]), len(alphabet)

@@ -52,15 +52,13 @@ def train_vectors(setup: Fitting) -> WordVectors:
     sentences = list(_sentences(setup))
     origin = ", ".join(setup.config.vectors_text) or f"the training {setup.train.examples.unit}s"
     count = sum(map(len, sentences))
-    is_little = count < MANY_WORDS
-    least, epochs = (MIN_FREQUENCY_OF_LITTLE, EPOCHS_OF_LITTLE) if is_little else (MIN_FREQUENCY, EPOCHS)
+    least, epochs = (MIN_FREQUENCY_OF_LITTLE, EPOCHS_OF_LITTLE) if count < MANY_WORDS else (MIN_FREQUENCY, EPOCHS)
     frequent = {"min_count": least, "epochs": epochs, "seed": setup.config.seed + 1, "workers": 1}
     try:
         with doing(f"training word vectors on {count:,} words of {origin}"):
             found: Any = Word2Vec(sentences, vector_size=SIZE, window=WINDOW, negative=NEGATIVE, sg=1, **frequent).wv
     except RuntimeError:
-        hint = "Give more text: --vectors-text FILE"
-        raise UserError(f"No word occurs {least} times in {origin}.", hint) from None
+        raise UserError(f"No word occurs {least} times in {origin}.", "Give more text: --vectors-text FILE") from None
     say(
         f"{len(found.index_to_key):,} word vectors, from {count:,} words of {origin} ({epochs} epochs, words that occur {least} times)"
     )
