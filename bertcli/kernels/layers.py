@@ -88,8 +88,7 @@ class SelfAttention(nn.Module):
 
     def may_attend_alone(self, tokens: Tensor) -> bool:
         """Whether one token of each sequence may attend alone, where nothing else is read: on a CPU, without training, of many tokens, [T]."""
-        only_predicts = tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled())
-        return only_predicts and are_many(len(tokens))
+        return tokens.device.type == "cpu" and not (self.training or torch.is_grad_enabled()) and are_many(len(tokens))
 
     def joined(self) -> tuple[Tensor, Tensor]:
         """Weight and bias of query, key and value, [3H, H] and [3H]."""

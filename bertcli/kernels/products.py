@@ -215,5 +215,4 @@ class _AddAndNorm(torch.autograd.Function):
 
 def _sums(states: Tensor, count: int) -> Tensor:
     """Room for sums over blocks of rows, [blocks, count, H]."""
-    blocks = -(-len(rows(states)) // loops("elementwise").ROWS)
-    return torch.zeros(blocks, count, states.shape[-1])
+    return torch.zeros(-(-len(rows(states)) // loops("elementwise").ROWS), count, states.shape[-1])

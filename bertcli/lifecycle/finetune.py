@@ -15,6 +15,7 @@ from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
 from bertcli.errors import UserError, check_positions
 from bertcli.families import family_of, get_family
+from bertcli.kinds import KINDS
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.pretrained import is_sentence_encoder
@@ -109,6 +110,8 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     check_finetuning(config, task)
     if config.long_texts == WINDOWS and "doc_stride" not in config.given:  # no overlap
         config = replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
+    elif config.long_texts != WINDOWS and "doc_stride" in config.given and KINDS[task.kind].has_linear_head:
+        say("--doc-stride has no effect without --long-texts windows")
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))

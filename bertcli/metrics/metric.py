@@ -79,9 +79,7 @@ def interval_of_score(scores: Array, examples: int, is_share: bool = True) -> li
     rare = 100 * ((100 - CONFIDENCE) / 200) ** (1 / examples)
     if scores.min() >= 100:
         return [round(rare, 6), 100.0]
-    if is_share and not scores.any():
-        return [0.0, round(100 - rare, 6)]
-    return confidence_interval(scores)
+    return [0.0, round(100 - rare, 6)] if is_share and not scores.any() else confidence_interval(scores)
 
 
 def paired_difference(difference: float, resampled: Array) -> dict[str, Any]:

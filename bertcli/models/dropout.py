@@ -89,9 +89,7 @@ def of_heads(mask: Mask, rows: Tensor, heads: int) -> Mask:
 
 def dropout(values: Tensor, rate: float, training: bool) -> Tensor:
     """Do what nn.functional.dropout does, with the next mask."""
-    if not training or rate == 0:
-        return values
-    return drop(values, next_mask(rate, values.shape[:-1].numel()))
+    return drop(values, next_mask(rate, values.shape[:-1].numel())) if training and rate else values
 
 
 def drop_alike(values: Tensor, rate: float, training: bool) -> Tensor:

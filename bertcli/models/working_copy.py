@@ -70,8 +70,7 @@ class WorkingCopy:
         uses = Counter(weight for module in modules for weight in module.parameters(recurse=False))
         owns = {working: own for own, working in self._copies.items()}
         plain = [each for each in modules if type(each) in (nn.Embedding, _Embedding) and each.padding_idx is None]
-        alone = [each for each in plain if uses[each.weight] == 1]
-        return {owns.get(each.weight, each.weight): each for each in alone}
+        return {owns.get(each.weight, each.weight): each for each in plain if uses[each.weight] == 1}
 
     def defer(self, own: nn.Parameter, rows: Any) -> None:
         """Call `rows` to update the rows of an embedding just before they are read; its gradients become sparse."""

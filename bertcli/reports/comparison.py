@@ -94,10 +94,11 @@ def data_table(runs: Sequence[RunRecord]) -> Table:
     """The data in which the runs differ: what they read, and digests of it."""
     facts = []
     for run in runs:
-        read = {f"{split}, digest": digest for split, digest in run.config.get("data_digests", {}).items()}
+        read: dict[str, Any] = {}
         for split, counts in run.result.data.items():
             read |= {f"{split}, {words}": counts[name] for name, words in COUNTED.items() if name in counts}
-        facts.append(read | ({"digest": run.config["data_digest"]} if "data_digest" in run.config else {}))
+        read |= {f"{split}, digest": digest for split, digest in run.config.get("data_digests", {}).items()}
+        facts.append(read | {"digest": run.config["data_digest"]} if "data_digest" in run.config else read)
     return _differing("data that differ", "data", facts, runs)
 
 

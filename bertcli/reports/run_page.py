@@ -35,8 +35,7 @@ def _scores(record: RunRecord) -> Section | None:
     if not result.metrics:
         return None
     beside = summary_lines(result)[:1] if result.baseline else []
-    plain = [unescaped(note) for note in result.notes]
-    texts = [*(f"{line}." for line in beside), *_overlaps(result.data), *plain]
+    texts = [*(f"{line}." for line in beside), *_overlaps(result.data), *[unescaped(note) for note in result.notes]]
     return Section("Scores", texts, tables=[record.scores, *result_tables(result)[1:]])
 
 
@@ -57,8 +56,7 @@ def _errors(record: RunRecord) -> Section | None:
 
 
 def _error_types(counts: dict[str, int]) -> Table:
-    total = sum(counts.values())
-    rows = [[name, count, f"{100 * count / total:.1f} %"] for name, count in counts.items()]
+    rows = [[name, count, f"{100 * count / sum(counts.values()):.1f} %"] for name, count in counts.items()]
     return Table("answers by kind of error", ["answer", "count", "share"], rows)
 
 

@@ -1,5 +1,6 @@
 """Tags of words, from their files to entities."""
 
+import logging
 import lzma
 from pathlib import Path
 
@@ -45,6 +46,23 @@ def test_conll_files_are_read_by_sentences(tmp_path: Path) -> None:
     tabs.write_text("New York\tI-LOC\nis\tO\n\nbig\tS-X", encoding="utf-8")
     assert read_conll(tabs).words == [["New York", "is"], ["big"]]
     assert read_conll(tabs).tags == [["I-LOC", "O"], ["S-X"]]
+
+
+def test_comments_before_sentences_are_left_out_counted_and_a_hash_that_is_a_word_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "own.conll"
+    caplog.set_level(logging.INFO, logger="bertcli")
+    path.write_text("# sent_id = 1\n# text = We won\nWe PRON O\n# SYM O\n\n#\thttp://example.org\n# SYM O\n1 NUM B-N\n")
+    sentences = read_conll(path)
+    assert sentences.words == [["We", "#"], ["#", "1"]]
+    assert sentences.tags == [["O", "O"], ["O", "B-N"]]
+    assert f"{path}: 3 comments left out" in caplog.messages
+    path.write_text("# O\nten O\n")
+    assert read_conll(path).words == [["#", "ten"]]
+    path.write_text("ten O\n# a comment inside\n")
+    with pytest.raises(UserError, match="line 2 has 4 columns, not 2"):
+        read_conll(path)
 
 
 @pytest.mark.parametrize(

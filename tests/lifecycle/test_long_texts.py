@@ -1,6 +1,7 @@
 """`--long-texts windows`: the average over all windows is trained, scored and predicted; the model stays a plain one."""
 
 import csv
+import logging
 import random
 from pathlib import Path
 
@@ -64,6 +65,17 @@ def test_the_run_keeps_the_choice_and_its_scores_come_back(run: TrainingResult, 
     assert (saved["long_texts"], saved["doc_stride"]) == ("windows", 16)
     assert "read in windows" in (Path(run.run) / "README.md").read_text()
     assert evaluate(reviews, model=[run.run]).metrics == pytest.approx(run.metrics)
+
+
+def test_a_stride_without_windows_is_said_to_have_no_effect_once(
+    reviews: str, at_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="bertcli")
+    said = "--doc-stride has no effect without --long-texts windows"
+    for options, count in (({"doc_stride": 8}, 1), ({"doc_stride": 8, "long_texts": "windows"}, 0), ({}, 0)):
+        caplog.clear()
+        finetune(reviews, **{**LONG, "long_texts": "cut", **options}, from_="runs/pretrain-tiny", dry_run=True)
+        assert caplog.messages.count(said) == count
 
 
 def test_predictions_are_the_mean_of_the_plain_models_logits_by_tokens(run: TrainingResult, at_home: Path) -> None:

@@ -1,6 +1,7 @@
 """Sentences of tagged words, read from columns as CoNLL's files have them, or from lists."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +59,16 @@ def _check_lists(place: str, words: Any, tags: Any) -> None:
 def read_conll(path: Path, may_lack_tags: bool = False) -> Sentences:
     """Read words and tags: the first and the last column, a word a line, a blank line after each sentence.
 
-    Columns are separated by tabs, else by spaces. Raises UserError naming the line with more or fewer than the first.
+    Columns are separated by tabs, else by spaces. Before a sentence, a line that begins with # and does not have the columns
+    of a word is a comment. Raises UserError naming the line with more or fewer columns than the first word.
     """
     words: list[list[str]] = []
     tags: list[list[str]] = []
     places: list[str] = []
     once: dict[str, str] = {}  # each word and each tag is held once
     width, is_inside = 0, False
-    for number, line in enumerate(lines_of(path), start=1):
-        word, *others = re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r\n"))
-        if not line.strip() or word == DOCUMENT:
+    for number, (word, *others) in _lines_of_cells(path):
+        if word in ("", DOCUMENT):
             is_inside = False
             continue
         width = width or 1 + len(others)
@@ -84,3 +85,23 @@ def read_conll(path: Path, may_lack_tags: bool = False) -> Sentences:
     if not words:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
     return Sentences(words, tags, origin=str(path), places=places)
+
+
+def _lines_of_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each line, with its number, without the comments, which are counted."""
+    beginnings = ("", "#", DOCUMENT[0])
+    width = next((len(cells) for cells in map(_cells, lines_of(path)) if cells[0][:1] not in beginnings), 0)
+    is_inside, comments = False, 0
+    for number, line in enumerate(lines_of(path), start=1):
+        cells = _cells(line)
+        if cells[0].startswith("#") and 1 < len(cells) != width > 0 and not is_inside:
+            comments += 1
+            continue
+        is_inside = cells[0] not in ("", DOCUMENT)
+        yield number, cells
+    if comments:
+        say(f"{path}: {number_of(comments, 'comment')} left out")
+
+
+def _cells(line: str) -> list[str]:
+    return re.split(r"\t" if "\t" in line else r" +", line.strip(" \t\r\n"))

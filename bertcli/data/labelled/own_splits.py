@@ -140,8 +140,7 @@ def _repeated(train: Examples) -> tuple[set[Any], str]:
     distinct = set(given)
     if not (repeated := len(given) - len(distinct)):
         return distinct, ""
-    is_whole = len(given) == len(train)
-    answered = {(each, train.answer(row)) for row, each in enumerate(given)} if is_whole else distinct
+    answered = {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else distinct
     unlike = len(answered) - len(distinct)
     others = f", {unlike:,} of them with another answer" if unlike else ""
     return distinct, f"{repeated:,} of {len(given):,} train examples repeat others{others}"

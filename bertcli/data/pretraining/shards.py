@@ -163,8 +163,7 @@ class PretrainingExamples:
         shards = np.searchsorted(self.starts, rows, side="right") - 1
         needed = np.unique(shards) if self.shards_per_window else np.arange(len(self.starts) - 1)
         sizes = np.diff(self.starts)[needed]
-        at = np.searchsorted(needed, shards)
-        places = rows - np.asarray(self.starts)[shards] + (np.cumsum(sizes) - sizes)[at]
+        places = rows - np.asarray(self.starts)[shards] + (np.cumsum(sizes) - sizes)[np.searchsorted(needed, shards)]
         return self.opened.columns(self, tuple(needed.tolist())), places
 
     def table(self, shard: int) -> Any:

@@ -45,8 +45,7 @@ def learn_similarity(
     keeping: Any = {"eval_steps": steps, "save_steps": steps, "save_minutes": inf}
     plan = Plan(steps=steps, batch_size=BATCH_SIZE, **learning, **keeping)
     say(f"pairs: first {steps} steps without labels, to predict the cosine of the two texts' vectors")
-    examples = cast(TextExamples, split.examples)
-    features = _with_cosines(model, examples, steps * BATCH_SIZE, np.random.default_rng(seed))
+    features = _with_cosines(model, cast(TextExamples, split.examples), steps * BATCH_SIZE, np.random.default_rng(seed))
     reader = ModelWithLoss(model.model.model, sequence_logits, REGRESSION.losses)
     with Progress("learning similarity", steps) as progress:
         Training(reader, features, plan, *training).make_steps(steps, progress.advance)

@@ -249,8 +249,7 @@ def run_server(config: ServeConfig, models: dict[str, str], listener: socket.soc
     BoundedProtocol.timeout_seconds = config.timeout_seconds
     silent: dict[str, Any] = {"log_config": None, "log_level": "error", "access_log": False, "server_header": False}
     plain: dict[str, Any] = {"http": BoundedProtocol, "ws": "none", "lifespan": "off", **silent}
-    seconds = int(config.timeout_seconds) + 1
-    settings = uvicorn.Config(service.application(), timeout_graceful_shutdown=seconds, **plain)
+    settings = uvicorn.Config(service.application(), timeout_graceful_shutdown=int(config.timeout_seconds) + 1, **plain)
     say(f"serving {', '.join(models)} at {address} (docs: {address}/docs); Ctrl-C stops it")
     server = uvicorn.Server(settings)
 

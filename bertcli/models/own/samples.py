@@ -40,5 +40,4 @@ def put_samples(ids: Tensor, positions: Tensor, samples: Tensor) -> Tensor:
     So does `scatter_update` of the original: two different samples become a third token.
     """
     counts = torch.zeros_like(ids).index_add(0, positions, torch.ones_like(positions))
-    sums = torch.zeros_like(ids).index_add(0, positions, samples)
-    return torch.where(counts > 0, sums // counts.clamp(min=1), ids)
+    return torch.where(counts > 0, torch.zeros_like(ids).index_add(0, positions, samples) // counts.clamp(min=1), ids)
