@@ -56,8 +56,7 @@ def _check(config: PretrainConfig, run: RunFolder) -> Request:
     check_memory(config.memory, objective, min(phase.examples.max_seq_length for phase in phases))
     objective = objective if config.memory is None else replace(objective, memory=config.memory)
     held_out = held_out_of(config, phases[-1].examples, run if config.resume else None)
-    given = given_masking(config)
-    phases = tuple(replace(phase, examples=phase.examples.masked_by(given)) for phase in phases)
+    phases = tuple(replace(phase, examples=phase.examples.masked_by(given_masking(config))) for phase in phases)
     if config.tokenizer and load_tokenizer(tokenizer_source(config.tokenizer)).digest != examples.tokenizer.digest:
         what = f"The vocabulary `{config.tokenizer}` is not the one that `{examples.folder}` was made with."
         other = f"bert make-pretraining-data TEXT --tokenizer {quoted(config.tokenizer)} --out {quoted(f'{examples.folder}-2')}"

@@ -250,9 +250,7 @@ def _say_which_share_examples(paths: Sequence[Path], scored: Sequence[Scored]) -
 
 
 def _named_apart(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The records, with their paths for names where two have the same one. Raises UserError at a run that is there twice."""
-    if len({each.path.resolve() for each in records}) < len(records):
-        raise UserError("A run is named twice.", "Name each run once; a single one has a report too.")
+    """The records, with their paths for names where two have the same one."""
     names = [each.name for each in records]
     return list(records) if len(set(names)) == len(names) else [replace(each, label=str(each.path)) for each in records]
 

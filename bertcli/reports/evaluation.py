@@ -64,8 +64,7 @@ def evaluation_tables(result: Evaluation) -> list[Table]:
         scores = score_table(result.task, result.split, result.metrics, result.confidence_intervals, result.baseline)
         tables = [replace(scores, title=f"{result.model} on {scores.title}, {result.examples:,} examples")]
         if result.labels:
-            rows = [[name, *(scores[column] for column in LABEL_SCORES)] for name, scores in result.labels.items()]
-            tables.append(Table("by label", ["label", *LABEL_SCORES], rows))
+            tables.append(label_table("by label", result.labels))
         tables += [confusion_table(result)] if result.confusion_matrix else []
     for other in result.other_splits:
         scores, *more = evaluation_tables(other)
@@ -94,6 +93,12 @@ def _model_row(result: Evaluation, metric: str) -> list[object]:
     found = result.to_first[metric]
     significant = "yes" if found["significant"] else "no"
     return [*score, interval, signed(found["difference"]), interval_text(found["confidence_interval"]), significant]
+
+
+def label_table(title: str, labels: dict[str, dict[str, float]]) -> Table:
+    """The scores of each label; none of one that does not occur."""
+    rows = [[name, *((of[key] if of["support"] else None) for key in LABEL_SCORES)] for name, of in labels.items()]
+    return Table(title, ["label", *LABEL_SCORES], rows)
 
 
 def confusion_table(result: Evaluation) -> Table:

@@ -8,7 +8,7 @@ from bertcli import number_of, without_exponent
 from bertcli.metrics.calibration import calibration
 from bertcli.reports.charts import histogram, scatter_chart
 from bertcli.reports.curves import run_curves
-from bertcli.reports.evaluation import LABEL_SCORES, MOST_LABELS, confusion_table
+from bertcli.reports.evaluation import MOST_LABELS, confusion_table, label_table
 from bertcli.reports.record import COUNTED, RunRecord
 from bertcli.reports.rendering import unescaped
 from bertcli.reports.sections import Page, Section
@@ -61,12 +61,12 @@ def _error_types(counts: dict[str, int]) -> Table:
 
 
 def _by_label(labels: dict[str, dict[str, float]]) -> Table:
-    """The scores of each label; of many, those with the lowest F1."""
-    ordered = sorted(labels.items(), key=lambda each: each[1]["f1"])[:MOST_LABELS]
-    names = [name for name in labels if name in dict(ordered)] if len(labels) <= MOST_LABELS else [*dict(ordered)]
-    title = "by label" if len(labels) <= MOST_LABELS else f"the {MOST_LABELS} labels with the lowest F1"
-    rows = [[name, *(labels[name][key] for key in LABEL_SCORES)] for name in names]
-    return Table(title, ["label", *LABEL_SCORES], rows)
+    """The scores of each label; of many, those with the lowest F1 among the labels that occur."""
+    if len(labels) <= MOST_LABELS:
+        return label_table("by label", labels)
+    occurring = [name for name in labels if labels[name]["support"]]
+    lowest = sorted(occurring, key=lambda name: labels[name]["f1"])[:MOST_LABELS]
+    return label_table(f"the {len(lowest)} labels with the lowest F1", {name: labels[name] for name in lowest})
 
 
 def _residuals(values: Any) -> list[Any]:
@@ -196,5 +196,5 @@ def _repeat(record: RunRecord) -> Section:
     machine = [[name, str(value)] for name, value in environment.items()]
     tables = [Table("options", ["", ""], options), Table("environment", ["", ""], machine)]
     more = [["typed as", typed]] if typed else []
-    speed = [["tokens per second, without padding", record.result.tokens_per_second], *more]
+    speed = [["tokens per second, without padding", round(record.result.tokens_per_second)], *more]
     return Section("How to repeat it", text, tables=[Table("run", ["", ""], speed), *tables], commands=[record.command])

@@ -135,8 +135,6 @@ def test_what_is_no_run_is_refused(old: Path) -> None:
         report(["data"])
     with pytest.raises(UserError, match=r"`no/folder\.html` cannot be written"):
         report(["runs/classify"], out="no/folder.html")
-    with pytest.raises(UserError, match="A run is named twice"):
-        report(["runs/classify", "runs/../runs/classify/model"])
 
 
 def test_the_latest_run_is_taken(at_home: Path, said: pytest.LogCaptureFixture, hostile: Path) -> None:

@@ -51,11 +51,11 @@ def _of_features(setup: Finetuning, split: Split) -> dict[str, Any]:
     lengths = np.asarray(features.lengths)
     counts, edges = np.histogram(lengths, bins=min(BARS, max(1, len({*lengths.tolist()}))))
     inputs, which = setup.kind.inputs_that_are_cut(split, setup.rules)
-    median, most, longest = (float(np.percentile(lengths, share)) for share in (50, 95, 100))
+    median, most, longest = (int(np.percentile(lengths, share, method="nearest")) for share in (50, 95, 100))
     histogram = {"counts": counts.tolist(), "edges": [round(float(edge), 2) for edge in edges]}
     cut_share = round(100 * features.truncated / max(1, inputs), 2)
     cut = {"cut": features.truncated, "cut_share": cut_share, "cut_what": which}
-    tokens = {"median": median, "95 %": most, "longest": int(longest)}
+    tokens = {"median": median, "95 %": most, "longest": longest}
     return {"inputs": len(lengths), "tokens": tokens, "histogram": histogram, **cut}
 
 

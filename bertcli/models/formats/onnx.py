@@ -55,8 +55,7 @@ def write_graph(model: PreTrainedModel, path: Path) -> None:
     graph = _Graph(model.eval())
     axes = [name for name in SIZES if name != "choices" or "MultipleChoice" in type(model).__name__]
     size = sum(weight.numel() * weight.element_size() for weight in model.parameters())
-    ids = torch.ones([SIZES[name] for name in axes], dtype=torch.long)
-    columns = tuple(ids.clone() for _ in graph.columns)
+    columns = tuple(torch.ones([SIZES[name] for name in axes], dtype=torch.long) for _ in graph.columns)
     with torch.no_grad():
         outputs = list(graph.named(*columns))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it lists the operators of packages that are not here

@@ -145,8 +145,7 @@ class PackedEncoder(nn.Module):
         table = self.encoder.get_rel_embedding()
         for number, layer in enumerate(self.encoder.layer[: None if rows is None else -1]):
             hidden, _ = layer(states[-1], sequences, rel_embeddings=table)
-            is_convolved = number == 0 and conv is not None
-            states.append(self._convolve(states[0], hidden, sequences) if is_convolved else hidden)
+            states.append(self._convolve(states[0], hidden, sequences) if number == 0 and conv is not None else hidden)
         if rows is not None:
             absolute = self.embeddings.position_embeddings(positions)
             states.append(self._decode(states[-1], absolute, sequences, table, rows))

@@ -210,8 +210,7 @@ def _layers(model: PreTrainedModel, batch: PackedBatch, predictions: Predictions
     base: Any = model.base_model
     if model.training:
         name_rows(batch)
-    length_step = LENGTH_STEP if model.dtype == torch.bfloat16 else 1
-    sequences = Sequences(batch.lengths, 0, batch.input_ids.device, length_step)
+    sequences = Sequences(batch.lengths, 0, batch.input_ids.device, LENGTH_STEP if model.dtype == torch.bfloat16 else 1)
     return cast(list[Tensor], base.layers(batch.input_ids, batch.token_type_ids, sequences, predictions, *more))
 
 
