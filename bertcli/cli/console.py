@@ -153,7 +153,8 @@ def _widths(rows: list[list[str]], most: int) -> list[int]:
     words = [max(map(cell_len, name.split()), default=1) for name in rows[0]]
     kept = [max(word, min(max(column[1:], default=1), SHORT)) for word, column in zip(words, columns, strict=True)]
     kept[:1] = widths[:1] if widths[0] <= LONGEST_NAME else kept[:1]  # what a row is called, and is typed
-    for least in (kept, [*kept[:1], *[NARROWEST] * len(kept[1:])]):
+    narrow = [NARROWEST] * len(kept[1:])
+    for least in (kept, [*kept[:1], *narrow], [SHORT, *narrow]):
         while sum(widths) > free and any(map(gt, widths, least)):
             widths[max(range(len(widths)), key=lambda each: (widths[each] > least[each], widths[each]))] -= 1
     return widths

@@ -27,13 +27,11 @@ class _FirstImport(MetaPathFinder):
     def __init__(self, name: str, run: Callable[[Callable[[ModuleType], None], ModuleType], None]) -> None:
         self.name, self.run = name, run
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != self.name:
+    def find_spec(self, module: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if module != self.name:
             return None
         sys.meta_path.remove(self)
-        spec = find_spec(fullname)
+        spec = find_spec(module)
         if spec and spec.loader:
             spec.loader.exec_module = partial(self._import, spec.loader.exec_module)  # type: ignore[method-assign]
         return spec

@@ -44,11 +44,6 @@ def _most_masked(options: Any) -> int:
     return int(10 * ceil(options.max_seq_length * options.masked_lm_prob / 10))
 
 
-def _learning_rate(options: Any) -> float:
-    """That of rtd.sh: of xsmall for models narrower than base."""
-    return 3e-4 if options.model_size.hidden < SIZES["base"].hidden else 1e-4
-
-
 DEBERTA = Family(
     "DeBERTa",
     ("deberta",),
@@ -80,6 +75,7 @@ DEBERTA_3 = replace(
     tokenizer_class="DebertaV2Tokenizer",
     vocabulary_defaults={"cased": True},
     data_defaults={**DATA, "mask_shares": "100,0,0", "max_predictions_per_seq": _most_masked},
-    training_defaults={"learning_rate": _learning_rate},
+    # Of rtd.sh: of xsmall for models narrower than base.
+    training_defaults={"learning_rate": lambda asked: 3e-4 if asked.model_size.hidden < SIZES["base"].hidden else 1e-4},
     finetuning_rates={384: 4.5e-5, 768: 2e-5, 1024: 1e-5},
 )

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 from bertcli.families.family import GENERATOR_SETTINGS, MULTIPLIED, Family, ModelSize, OptimizerRules
-from bertcli.tasks.task import Task
 
 PAPER = "Clark et al. 2020, table 6"
 LIKE_SMALL = "as small of Clark et al. 2020, in the sizes of Turc et al. 2019"
@@ -39,11 +38,6 @@ def _settings(size: ModelSize) -> dict[str, Any]:
     return {**layers, "embedding_size": embeddings, GENERATOR_SETTINGS: generator_settings(size)}
 
 
-def _for_task(task: Task) -> Task:
-    """The settings of configure_finetuning.py."""
-    return replace(task, batch_size=32, epochs=EPOCHS.get(task.name, task.epochs))
-
-
 def _most_masked(options: Any) -> int:
     """The maximum number of masked tokens of an instance, by its length."""
     return max(1, int((options.masked_lm_prob + 0.005) * options.max_seq_length))
@@ -73,5 +67,6 @@ ELECTRA = Family(
     finetuning=OptimizerRules(schedule=MULTIPLIED, sums_losses=True),
     layer_decay=lambda hidden: 0.9 if hidden > WIDE else 0.8,
     finetuning_rates={256: 3e-4, 768: 1e-4, 1024: 5e-5},  # that of small is the paper's
-    for_task=_for_task,
+    # As configure_finetuning.py has it.
+    for_task=lambda task: replace(task, batch_size=32, epochs=EPOCHS.get(task.name, task.epochs)),
 )

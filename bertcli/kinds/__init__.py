@@ -17,9 +17,8 @@ from bertcli.kinds.tagging import TAGGING
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind for kind in (CLASSIFICATION, REGRESSION, MULTILABEL, CHOICE, SPAN, TAGGING, MASK)
-}
+ALL: tuple[Kind, ...] = CLASSIFICATION, REGRESSION, MULTILABEL, CHOICE, SPAN, TAGGING, MASK
+KINDS = {kind.name: kind for kind in ALL}
 
 
 def get_kind(name: str) -> Kind:

@@ -248,9 +248,10 @@ def _tags_of_columns(path: Path, task: Task, split: Split) -> list[list[str]]:
 
 def _tags_of_table(path: Path) -> list[list[str]]:
     table = read_table(path)
-    if "tags" not in table.names:
+    column = "tags_2" if "tags_2" in table.names else "tags"  # `predict` names its own so beside those of the input
+    if column not in table.names:
         raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(table.names)}.")
-    cells = (row.get("tags") for row in table.cells)
+    cells = (row.get(column) for row in table.cells)
     lists: list[Any] = [json_value(cell) if isinstance(cell, str) else cell for cell in cells]
     strange = next((number for number, tags in enumerate(lists) if not isinstance(tags, list)), None)
     if strange is not None:

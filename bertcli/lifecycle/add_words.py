@@ -48,8 +48,7 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
 
     The words replace [unused0], [unused1] and so on; when these run out, the embedding and the decoder grow. The
     embedding of a word starts as the mean of those of its pieces. Coverage is measured on `text`, which should be held
-    out from the text that the words were found in. Raises UserError if there is no such model, no word to add, or
-    something at `out`.
+    out from the text that the words were found in. Raises UserError if there is no model, no new word, or a file at `out`.
     """
     config = BuildVocabConfig.build(text, options)
     started = time.perf_counter()

@@ -46,8 +46,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
 
     BERT's own builder was never published; these are the trainers of the `tokenizers` library and of SentencePiece, made
     reproducible: the same text gives the same file on every run and in any order of the files. Coverage is measured on
-    lines held out from learning. Raises UserError if there is no text, `vocab_size` is too small for its characters, or
-    `out` holds something else.
+    lines held out from learning. Raises UserError if there is no text, `vocab_size` is too small or `out` is taken.
     """
     config = BuildVocabConfig.build(text, options)
     if config.add_words or config.to:

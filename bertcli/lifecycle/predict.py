@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +38,7 @@ from bertcli.training.progress import Progress
 # Predicted at once, sorted by length: 2,048 rows, or fewer long ones.
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
+LONG_FILE = 50_000  # bytes, from which on loading the compiled loops pays
 OWN_INPUTS = (*INPUTS, "features", "explain", "compare")
 
 
@@ -72,6 +74,8 @@ def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None 
         found = stream(PredictConfig.build(config, options))
     else:
         asked = PredictConfig.build(None, options)
+        if given := [name for name in INPUTS if getattr(asked, name)]:
+            raise UserError(f"Rows and `{given[0]}` do not go together.", "Give one of them.")
         found = _predict_inputs(asked, inputs_of(config), _checked_output(asked))
     records = list(found.records)
     return replace(found, count=found.count or len(records), records=records)
@@ -170,7 +174,10 @@ def _predictions(
             model.check_input(row, file)
             yield row
 
-    total = count_rows(Path(str(file))) if watched and Path(str(file)).is_file() else None
+    size = path.stat().st_size if (path := Path(str(file))).is_file() else 0
+    if size > LONG_FILE and "torch" in sys.modules:  # which a baseline does not import
+        import_module("bertcli.kernels").load()  # before the first batch, not between two
+    total = count_rows(path) if watched and size else None
     try:
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:
             for chunk in chunks_of(checked(), CHUNK_CHARACTERS, _weight):

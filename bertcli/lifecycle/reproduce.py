@@ -72,10 +72,7 @@ def reproduce(experiment: ReproduceConfig | str, **options: Any) -> Reproduction
 
 
 def _with_data(config: ReproduceConfig) -> tuple[Experiment, list[str], str | None]:
-    """The experiment with the columns whose data are there, which are not, and the folder of the data.
-
-    Raises UserError if none are.
-    """
+    """The experiment with its columns that have data, those that have none, and the data's folder. Raises UserError if none has."""
     found, data_dir = EXPERIMENTS[config.experiment], data_folder(config.data_dir)
     if config.rows:
         found = found.with_rows(config.rows)

@@ -62,7 +62,7 @@ def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFold
 def task_runs(**wanted: object) -> list[RunFolder]:
     """The finished runs that have learnt a task, fine-tuned models before baselines, each latest first."""
     found = [run for command in ("finetune", "baseline") for run in find_runs(command, finished=True, **wanted)]
-    return [run for run in found if (run.path / "model" / "config.json").exists()]
+    return [run for run in found if (run.model / "config.json").exists() and any(run.model.glob("*.safetensors"))]
 
 
 def nearest_run(name: str, otherwise: str) -> str:
@@ -296,10 +296,7 @@ def remark_on(model: str, task: str) -> str:
 
 
 def latest_vocabulary(otherwise: str | None = None, family: Family = BERT) -> str:
-    """The latest vocabulary in this folder that a family takes, else the latest, else `otherwise`.
-
-    Raises UserError if there is none of them.
-    """
+    """The latest vocabulary here that a family takes, else the latest, else `otherwise`. Raises UserError if there is none."""
     if found := _latest(VOCABULARIES, partial(_is_vocabulary, family)) or otherwise or _latest(VOCABULARIES):
         return found
     of_family = "" if family is BERT else f" --family {family.key}"

@@ -32,8 +32,7 @@ def token_blocks(lengths: Sequence[int], longest: int, mode: str) -> list[Span]:
     """Cut lines that follow each other into blocks, as TokenBlockDataset does; returns first token and one after the last.
 
     `complete` puts lines together while they fit; a longer one stays alone. `complete_doc` does so within documents: a line
-    of one token ends a block and is left out, and so are blocks of one token. `eos` makes each line a block, `none` cuts
-    the text whatever its lines are.
+    of one token ends a block and is left out, as are blocks of one token. `eos` makes each line a block, `none` ignores lines.
     """
     bounds = list(accumulate(lengths, initial=0))
     if mode == EVERY_LINE:

@@ -36,8 +36,7 @@ def draw_ngrams(ids: list[int], rules: MaskingRules, draws: Draws, longest: int 
 
     From the left, each window of six times n words has one n-gram, of n words with the weight 1 / n; a sixth of the words
     is chosen so. Masked are the first of them, until enough tokens are: a full row has few masks in its last tenth.
-    Where n is 1 at most, as it is without whole-word masks, a word is a token. Returns positions, ascending, and the new
-    token of each, or KEPT.
+    Where n is 1 at most, as without whole-word masks, a word is a token. Returns ascending positions, and new tokens or KEPT.
     """
     longest = longest or (LONGEST if rules.whole_word_mask else 1)
     words: list[list[int]] = []

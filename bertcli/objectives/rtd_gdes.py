@@ -14,15 +14,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from bertcli.data.packing.batches import PackedBatch
-    from bertcli.data.pretraining.shards import UnpackedRows
-    from bertcli.objectives.objective import Targets
 
 # T tokens of the batch, H hidden
-
-
-def _targets(read: UnpackedRows) -> Targets:
-    """The masks, and the numbers by which the generator's tokens are drawn."""
-    return with_draws(read, targets_of(read))
 
 
 def _detect(model: PreTrainedModel, states: Tensor) -> Tensor:
@@ -66,10 +59,11 @@ class DebertaDetection(Detection):
         return with_first(super().states(model, batch), batch)
 
 
+DRAWN_MASKS = replace(MASKED_LM, targets=lambda read: with_draws(read, targets_of(read)))
 # The model adds weights of its own to the generator's embeddings, which learn nothing from its loss.
 RTD_GDES = DebertaDetection(
     "rtd-gdes",
-    (replace(MASKED_LM, targets=_targets), replace(REPLACED_TOKENS, head=_detect)),
+    (DRAWN_MASKS, replace(REPLACED_TOKENS, head=_detect)),
     rows_of_stream,
     draw_masks=draw_masks,
     fits=lambda model: hasattr(model, "mask_predictions"),

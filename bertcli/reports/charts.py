@@ -47,16 +47,14 @@ def line_chart(
     return replace(chart, svg=chart.svg.replace(CLASS, 'class="chart marked"', 1)) if is_marked else chart
 
 
-def scatter_chart(
-    title: str, points: Sequence[Point], axis: str, diagonal: Sequence[Point] = (), **options: Any
-) -> Chart:
+def scatter_chart(title: str, points: Sequence[Point], axis: str, line: Sequence[Point] = (), **options: Any) -> Chart:
     """Points by themselves, and a line for where they should be."""
     import pygal
 
     chart = pygal.XY(**_options(options | {"stroke": False, "dots_size": 4}))
     chart.add("", _values(points))
-    if diagonal:
-        chart.add("", _values(diagonal), stroke=True, show_dots=False)
+    if line:
+        chart.add("", _values(line), stroke=True, show_dots=False)
     return Chart(title, _clean(chart, title).replace(CLASS, 'class="chart points"', 1), axis=axis)
 
 

@@ -110,7 +110,7 @@ def confusion_table(result: Evaluation) -> Table:
         pairs = [[names[true], names[guess], count] for count, true, guess in worst]
         return Table("most often confused", ["true", "predicted", "examples"], pairs)
     numbers = [str(number) for number in range(1, len(names) + 1)]
-    fits = sum(map(len, names)) < LONGEST // 2
+    fits = len("  ".join([*names, max(names, key=len)])) < LONGEST // 2
     heads = names if fits else [f"{number} {name}" for number, name in zip(numbers, names, strict=True)]
     rows = [[head, *row] for head, row in zip(heads, confusion, strict=True)]
     return Table("confusion matrix", ["true \\ predicted", *(names if fits else numbers)], rows)

@@ -112,8 +112,7 @@ def latest_checkpoint(run: Path) -> Path:
     """The latest checkpoint of a run that is not damaged. Raises UserError if there is none."""
     passed_over: list[Path] = []
     for checkpoint in _checkpoints(run / CHECKPOINTS):
-        missing = [] if (checkpoint / CHECKSUMS).exists() else [CHECKSUMS]
-        damaged = next(chain(missing, damaged_files(checkpoint)), None)
+        damaged = next(chain([] if (checkpoint / CHECKSUMS).exists() else [CHECKSUMS], damaged_files(checkpoint)), None)
         if not damaged:
             return _instead_of(passed_over, checkpoint)
         passed_over.append(checkpoint / damaged)

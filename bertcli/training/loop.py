@@ -172,10 +172,7 @@ class Training:
         )
 
     def _step_in_memory(self, step: int, micro_batches: list[PackedBatch], asked: int) -> dict[str, float]:
-        """Make one update, with smaller micro-batches where memory does not hold them and the plan allows it.
-
-        Raises RunError if it does not.
-        """
+        """Make one update, in smaller micro-batches if memory is short and the plan allows it, else raise RunError."""
         try:
             return self._step(step, micro_batches, asked)
         except RuntimeError as error:

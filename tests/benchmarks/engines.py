@@ -41,10 +41,12 @@ def ours(model: str, length: int, precision: str) -> Engine:
     """What `bert predict --file` does with the rows of a file."""
     from dataclasses import replace
 
+    from bertcli import kernels
     from bertcli.kinds import KINDS
     from bertcli.lifecycle.scoring.task_model import load_for_rows
 
     loaded = load_for_rows(model, KINDS["classify"], precision, top_k=1)
+    kernels.load()  # as `predict` does for files of this length
     loaded = replace(loaded, rules=replace(loaded.rules, max_seq_length=length))
 
     def predict(texts: Sequence[str]) -> Probabilities:

@@ -406,6 +406,14 @@ def utf16(text: str) -> bytes:
         ("a.csv", CSV.encode("utf-16le"), "is UTF-16", "iconv -f utf-16le "),
         ("a.csv", CSV.encode("utf-16be"), "is UTF-16", "iconv -f utf-16be "),
         ("a.csv", "text,label\ncafé,1\n".encode("latin1"), "line 2 is not UTF-8", "iconv -f latin1 "),
+        (
+            "a.csv",
+            "text,label\nMüþteri,1\n".encode("latin1"),
+            "reads `Müþteri,1` there .cp1254 if it is Turkish",
+            "latin1 ",
+        ),
+        ("a.csv", "text,label\ncafé,1\n".encode() + b"\xff,1\n", "line 3 .* as other lines are", "iconv -c -f utf-8 "),
+        ("a.csv", "text,label\na,2.754\nb,895\nc,1.200\n", "`2.754` beside `895` may have a point", "Write 2754; or"),
         ("a.csv", "text,label\nit is caf\u00e9".encode()[:-1], "is not UTF-8 at its end", "iconv -c -f utf-8 "),
         ("a.csv.gz", gzip_compress(b"text\nit\x92s"), "line 2 is not UTF-8", "Unpack .* iconv -f cp1252 .* a.csv >"),
         ("a.csv.gz", gzip_compress(CSV.encode())[:-9], "`a.csv.gz` cannot be read", "compress it again"),
@@ -929,3 +937,15 @@ def test_labels_that_differ_only_in_case_are_named(workspace: Path, said: pytest
     Path("films.csv").write_text("text,label\n" + "a film,pos\nno film,neg\nthe film,Pos\n" * 9)
     assert own_task("films.csv", NONE, None)[0].labels == ("Pos", "neg", "pos")
     assert "labels that differ only in upper and lower case are different labels: pos, Pos" in said.text
+    Path("films.csv").write_text("text,label\n" + "a film,é\nno film,neg\nthe film,e\u0301\n" * 9)
+    assert len(own_task("films.csv", NONE, None)[0].labels) == 3
+    assert "differ only in upper and lower case, or in Unicode's form, are different labels: é, e\u0301" in said.text
+
+
+def test_numbers_of_three_decimals_are_values_where_no_whole_number_beside_them_has_three_digits(
+    workspace: Path,
+) -> None:
+    Path("sums.csv").write_text("text,label\n" + "".join(f"film {row},{row / 7:.3f}\n" for row in range(60)))
+    assert own_task("sums.csv", NONE, None)[0].kind == "regress"
+    Path("sums.csv").write_text("text,label\n" + "a film,2.754\nno film,895\n" * 30)
+    assert own_task("sums.csv", NONE, "regress")[0].kind == "regress"

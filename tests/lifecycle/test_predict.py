@@ -655,7 +655,32 @@ def test_words_with_or_without_tags_are_tagged_as_they_are_parted(home: Path, wo
     assert "it reads longer ones in windows" in Path(run.run, "README.md").read_text()
     predict(file="train.conll", model=run.run, output="tagged.jsonl")
     assert evaluate("tagged.jsonl", model=run.run).metrics["f1"] == 100
+    assert read_table(Path("tagged.jsonl")).cells[0]["gold_tags"] == ["O", "B-X", "I-X", "O"]
+    Path("wrong.jsonl").write_text('{"tokens": ["the", "U.S.", "cat", "sat"], "tags": ["B-X", "O", "O", "O"]}\n')
+    predict(file="wrong.jsonl", model=run.run, output="beside.jsonl")
+    assert evaluate("wrong.jsonl", predictions="beside.jsonl").metrics["f1"] == 0  # not of the right tags beside them
     assert "tags" not in predict("the U.S. cat", model=run.run).records[0]
+
+
+def test_rows_and_a_file_do_not_go_together(reviews_run: str) -> None:
+    with pytest.raises(UserError, match="Rows and `file` do not go together"):
+        predict(["the cat"], file="reviews.csv", model=reviews_run)
+
+
+def test_a_table_with_two_texts_is_for_a_run_of_pairs_and_a_run_without_weights_for_nothing(
+    workspace: Path, said: LogCapture
+) -> None:
+    rows = "".join(f"film {row % 2},{'no' * (row % 2)} words,{row % 2}\n" for row in range(40))
+    Path("pairs.csv").write_text(f"text,text_pair,label\n{rows}")
+    Path("films.csv").write_text("text,label\n" + "".join(f"film {row % 2},{row % 2}\n" for row in range(40)))
+    pairs, films = baseline("pairs.csv").run, baseline("films.csv").run
+    predict(file="pairs.csv")
+    assert f"model: {pairs} (a baseline, the only run that fits)" in said.text
+    predict(file="films.csv")
+    assert f"model: {films} (a baseline, the only run that fits)" in said.text
+    (Path(films) / "model" / "fitted.safetensors").unlink()
+    with pytest.raises(UserError, match="no finished run for"):
+        predict(file="films.csv")
 
 
 def test_a_run_that_was_trained_on_a_column_of_the_file_comes_before_one_for_any_text(

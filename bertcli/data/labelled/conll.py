@@ -84,7 +84,7 @@ def read_conll(path: Path, may_lack_tags: bool = False) -> Sentences:
         tags[-1].append(once.setdefault(others[-1], others[-1]) if others else "O")
     if not words:
         raise UserError(f"`{path}` holds no sentences.", "Check the file.")
-    return Sentences(words, tags, origin=str(path), places=places)
+    return Sentences(words, tags if width > 1 else None, origin=str(path), places=places)
 
 
 def _lines_of_cells(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from bertcli import say
 from bertcli.data.labelled.tables import are_numbers
@@ -19,6 +20,7 @@ SEPARATORS = ("|", ";", ",")  # between several labels: the first that occurs in
 LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a name in brackets
 BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
 MARKS = r"(?<=\d)[,' ](?=\d{3}\b)|[^\w.,+-]"  # separators of thousands and signs of currencies
+THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")  # 2.754, which is 2754 in German
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are values, not names
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 ZERO_OR_ONE = {"0", "1", "false", "true", ""}  # in the columns of several labels
@@ -58,6 +60,7 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
         return "multilabel", mixed if alone else ""
     if not are_numbers(labels):
         return "classify", _why_names(labels)
+    _check_thousands(labels)
     values = {float(label) for label in labels}
     why = f", as they are {len(values)} different numbers, "
     if len(values) > 1 and values != {*map(math.floor, values)}:
@@ -65,6 +68,16 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
     if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
         return "regress", f"{why}more than {MANY_VALUES} (--kind classify: they are classes)"
     return "classify", ", as they are whole numbers (--kind regress: they are values)"
+
+
+def _check_thousands(labels: list[str]) -> None:
+    """Raise UserError if a point may stand between thousands: all fractions have three digits, whole numbers at most three."""
+    pointed, whole = ([label for label in labels if ("." in label) == has_point] for has_point in (True, False))
+    longest = max(whole, key=len, default="")
+    if pointed and len(longest) == 3 and all(map(THOUSANDS.fullmatch, pointed)):
+        what = f"Labels such as `{pointed[0]}` beside `{longest}` may have a point between thousands."
+        hint = f"Write {pointed[0].replace('.', '')}; or, if the point is a decimal one, give: --kind regress"
+        raise UserError(what, hint)
 
 
 def _why_names(labels: list[str]) -> str:
@@ -119,9 +132,11 @@ def is_list(cell: str) -> bool:
 
 def with_distinct(task: Task, labels: Collection[str]) -> Task:
     """The task with its labels in an order that does not depend on that of the rows: numbers by value, then names."""
-    counts = Counter(label.casefold() for label in set(labels))
-    if alike := [label for label in dict.fromkeys(labels) if counts[label.casefold()] > 1]:
-        say(f"{task.name}: labels that differ only in upper and lower case are different labels{listed(alike)}")
+    folded = {label: normalize("NFC", label).casefold() for label in labels}
+    counts = Counter(folded.values())
+    if alike := [label for label, each in folded.items() if counts[each] > 1]:
+        form = ", or in Unicode's form," * (len({normalize("NFC", label) for label in alike}) < len(alike))
+        say(f"{task.name}: labels that differ only in upper and lower case{form} are different labels{listed(alike)}")
     ordered = sorted(set(labels), key=lambda label: (float(label) if are_numbers([label]) else math.inf, label))
     return replace(task, labels=tuple(ordered))
 

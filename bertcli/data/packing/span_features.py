@@ -64,10 +64,7 @@ class SpanFeatures(TokenRows):
 
 
 def encode_spans(examples: list[SpanExample], tokenizer: WordPiece, rules: WindowRules, training: bool) -> SpanFeatures:
-    """Cut every question's context into windows; in training mark the answer in each.
-
-    Each word is tokenized by itself, as the original does.
-    """
+    """Cut contexts into windows, tokenized word by word as the original does; in training mark the answer in each."""
     questions = tokenizer.encode([example.question for example in examples])
     words = sorted({word for example in examples for word in (*example.words, example.answer)})
     encoded = tokenizer.encode_words(words)

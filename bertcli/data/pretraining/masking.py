@@ -170,8 +170,7 @@ def _choose_spans(segments: list[list[list[int]]], wanted: int, draws: Draws) ->
 def _choose_words(places: list[int], ids: list[int], rules: MaskingRules, wanted: int, draws: Draws) -> list[int]:
     """Take random words until enough tokens are masked, skipping those that do not fit.
 
-    As in the original, `##` pieces at the start of a second segment that was cut at its front join the last word of
-    the first segment, across [SEP].
+    As in the original, `##` pieces at the cut front of a second segment join the last word of the first, across [SEP].
     """
     words = _words(places, ids, rules)
     draws.shuffle(words)

@@ -12,7 +12,7 @@ import zlib
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from math import inf
 from pathlib import Path
 from typing import IO, cast
@@ -229,9 +229,13 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
         return UserError(what, _convert(path, "utf-8", "drop that character: iconv -c"))
     if CONTROLS & set(error.object):
         return _binary(path, number)
+    what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x})"
+    if path.is_file() and not all(map(str.isascii, islice(lines_of(path), number - 1))):
+        return UserError(f"{what}, as other lines are.", _convert(path, "utf-8", "mend it, or drop such bytes: iconv -c"))
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
-    what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x}); it may be {encoding}."
-    return UserError(what, _convert(path, encoding))
+    read = error.object[max(0, error.start - 15) : error.start + 15].decode(encoding, "replace").strip()
+    others = "cp1254 if it is Turkish, cp1250 if Polish or Czech, cp1251 if Russian"
+    return UserError(f"{what}; it may be {encoding}, which reads `{read}` there ({others}).", _convert(path, encoding))
 
 
 def _convert(path: Path, encoding: str, how: str = "convert it first: iconv") -> str:

@@ -20,8 +20,7 @@ def cut_vocabulary(teacher: str, texts: list[str], size: int | None, out: Path) 
     """Write the tokens of a teacher's vocabulary that occur in texts to a folder, in their order.
 
     With `size`, the most frequent ones; other words are then split into smaller pieces, for which the single characters
-    stay. Those of ASCII always stay: books may lack the signs that questions are typed with. Raises UserError if that
-    leaves no room.
+    stay. Those of ASCII always stay: books may lack the signs that questions have. Raises UserError if there is no room.
     """
     whole = load_wordpiece(teacher)
     counts = _counts(texts, whole)

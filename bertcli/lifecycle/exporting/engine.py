@@ -31,8 +31,7 @@ ENGINES |= {ONNX_INT8: _Engine(load_onnxruntime, ("float32",), "int8")}
 def run_by(engine: str, loaded: TaskModel, source: str, precision: str) -> TaskModel:
     """The same model run by an engine on this machine's CPU: in torch's precision where the engine has it, else in float32.
 
-    Raises UserError if the engine does not have the precision that was asked for, or if the graph cannot be made or is
-    older than the weights.
+    Raises UserError if the engine does not have the precision, or if the graph cannot be made or is older than the weights.
     """
     chosen = ENGINES[engine]
     if precision not in ("auto", *chosen.precisions):

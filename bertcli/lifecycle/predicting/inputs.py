@@ -124,9 +124,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
     if name != "-":
         check_file(path, "Give --file a text, CSV, TSV, JSONL, Parquet or CoNLL file.")
     if ending_of(path) in TAG_ENDINGS:
-        sentences = enumerate(read_conll(path, may_lack_tags=True).words, start=1)
-        columns = (({"text": " ".join(words), "line": number}, {"tokens": words}) for number, words in sentences)
-        return Inputs(({**row, "columns": each} for row, each in columns), "text", partial(_misfit_of_words, path))
+        return _of_words(path)
     if is_whole(path):
         if not (questions := [*_rows_of_squad(path)]):
             raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
@@ -146,6 +144,19 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
             return Inputs(counted(rows, _is_empty, "have no text", name), form_of_row({"text": first_line}))
         names, cells = tables.json_rows(path, lines)
     return of_table(path, names, cells)
+
+
+def _of_words(path: Path) -> Inputs:
+    """The sentences of a CoNLL file, with their words, and their tags if it has any, as columns."""
+    read = read_conll(path, may_lack_tags=True)
+    columns = [
+        {"tokens": words, **({"gold_tags": read.tags[row]} if read.tags else {})}
+        for row, words in enumerate(read.words)
+    ]
+    sentences = (
+        {"text": " ".join(each["tokens"]), "line": line, "columns": each} for line, each in enumerate(columns, 1)
+    )
+    return Inputs(sentences, "text", partial(_misfit_of_words, path))
 
 
 def _misfit_of_words(path: Path, run: RunFolder) -> str:
@@ -175,8 +186,7 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     begin = next(cells)
     spread = spread_choices(path, names, (), begin[1])[0]
     runs = [] if model else task_runs()
-    is_named = any(run.config.get("text") in spread and not _misfit(spread, False, run) for run in runs)
-    misfit = partial(_misfit, spread, is_named)
+    misfit = _misfit_beside(spread, runs)
     fitting = next((run.config for run in runs if not misfit(run)), {})
     learnt = saved_config(resolve_model(model)) if model else fitting
     if runs and not (learnt or _input_columns(spread, {})):
@@ -187,10 +197,21 @@ def _of_table(path: Path, names: list[str], cells: Iterator[NumberedRow], model:
     return Inputs(counted(chain([first], rows), _is_empty, f"have no {what}", str(path)), form_of_row(first), misfit)
 
 
-def _misfit(names: list[str], is_named: bool, run: RunFolder) -> str:
-    """Why a run does not take a table with these columns; "" if it does. `is_named`: another was trained on one of them."""
-    if is_named and run.config.get("text") not in names:
-        return "was not trained on a column of it"
+def _misfit_beside(names: list[str], runs: list[RunFolder]) -> Misfit:
+    """Why a run does not take a table with these columns, or why another of `runs` does so better; "" if neither is so."""
+    fits = [run for run in runs if not _misfit(names, run)]
+    pairs = [run for run in fits if takes_pairs(run.config)] if "text_pair" in _input_columns(names, {}) else []
+    is_named = any(run.config.get("text") in names for run in pairs or fits)
+
+    def misfit(run: RunFolder) -> str:
+        if is_named and run.config.get("text") not in names:
+            return "was not trained on a column of it"
+        return "does not read the second text" if pairs and not takes_pairs(run.config) else _misfit(names, run)
+
+    return misfit
+
+
+def _misfit(names: list[str], run: RunFolder) -> str:
     columns = _input_columns(names, run.config)
     wanted = [*columns.values()] or ["text"]
     wanted += ["text_pair"] if takes_pairs(run.config) and "text_pair" not in columns else []

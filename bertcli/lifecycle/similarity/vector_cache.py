@@ -25,6 +25,7 @@ Found = TypeVar("Found")
 FORMAT = 1
 BLOCK_ROWS = 8192  # read, checked and multiplied at once: 13 MB of 384 numbers each
 MANIFEST, ARRAY = "vectors.json", "vectors.npy"  # no manifest.json, by which pre-training data are found
+OURS = {MANIFEST, ARRAY, CHECKSUMS}  # in a folder of kept vectors
 MODEL_FILES = (".safetensors", ".bin", ".json", ".txt", ".model")
 HINT = "Remove it: the vectors are made again."
 
@@ -102,7 +103,7 @@ def _kept_vectors(folder: Path, identity: dict[str, Any]) -> TextVectors | None:
 def _keep(folder: Path, identity: dict[str, Any], made: TextVectors) -> None:
     """Write vectors to a folder, or say why they cannot be kept."""
     try:
-        if folder.exists() and not _is_ours(folder):
+        if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OURS):
             raise OSError(f"`{folder}` holds something else")
         with replacing(folder) as part:
             part.mkdir()
@@ -114,11 +115,6 @@ def _keep(folder: Path, identity: dict[str, Any], made: TextVectors) -> None:
         say(f"the vectors are not kept: {why}")
     else:
         say(f"the vectors are kept in {folder} ({made.values.nbytes / 1e6:,.1f} MB)")
-
-
-def _is_ours(folder: Path) -> bool:
-    """Whether a folder holds nothing but kept vectors."""
-    return folder.is_dir() and {path.name for path in folder.iterdir()} <= {MANIFEST, ARRAY, CHECKSUMS}
 
 
 def _checksum(block: Vectors) -> int:

@@ -57,8 +57,7 @@ def most_frequent(counts: Counter[str], limit: int) -> list[str]:
 def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocabConfig) -> list[str]:
     """Special and unused tokens, the alphabet, and its `##` pieces, whose ids are fixed before training.
 
-    The trainer would number `##x` pieces in the order of a hash map and break ties between pairs by number, which gives
-    another vocabulary on every run.
+    The trainer numbers `##x` pieces in the order of a hash map and breaks ties by number: no two vocabularies are alike.
     """
     split, normalize = backend.pre_tokenizer.pre_tokenize_str, backend.normalizer.normalize_str
     joins = [character for character in alphabet if len(split(normalize(f"a{character}"))) == 1]

@@ -181,5 +181,4 @@ def _by_distance(products: Tensor, count: int) -> Tensor:
     """The view of products, [A, n * B, S + B], whose element i, j is that of token i and the distance j - i, [n, A, B, S]."""
     heads, rows, width = products.shape
     size = rows // count
-    strides = (size * width, rows * width, width - 1, 1)
-    return products.as_strided((count, heads, size, width - size), strides, size - 1)
+    return products.as_strided((count, heads, size, width - size), (size * width, rows * width, width - 1, 1), size - 1)

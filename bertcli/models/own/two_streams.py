@@ -28,8 +28,7 @@ WAVES = 10_000.0  # the longest wave of positions
 class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
     """XLNet's encoder without padding; its weights are those of transformers.
 
-    Dropout drops the same elements of the encodings of positions in all sequences of a batch, so that a layer multiplies
-    each distance once.
+    Dropout drops the same elements of position encodings in all sequences of a batch: a layer multiplies each distance once.
     """
 
     boundaries: Sequences | None = None  # of the next batch, where a head is run
@@ -60,8 +59,7 @@ class PackedXLNetModel(XLNetModel):  # type: ignore[misc]
         """The input of each layer, [T + P, H], and the output of the last: [T, H], or of the predictions alone, [P, H], if any.
 
         A prediction sees neither its own token nor those that are hidden from it. `memory` has the inputs of each layer for
-        the tokens before the sequences, [N, M, H], which are of type 0. Where the direction of a sequence is 1, [N], not 0,
-        positions count backwards.
+        the tokens before the sequences, [N, M, H], of type 0. Where the direction of a sequence, [N], is 1, positions count back.
         """
         embedded, count = self.word_embedding(ids), len(ids)
         if predictions is not None:
@@ -215,9 +213,7 @@ def _layers(model: PreTrainedModel, batch: PackedBatch, predictions: Predictions
 
 
 @torch.no_grad()
-def remember(
-    model: PreTrainedModel, batch: PackedBatch, columns: tuple[Tensor, ...], directions: Tensor
-) -> list[Tensor]:
+def remember(model: PreTrainedModel, batch: PackedBatch, columns: Sequence[Tensor], directions: Tensor) -> list[Tensor]:
     """The input of each layer, [N, C, H], for the tokens before the sequences of a batch.
 
     The columns are ids, own ranks and ranks, [N, C] each; the directions, [N], those of the sequences.

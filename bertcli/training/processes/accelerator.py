@@ -57,8 +57,7 @@ def check_devices(processes: int) -> None:
 def disconnect() -> None:
     """Close the process group of several GPUs; that of CPUs ends with the process.
 
-    Closing gloo here may deadlock: this thread holds the interpreter's lock while gloo's thread, which holds that of the
-    connection, waits for it.
+    Closing gloo here may deadlock: its thread, which holds the connection's lock, waits for the interpreter's.
     """
     if cuda.is_available():
         PartialState().destroy_process_group()
