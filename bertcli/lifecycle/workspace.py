@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bertcli import number_of, say
+from bertcli.data.checksums import CHECKSUMS
 from bertcli.data.hub import cached_model, download_model, hub_answers
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_labels import listed
@@ -62,7 +63,8 @@ def find_runs(command: str, /, finished: bool, **wanted: object) -> list[RunFold
 def task_runs(**wanted: object) -> list[RunFolder]:
     """The finished runs that have learnt a task, fine-tuned models before baselines, each latest first."""
     found = [run for command in ("finetune", "baseline") for run in find_runs(command, finished=True, **wanted)]
-    return [run for run in found if (run.model / "config.json").exists() and any(run.model.glob("*.safetensors"))]
+    found = [run for run in found if (run.model / "config.json").exists()]
+    return [run for run in found if any(run.model.glob("*.safetensors")) or not (run.model / CHECKSUMS).exists()]
 
 
 def nearest_run(name: str, otherwise: str) -> str:

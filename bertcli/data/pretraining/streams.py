@@ -182,8 +182,7 @@ def sample_mask(
     length, position, mask = len(ids), 0, np.zeros(len(ids), bool)
     left = inf if goal is None else goal
     while position < length and left > 0:
-        drawn = int(CUMULATED.searchsorted(sampler.random_sample(), side="right")) + 1
-        span = int(min(drawn, left))
+        span = int(min(CUMULATED.searchsorted(sampler.random_sample(), side="right") + 1, left))
         stretch = span * rules.alpha // rules.beta
         before = int(sampler.randint(0, stretch))
         place = bisect_left(starts, position + before)

@@ -231,7 +231,9 @@ def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
         return _binary(path, number)
     what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x})"
     if path.is_file() and not all(map(str.isascii, islice(lines_of(path), number - 1))):
-        return UserError(f"{what}, as other lines are.", _convert(path, "utf-8", "mend it, or drop such bytes: iconv -c"))
+        return UserError(
+            f"{what}, as other lines are.", _convert(path, "utf-8", "mend it, or drop such bytes: iconv -c")
+        )
     encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
     read = error.object[max(0, error.start - 15) : error.start + 15].decode(encoding, "replace").strip()
     others = "cp1254 if it is Turkish, cp1250 if Polish or Czech, cp1251 if Russian"
