@@ -130,11 +130,9 @@ print(json.dumps({"scores": dict(zip(labels, shares.tolist()))}))"""
         return super().in_words(task, compared, metrics).replace("gets", "gets all labels of")
 
     def confidences(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.Confidences:
-        found = []
-        for prediction, row in zip(predictions, compared["references"], strict=True):
-            for share, true in zip(prediction.get("scores", {}).values(), row, strict=False):
-                found.append((max(share, 1 - share), (share >= THRESHOLD) == bool(true)))
-        return found
+        answers = zip(predictions, compared["references"], strict=True)
+        pairs = (pair for each, row in answers for pair in zip(each.get("scores", {}).values(), row, strict=False))
+        return [(max(share, 1 - share), (share >= THRESHOLD) == bool(true)) for share, true in pairs]
 
     def error_types(self, task: Task, compared: t.Compared) -> dict[str, int]:
         sides = zip(compared["predictions"], compared["references"], strict=True)

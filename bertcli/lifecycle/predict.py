@@ -150,7 +150,7 @@ def _kind(model: str, form: str, is_explained: bool) -> Kind:
         hint = f"Give one that was trained to: --model {SHIPPED}; or fine-tune this one: bert finetune TASK"
         raise UserError(what, hint)
     if kind is None:
-        hint = "Fine-tune it first: bert finetune FILE --from MODEL; or give another --model."
+        hint = f"Fine-tune it first: bert finetune FILE --from {shlex.quote(model)}; or give another --model."
         raise UserError(f"The model `{model}` ({made}) has not been fine-tuned.", hint)
     if form not in kind.inputs:
         raise UserError(f"The model `{model}` ({made}) needs {kind.needs}.", "Give such an input, or another --model.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bertcli.config.use import ONNX, OPENVINO, TORCH
+from bertcli.data.json_files import read_json
 from bertcli.errors import UserError, check_extra
 from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind, Split
@@ -46,6 +47,9 @@ def kind_of(source: str) -> tuple[Kind | None, str]:
     """The kind of a model or a baseline, if it is of one, and what it is called."""
     if method := method_of(source):
         return KINDS[description_of(Path(source)).kind], method
+    made = read_json(at, "Restore it.").get("architectures") if (at := Path(source, "config.json")).is_file() else ""
+    if made and not any(name in str(made) for kind in KINDS.values() for name in kind.architectures):  # without torch
+        return None, ", ".join(map(str, made))
     from bertcli.models.loading import open_config
 
     saved = open_config(source)

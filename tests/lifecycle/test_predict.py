@@ -662,6 +662,18 @@ def test_words_with_or_without_tags_are_tagged_as_they_are_parted(home: Path, wo
     assert "tags" not in predict("the U.S. cat", model=run.run).records[0]
 
 
+def test_a_model_without_a_head_is_refused_before_torch_is_imported(workspace: Path) -> None:
+    Path("plain").mkdir()
+    Path("plain/config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    program = (
+        "import sys; from bertcli.cli.main import main; sys.argv = 'bert predict --text hello --model plain'.split()\n"
+        "try: main()\nfinally: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (2, "False")
+    assert "--from plain; or give another --model" in done.stderr
+
+
 def test_rows_and_a_file_do_not_go_together(reviews_run: str) -> None:
     with pytest.raises(UserError, match="Rows and `file` do not go together"):
         predict(["the cat"], file="reviews.csv", model=reviews_run)

@@ -75,9 +75,8 @@ def _check_thousands(labels: list[str]) -> None:
     pointed, whole = ([label for label in labels if ("." in label) == has_point] for has_point in (True, False))
     longest = max(whole, key=len, default="")
     if pointed and len(longest) == 3 and all(map(THOUSANDS.fullmatch, pointed)):
-        what = f"Labels such as `{pointed[0]}` beside `{longest}` may have a point between thousands."
         hint = f"Write {pointed[0].replace('.', '')}; or, if the point is a decimal one, give: --kind regress"
-        raise UserError(what, hint)
+        raise UserError(f"Labels such as `{pointed[0]}` beside `{longest}` may have a point between thousands.", hint)
 
 
 def _why_names(labels: list[str]) -> str:

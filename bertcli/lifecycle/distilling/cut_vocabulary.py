@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from bertcli import say
@@ -42,8 +42,7 @@ def _counts(texts: list[str], tokenizer: WordPiece) -> Counter[int]:
     counts: Counter[int] = Counter()
     lines = (line for path in find_text_files(texts) for line in read_lines(path) if line)
     for chunk in iter(lambda: [*islice(lines, LINES_AT_ONCE)], []):
-        for ids in tokenizer.encode_ids(chunk):
-            counts.update(ids)
+        counts.update(chain.from_iterable(tokenizer.encode_ids(chunk)))
     return counts
 
 
