@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
 
+from bertcli import number_of
 from bertcli.reports.curves import common_curves
 from bertcli.reports.evaluation import Evaluation, evaluation_tables
 from bertcli.reports.record import COUNTED, RunRecord
@@ -149,9 +150,9 @@ def _said(
 
 def _disagreements(first: RunRecord, other: RunRecord) -> Section:
     found = disagreements(first, other)
-    right = [sum(each.get(run.name) == "right" for each in found) for run in (first, other)]
-    text = f"{first.name} alone is right {right[0]:,} times, {other.name} alone {right[1]:,} times."
-    if not any(right):
+    mine, theirs = (number_of(sum(each.get(run.name) == "right" for each in found), "time") for run in (first, other))
+    text = f"{first.name} alone is right {mine}, {other.name} alone {theirs}."
+    if mine == theirs == "0 times":
         text = f"{first.name} and {other.name} get the same examples right."
         text = f"The examples whose errors differ most between {first.name} and {other.name}." if found else text
     return Section(f"{first.name} beside {other.name}", [text], examples=found[:MOST_SHOWN])
