@@ -62,8 +62,8 @@ def _kernels(name: str) -> list[Callable[..., Any]]:
 
 
 def load() -> None:
-    """Load the CPU's kernels at once, in a process that will run long; otherwise they are loaded when that pays."""
-    if are_on():
+    """Load the CPU's kernels at once, in a process that will run long on one; otherwise they are loaded when that pays."""
+    if are_on() and not torch.cuda.is_available():
         import_module("bertcli.kernels.cpu").has_compiler()
 
 
