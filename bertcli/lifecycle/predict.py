@@ -38,7 +38,7 @@ from bertcli.training.progress import Progress
 # Predicted at once, sorted by length: 2,048 rows, or fewer long ones.
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
-LONG_FILE = 50_000  # bytes, from which on loading the compiled loops pays
+WORTH_LOADING = 150_000_000  # bytes of a file, times hidden units, times layers: compiled loops pay from here on
 OWN_INPUTS = (*INPUTS, "features", "explain", "compare")
 
 
@@ -175,7 +175,8 @@ def _predictions(
             yield row
 
     size = path.stat().st_size if (path := Path(str(file))).is_file() else 0
-    if size > LONG_FILE and "torch" in sys.modules:  # which a baseline does not import
+    bert: Any = getattr(model, "model", None)  # a baseline has none
+    if bert and size * bert.model.config.hidden_size * bert.model.config.num_hidden_layers > WORTH_LOADING:
         import_module("bertcli.kernels").load()  # before the first batch, not between two
     total = count_rows(path) if watched and size else None
     try:

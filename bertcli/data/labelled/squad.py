@@ -116,10 +116,8 @@ def read_squad(path: Path) -> list[dict[str, Any]]:
             _ = [index(answer["answer_start"]) for answer in answers]
             place = f"`{path}` after question {number}"
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{place} is not in the form of SQuAD ({error}).",
-            f"Give the official JSON file, or a .jsonl with lines such as {ROW}",
-        ) from None
+        hint = f"Give the official JSON file, or a .jsonl with lines such as {ROW}"
+        raise UserError(f"{place} is not in the form of SQuAD ({error}).", hint) from None
     return list(articles)
 
 

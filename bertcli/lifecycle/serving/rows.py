@@ -62,7 +62,8 @@ class ServedModel:
     @property
     def sample(self) -> Row:
         """A row as it takes them."""
-        return {**self.kind.sample, **({"text_pair": "It is bad."} if self.has_pairs else {})}
+        sample = {key: each.strip() if isinstance(each, str) else each for key, each in self.kind.sample.items()}
+        return {**sample, **({"text_pair": "It is bad."} if self.has_pairs else {})}
 
     @property
     def described(self) -> dict[str, Any]:
