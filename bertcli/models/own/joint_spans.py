@@ -51,7 +51,7 @@ class JointSpans(transformers.PreTrainedModel):  # type: ignore[misc]
     def forward(self, batch: PackedBatch) -> dict[str, Tensor]:
         """Logits of starts, [N, S], of the ends of each start that is followed, [N, K, S], and of no answer, [N].
 
-        Followed are in training the true starts, else the best, best first, with logarithms of probabilities for logits.
+        In training it follows the true starts, else the best, best first, with logarithms of probabilities for logits.
         """
         sizes, device = list(batch.lengths), batch.input_ids.device
         columns = (encode(self, batch), batch.token_type_ids > 0)
