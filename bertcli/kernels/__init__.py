@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -61,10 +62,11 @@ def _kernels(name: str) -> list[Callable[..., Any]]:
     return [getattr(module, name) for module in modules if hasattr(module, name)]
 
 
-def load() -> None:
-    """Load the CPU's kernels at once, in a process that will run long on one; otherwise they are loaded when that pays."""
-    if are_on() and not torch.cuda.is_available():
-        import_module("bertcli.kernels.cpu").has_compiler()
+def load(elements: float = inf) -> None:
+    """Load the CPU's kernels at once, if predictions will pass over so many elements that this pays; otherwise when it does."""
+    cpu = import_module("bertcli.kernels.cpu")
+    if are_on() and not torch.cuda.is_available() and elements >= cpu.WORTH_LOADING:
+        cpu.has_compiler()
 
 
 def fuse(model: nn.Module, attend: Callable[..., Tensor]) -> None:

@@ -38,7 +38,6 @@ from bertcli.training.progress import Progress
 # Predicted at once, sorted by length: 2,048 rows, or fewer long ones.
 CHUNK_CHARACTERS = 2**22
 ROW_CHARACTERS = 2**11
-WORTH_LOADING = 150_000_000  # bytes of a file, times hidden units, times layers: compiled loops pay from here on
 OWN_INPUTS = (*INPUTS, "features", "explain", "compare")
 
 
@@ -175,9 +174,9 @@ def _predictions(
             yield row
 
     size = path.stat().st_size if (path := Path(str(file))).is_file() else 0
-    bert: Any = getattr(model, "model", None)  # a baseline has none
-    if bert and size * bert.model.config.hidden_size * bert.model.config.num_hidden_layers > WORTH_LOADING:
-        import_module("bertcli.kernels").load()  # before the first batch, not between two
+    if bert := getattr(model, "model", None):  # not of a baseline; before the first batch, not between two
+        config = bert.model.config
+        import_module("bertcli.kernels").load(size * config.hidden_size * config.num_hidden_layers)  # roughly
     total = count_rows(path) if watched and size else None
     try:
         with Progress("predicting", total, "rows") if watched else nullcontext() as progress:

@@ -87,7 +87,7 @@ class _Read(NamedTuple):
 def report(runs: ReportConfig | list[str] | str | None = None, **options: Any) -> Report:
     """Write the report of a run or a reproduction into its folder, or one page of several runs or several reproductions.
 
-    The page names what a run lacks as its data have moved or its version was older. Raises UserError if a folder is no run.
+    What a run lacks, as of an older version or with its data gone, is named on the page. Raises UserError if it is no run.
     """
     config = ReportConfig.build(runs, options)
     page, found, folder = _page(config.runs)

@@ -96,7 +96,7 @@ def _model_row(result: Evaluation, metric: str) -> list[object]:
 
 
 def label_table(title: str, labels: dict[str, dict[str, float]]) -> Table:
-    """The scores of each label; none of one that does not occur."""
+    """The scores of each label, with dashes for labels that do not occur."""
     rows = [[name, *((of[key] if of["support"] else None) for key in LABEL_SCORES)] for name, of in labels.items()]
     return Table(title, ["label", *LABEL_SCORES], rows)
 

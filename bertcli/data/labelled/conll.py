@@ -88,7 +88,7 @@ def read_conll(path: Path, may_lack_tags: bool = False) -> Sentences:
 
 
 def _lines_of_cells(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The columns of each line, with its number, without the comments, which are counted."""
+    """The number and the columns of each line; comments are counted and left out."""
     width = next((len(cells) for cells in map(_cells, lines_of(path)) if cells[0][:1] not in ("", "#", DOCUMENT[0])), 0)
     is_inside, comments = False, 0
     for number, line in enumerate(lines_of(path), start=1):

@@ -149,10 +149,9 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
 def _of_words(path: Path) -> Inputs:
     """The sentences of a CoNLL file, with their words, and their tags if it has any, as columns."""
     read = read_conll(path, may_lack_tags=True)
-    columns = [
-        {"tokens": words, **({"gold_tags": read.tags[row]} if read.tags else {})}
-        for row, words in enumerate(read.words)
-    ]
+    columns = [{"tokens": words} for words in read.words]
+    if read.tags:
+        columns = [{**each, "gold_tags": tags} for each, tags in zip(columns, read.tags, strict=True)]
     sentences = (
         {"text": " ".join(each["tokens"]), "line": line, "columns": each} for line, each in enumerate(columns, 1)
     )

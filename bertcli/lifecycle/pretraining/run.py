@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 NEIGHBOUR_TOKENS = 50_000_000  # enough for the neighbours of each token
-FILLS, FEWEST_STEPS = 8, 20  # sentences are filled so often in a run, and no sooner after the last time
+FILLS, FEWEST_STEPS = 8, 20  # how often sentences are filled in a run; the fewest steps between two times
 
 
 @dataclass(frozen=True)
