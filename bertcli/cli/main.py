@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from bertcli.cli import console, lists
 from bertcli.cli.options import register
 from bertcli.cli.quick_start import start_quickly
 from bertcli.cli.spelling import nearest_option
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 INTERRUPTED = 130  # Typer exits with it after Ctrl-C, without a word
@@ -49,7 +50,7 @@ def main() -> None:
     start_quickly()
     said = False
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="bert")  # also for `python -m bertcli`
     except UserError as error:
         if os.environ.get("BERT_DEBUG", "0") not in ("", "0"):
             raise  # with its traceback
@@ -81,6 +82,12 @@ def _of_disk(error: Exception) -> str:
     return f"{words}." if words else ""
 
 
+def _hint_on_values(values: list[str], options: list[str]) -> str:
+    if "--file" in options and Path(values[0]).is_file():
+        return f"Name a file by its option: --file {quoted(values[0])}. "
+    return "Put what has spaces in quotes, and repeat an option before each of its values. "
+
+
 def _wrong_command_line(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", ""), file=sys.stderr)
@@ -88,14 +95,14 @@ def _wrong_command_line(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     message = str(error.format_message()) if hasattr(error, "format_message") else str(error)
     what, _, nearest = message.partition("Did you mean")
+    options = [each for parameter in context.command.params for each in parameter.opts] if context else []
     if name := getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None:
-        options = [each for parameter in context.command.params for each in parameter.opts] if context else []
         what, nearest = f"No such option: {name}", nearest_option(name, options) or ""
     path = context.command_path if context else "bert"
     hint = f"Did you mean {nearest.strip().rstrip('?')}? " if nearest else ""
     if what.startswith(TOO_MANY):
         values = what.partition(" (")[2].rstrip(")").split()
         what = f"Too many arguments: {' '.join(values[:MOST_SHOWN])}{' and more' * (len(values) > MOST_SHOWN)}"
-        hint = "Put what has spaces in quotes, and repeat an option before each of its values. "
+        hint = _hint_on_values(values, options)
     console.error(what.strip().rstrip("."), f"{hint}See `{path} --help`.")
     return 2

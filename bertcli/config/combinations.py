@@ -43,7 +43,7 @@ def check_finetuning(config: FinetuneConfig, task: Task) -> None:
     own = KINDS[task.kind]
     for kind in KINDS.values():
         for option in kind.options:
-            if getattr(config, option) and option not in own.options:
+            if getattr(config, option) != getattr(FinetuneConfig, option) and option not in own.options:
                 flag = flag_of(option)
                 what = f"{flag} is for {kind.purpose}; {task.name} is of the kind `{task.kind}`."
                 raise UserError(what, f"Leave {flag} out.")

@@ -22,11 +22,14 @@ class Declared(TypedDict, total=False):
     metavar: str
     needs: str  # another option, without which this one has no effect
     of: tuple[str, ...]  # the choices of the command's main option that it is for; empty: all
+    is_text: bool  # may be empty, as a text may
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
 MAX_SEED = 2**32 - 2  # of NumPy's generators and of gensim's, which takes the next
-NOTHING = Declared(minimum=None, maximum=None, choices=None, elsewhere={}, metavar="", needs="", of=(), nargs="")
+NOTHING = Declared(
+    minimum=None, maximum=None, choices=None, elsewhere={}, metavar="", needs="", of=(), is_text=False, nargs=""
+)
 
 
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
@@ -142,6 +145,8 @@ def help_of(declared: Field[Any]) -> str:
 def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     """The value as its type; raises UserError if it has another, is none of the choices or is out of range."""
     name = flag(declared)
+    if (value == "" != default_of(declared) or value == [""]) and not declared.metadata["is_text"]:
+        raise UserError(f"{name} is empty.", f"Give {name} a value, or leave it out.")
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:
             return None

@@ -39,21 +39,23 @@ class PredictConfig(Config):
     task: str = option("", "A task (see `bert tasks`), to predict one of its splits.", metavar="TASK")
     data_dir: str | None = option(None, f"With TASK: {DATA_DIR[0].lower()}{DATA_DIR[1:]}", needs="task")
     split: str = option("dev", "With TASK: split to predict.", needs="task")
-    text: str | None = option(None, "A text; each [MASK] in it is filled.")
-    text_pair: str | None = option(None, "The second text of a pair.")
-    choice: list[str] = option([], "A possible continuation of --text; repeat it for each choice.")
-    question: str | None = option(None, "A question about --context.")
-    context: str | None = option(None, "The text that contains the answer.")
+    text: str | None = option(None, "A text; each [MASK] in it is filled.", is_text=True)
+    text_pair: str | None = option(None, "The second text of a pair.", is_text=True)
+    choice: list[str] = option([], "A possible continuation of --text; repeat it for each choice.", is_text=True)
+    question: str | None = option(None, "A question about --context.", is_text=True)
+    context: str | None = option(None, "The text that contains the answer.", is_text=True)
     file: str | None = option(None, FILE)
     output: str | None = option(None, "Output file: CSV, TSV, JSONL (- prints it); SQuAD: predictions.json.")
-    only_predictions: bool = option(False, "With --output: leave the columns of the input out.")
+    only_predictions: bool = option(False, "With --output: leave the columns of the input out.", needs="output")
     model: str | None = option(None, "Run, folder or Hub name; default: the latest run that fits the input.")
     features: str | None = option(None, "Write the hidden states of a text or pair to a .parquet, .npz or .jsonl file.")
     layers: str = option("last", "With --features: {choices}.", choices=LAYERS, needs="features")
     pooling: str = option("tokens", "With --features, the states of: {choices}.", choices=POOLING, needs="features")
     explain: str | None = option(None, EXPLAIN, choices=("words", "attention"), nargs="?")
     explain_page: str | None = option(None, "With --explain: HTML file (attention: attention.html).", needs="explain")
-    compare: list[str] = option([], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+")
+    compare: list[str] = option(
+        [], "Texts that contain --word: compare its vectors, layer by layer.", nargs="+", is_text=True
+    )
     word: str | None = option(None, "With --compare: the word whose vectors are compared.", needs="compare")
     top_k: int = option(5, "Number of candidates shown per [MASK].", minimum=1)
     precision: str = option("auto", f"{AUTO} (also for values, tiny models, --features on a CPU).", choices=PRECISIONS)
@@ -65,7 +67,7 @@ class SimilarConfig(Config):
     """Options of `bert similar`."""
 
     file: str | None = option(None, "File to search: CSV, TSV, JSONL, Parquet, or one text per line.")
-    text: list[str] = option([], "Text to search for; repeat it for several.")
+    text: list[str] = option([], "Text to search for; repeat it for several.", is_text=True)
     texts: str | None = option(None, "File of texts to search for, one per line; - reads standard input.")
     pairs: bool = option(False, "Find near duplicates: pairs of rows with a cosine of at least --threshold.")
     threshold: float = option(0.9, "With --pairs: the minimum cosine.", minimum=-1, maximum=1, needs="pairs")
@@ -87,7 +89,7 @@ class ReportConfig(Config):
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 
-    benchmark: str = option("glue", "The leaderboard: {choices}.", metavar="glue", choices=("glue",))
+    benchmark: str = option("glue", "The leaderboard: {choices}.", metavar="benchmark", choices=("glue",))
     runs: list[str] = option([], "Runs, one per task (MNLI's also for AX); default: the latest.", metavar="RUN...")
     data_dir: str | None = option(None, DATA_DIR)
     out: str = option("submission.zip", "Output file.")

@@ -50,7 +50,7 @@ sums[outside] = sums[:, outside] = -1e9
 first, last = np.unravel_index(sums.argmax(), sums.shape)
 print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodings[0].offsets[last][1]]}))"""
     official_file = "predictions.json"
-    options = ("span_head",)
+    options = ("span_head", "max_query_length", "max_answer_length")
     purpose = "answers as spans"
     needs_teachers_tokens = True
     has_windows = True

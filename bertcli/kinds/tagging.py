@@ -15,6 +15,7 @@ from bertcli.data.labelled import conll
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import sizes_of
+from bertcli.data.labelled.prediction_table import check_order
 from bertcli.data.labelled.tables import LIST_ENDINGS, are_numbers, ending_of, json_value, read_table, stream_table
 from bertcli.data.text.documents import lines_of
 from bertcli.errors import UserError
@@ -138,7 +139,7 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
-        tags = _tags_of_table(path) if is_table else _tags_of_columns(path, task, split)
+        tags = _tags_of_table(path, split) if is_table else _tags_of_columns(path, task, split)
         known = {tag.partition("-")[2] for tag in task.labels}
         strange = Counter(tag for tag in chain.from_iterable(tags) if tag.partition("-")[2] not in {"", *known})
         if strange:
@@ -246,8 +247,8 @@ def _tags_of_columns(path: Path, task: Task, split: Split) -> list[list[str]]:
     return given.tags or []
 
 
-def _tags_of_table(path: Path) -> list[list[str]]:
-    table = read_table(path)
+def _tags_of_table(path: Path, split: Split) -> list[list[str]]:
+    check_order(table := read_table(path), cast(Sentences, split.examples).words)
     column = "tags_2" if "tags_2" in table.names else "tags"  # `predict` names its own so beside those of the input
     if column not in table.names:
         raise UserError(f"`{path}` has no `tags`.", f"It has {', '.join(table.names)}.")

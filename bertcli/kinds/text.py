@@ -118,7 +118,7 @@ class TextKind(Kind):
         return TextExamples([row["text"] for row in rows], pairs, choices=choices, origin="the input")
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
-        predictions = self.parse(task, PredictionTable.read(path, None if task.hub[0] else split.examples))
+        predictions = self.parse(task, PredictionTable.read(path, cast(TextExamples, split.examples), not task.hub[0]))
         check_count(task, split, path, predictions)
         return predictions
 

@@ -50,6 +50,8 @@ def evaluate(task: EvaluateConfig | str, **options: Any) -> Evaluation:
     check_engine(config.engine)
     if config.predictions and len(config.model) > 1:
         raise UserError("--predictions are scored alone.", "Leave out --model, or all but the run that they are of.")
+    if config.predictions and (idle := {"precision", "engine"} & config.given):
+        raise UserError(f"--predictions are there already: --{min(idle)} has no effect.", "Leave it out.")
     models: list[str | None] = [*config.model] or [None]
     found = [list(_evaluate(config, model)) for model in models]  # one model in memory at a time
     by_split: Iterator[tuple[Scored, ...]] = zip(*found, strict=False)

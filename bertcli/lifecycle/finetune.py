@@ -13,9 +13,10 @@ from bertcli.config.combinations import check_finetuning
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_splits import looks_like_file, run_name
-from bertcli.errors import UserError, check_positions
+from bertcli.errors import UserError, check_positions, flag_of
 from bertcli.families import family_of, get_family
 from bertcli.kinds import KINDS
+from bertcli.kinds.kind import Split
 from bertcli.lifecycle.defaults import FROZEN_EPOCHS, FROZEN_LEARNING_RATE
 from bertcli.lifecycle.finetuning.sweep import FROZEN_LAYERS, settings_of
 from bertcli.lifecycle.pretrained import is_sentence_encoder
@@ -23,6 +24,7 @@ from bertcli.lifecycle.sources import Source, check_options, find_source
 from bertcli.lifecycle.start import begin, check_batch_size
 from bertcli.lifecycle.workspace import model_to_start_from, resolve_model
 from bertcli.tasks import get_task, is_task
+from bertcli.tasks.task import Task
 from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import MEND
 
@@ -79,10 +81,17 @@ def train_on_task(
             raise UserError("--family is for new weights only.", hint)
         _check_length(config.max_seq_length, start)
         trains_on_all = _trains_on_all(config, source, start)
-    source = source.for_training(trains_on_all)
-    dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
-    splits = [source.read("train", training=True, limit=config.limit), *dev]
+    splits = _splits(config, source := source.for_training(trains_on_all))
     return cast(TrainingResult, load().prepare(config, source, start, splits, resumed).run(settings, folder))
+
+
+def _splits(config: FinetuneConfig, source: Source) -> list[Split]:
+    """The training set and the dev sets."""
+    idle = ", ".join(map(flag_of, sorted({"limit_dev", "eval_steps"} & config.given)))
+    if idle and not (config.resume or source.dev_splits):
+        say(f"no examples are held out of training, so {idle} has no effect")
+    dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
+    return [source.read("train", training=True, limit=config.limit), *dev]
 
 
 def _check_length(max_seq_length: int | None, start: str) -> None:
@@ -108,11 +117,18 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     if task.warning:
         say(f"note on {task.name}: {task.warning}")
     check_finetuning(config, task)
-    if config.long_texts == WINDOWS and "doc_stride" not in config.given:  # no overlap
-        config = replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
-    elif config.long_texts != WINDOWS and "doc_stride" in config.given and KINDS[task.kind].has_linear_head:
-        say("--doc-stride has no effect without --long-texts windows")
+    config = _with_stride(config, task)
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     return config, source
+
+
+def _with_stride(config: FinetuneConfig, task: Task) -> FinetuneConfig:
+    """The request with windows that do not overlap, unless it gives a stride."""
+    if config.long_texts == WINDOWS and "doc_stride" not in config.given:
+        return replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
+    has_stride = config.doc_stride != FinetuneConfig.doc_stride
+    if has_stride and config.long_texts != WINDOWS and KINDS[task.kind].has_linear_head:
+        say("--doc-stride has no effect without --long-texts windows")
+    return config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from bertcli.data.text.coverage import Unknown
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind
-from bertcli.kinds.mask import MASK_TOKEN
+from bertcli.kinds.mask import MASK, MASK_TOKEN
 from bertcli.kinds.types import Prediction
 from bertcli.lifecycle.baselining.description import method_of
 from bertcli.lifecycle.predicting.files import beside_inputs, check_output, flat, write_official, write_predictions
@@ -67,6 +68,8 @@ def predict(config: PredictConfig | str | Sequence[str | dict[str, Any]] | None 
     A list has texts, or rows with the keys `text`, `text_pair`, `choices`, `question`, `context`; so may a DataFrame have
     columns. Raises UserError if no input was given, or no model in this folder fits it.
     """
+    if isinstance(config, Path) or (isinstance(config, str) and Path(config).suffix and os.path.isfile(config)):
+        raise UserError(f"`{config}` is a file.", f'Name it as one: predict(file="{config}")')
     if isinstance(config, str):
         config, options = None, {"text": config, **options}
     if config is None or isinstance(config, PredictConfig):
@@ -107,6 +110,8 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
         return _attention(config, inputs)
     model = resolve_model(config.model) if config.model else model_for(inputs.form, inputs.misfit)
     kind = _kind(model, inputs.form, bool(config.explain))
+    if "top_k" in config.given and inputs.form != MASK.inputs[0]:
+        raise UserError(f"`{model}` fills no {MASK_TOKEN}, so --top-k has no effect.", "Leave it out.")
     if config.dry_run:
         return Predictions(model, kind.name, 0)
 

@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertcli import quietly, say
+from bertcli import number_of, quietly, say
 from bertcli.config.use import SimilarConfig
 from bertcli.data.labelled.tables import check_file
 from bertcli.data.results import Result, Rows
@@ -88,6 +88,8 @@ def _asked_for(config: SimilarConfig, model: str) -> list[str]:
     """The texts to find the nearest rows of. Raises UserError if all are empty."""
     given = config.text or (row["text"] for row in read_texts(str(config.texts), None, model))
     asked = [text for text in given if text.strip()]
+    if empty := len(config.text) - len(asked) if config.text else 0:
+        say(f"{number_of(empty, '--text')} without words left out")
     if not asked:
         raise UserError("There is nothing to search for.", 'Give a text: --text "..."')
     return asked

@@ -110,6 +110,8 @@ def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) 
             was = "without it" if begun is None else f"with {begun}"
             what = f"{flag(declared)} is {given}, but the run in `{folder.path}` was started {was}."
             raise UserError(what, f"Leave {flag(declared)} out, or start a new run.")
+        if declared.name in LENGTHS:
+            say(f"{flag(declared)} is {given} from now on; the run in {folder.path} was begun with {begun}")
         resumed = resumed.build(resumed, {declared.name: given})
     return resumed
 

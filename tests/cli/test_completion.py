@@ -1,5 +1,8 @@
 """The shell completes values: choices, tasks, runs, models, recipes, and the columns of the file named."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +34,10 @@ def test_values_are_completed(workspace: Path, typed: str, completed: list[str])
     assert found.output.split("\n")[: len(completed)] == completed
     if not completed:
         assert not found.output.strip()
+
+
+def test_it_is_of_bert_however_the_command_line_is_called(workspace: Path) -> None:
+    asked = {"_BERT_COMPLETE": "complete_bash", "COMP_WORDS": "bert pred", "COMP_CWORD": "1"}
+    called = [sys.executable, "-m", "bertcli"]  # as where another program is named bert
+    found = subprocess.run(called, env=os.environ | asked, capture_output=True, text=True, check=False)
+    assert found.stdout.split() == ["predict"]

@@ -102,17 +102,23 @@ def test_dropout_draws_the_masks_of_its_plain_twin(dtype: torch.dtype, shape: tu
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("is_joint", [True, False])
+@pytest.mark.parametrize(
+    ("lengths", "size", "is_causal"),
+    [((70, 65, 40, 12, 12, 3, 1), 16, False), ((32, 31, 17, 16, 2, 1), 24, False), ((40, 33, 32, 16, 5), 16, True)],
+)
 @PRECISIONS
-def test_attention_gives_what_its_plain_twin_gives(dtype: torch.dtype, rate: float, is_joint: bool) -> None:
+def test_attention_gives_what_its_plain_twin_gives(
+    dtype: torch.dtype, lengths: tuple[int, ...], size: int, is_causal: bool, rate: float, is_joint: bool
+) -> None:
     step = LENGTH_STEP if dtype == torch.bfloat16 else 1
-    sequences = Sequences((70, 65, 40, 12, 12, 3, 1), 5, torch.device("cpu"), step)
+    sequences, count = Sequences(lengths, 5, torch.device("cpu"), step, is_causal), sum(lengths) + 5
     results = []
     for function in (cpu.attention, attention.__wrapped__):
         seed_dropout(5)
-        states = random(208, 3, 2, 16, dtype=dtype)
-        context = function(sequences, next_mask(rate, 208), 0.25, *([states] if is_joint else states.split(1, dim=1)))
+        states = random(count, 3, 2, size, dtype=dtype)
+        context = function(sequences, next_mask(rate, count), 0.25, *([states] if is_joint else states.split(1, dim=1)))
         assert context is not NotImplemented
-        context.backward(random(208, 2, 16, dtype=dtype).detach())
+        context.backward(random(count, 2, size, dtype=dtype).detach())
         results.append((context.detach().float(), states.grad.float()))
     bound = 1e-5 if dtype == torch.float32 else 0.02
     for found, wanted in zip(*results, strict=True):

@@ -267,6 +267,76 @@ def test_predictions_of_own_rows_are_matched_by_the_numbers_that_both_files_have
         evaluate("mine.csv", predictions="p.csv")
 
 
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("id,prediction\nq3,pos\nq2,neg\nqX,neg\n", "`p.csv` has no predictions for the `id` q1"),
+        ("ID,prediction\nq3,pos\nq2,neg\nq2,neg\nq1,neg\n", "`p.csv` has 2 predictions for the `ID` q2"),
+        ("text,prediction\nbad film,neg\ngood film,pos\nso good,pos\n", "line 2 has the `text` of another example"),
+        ("review,prediction\ngood film,pos\nso good,pos\nbad film,neg\n", "line 3 has the `review` of another"),
+    ],
+)
+def test_predictions_in_another_order_are_refused(workspace: Path, rows: str, message: str) -> None:
+    Path("mine.csv").write_text("id,text,label\nq1,good film,pos\nq2,bad film,neg\nq3,so good,pos\n")
+    Path("p.csv").write_text(rows)
+    with pytest.raises(UserError, match=message):
+        evaluate("mine.csv", predictions="p.csv")
+
+
+def test_numbers_that_are_not_those_of_the_rows_are_said(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("mine.csv").write_text("id,text,label\nq1,good film,pos\nq2,bad film,neg\nq3,so  good,pos\n")
+    Path("p.csv").write_text("id,text,prediction\n0,good film,pos\n1,bad film,neg\n2,so good,neg\n")
+    assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
+    assert "its column `id` does not tell which row is which; the rows are taken as they stand" in said.text
+    Path("p.csv").write_text("ID,prediction\nq3,pos\nq2,neg\nq1,neg\n")
+    assert evaluate("mine.csv", predictions="p.csv").metrics["accuracy"] == pytest.approx(200 / 3)
+    assert "p.csv: rows are matched by `id`" in said.text
+
+
+def test_official_predictions_and_tags_in_another_order_are_refused(workspace: Path) -> None:
+    write_sentiment("0110")
+    texts = ["dull", "fine", "great", "long"]
+    lines = [f"{text}\t{label}\n" for text, label in zip(texts, "0110", strict=True)]
+    Path("glue/SST-2/dev.tsv").write_text("sentence\tlabel\n" + "".join(lines))
+    lines = [json.dumps({"sentence": text, "prediction": 1}) for text in texts]
+    Path("p.jsonl").write_text("\n".join(lines))
+    assert evaluate("sst2", data_dir=".", predictions="p.jsonl").metrics["accuracy"] == 50
+    Path("p.jsonl").write_text("\n".join(lines[::-1]))
+    with pytest.raises(UserError, match=r"`p.jsonl` line 1 has the `sentence` of another example"):
+        evaluate("sst2", data_dir=".", predictions="p.jsonl")
+    Path("conll2003").mkdir()
+    Path("conll2003/valid.txt").write_text("Ann B-PER\n\nruns O\n")
+    rows = [{"tokens": ["Ann"], "tags": ["B-PER"]}, {"tokens": ["runs"], "tags": ["O"]}]
+    Path("p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert evaluate("conll2003", data_dir=".", predictions="p.jsonl").metrics["f1"] == 100
+    Path("p.jsonl").write_text("\n".join(map(json.dumps, rows[::-1])))
+    with pytest.raises(UserError, match=r"`p.jsonl` line 1 has the `tokens` of another example"):
+        evaluate("conll2003", data_dir=".", predictions="p.jsonl")
+
+
+def test_a_score_of_the_input_is_not_the_probability_of_a_prediction(workspace: Path) -> None:
+    Path("mine.csv").write_text("text,score\ngood film,1\nbad film,0\nso good,1\n")
+    given = zip("001", (0.6, 0.7, 0.9), strict=True)
+    answers = [{"label": label, "score": share, "scores": {"0": 0.5, "1": 0.5}} for label, share in given]
+    write_predictions(zip(read_table(Path("mine.csv")).cells, answers, strict=True), Path("p.csv"))
+    found = evaluate("mine.csv", label="score", predictions="p.csv", mistakes=1)
+    assert found.mistakes[0]["probability"] == 0.6
+
+
+def test_what_would_not_change_a_file_of_predictions_is_refused(workspace: Path) -> None:
+    Path("mine.csv").write_text("text,label\ngood film,pos\nbad film,neg\n")
+    with pytest.raises(UserError, match=r"`mine.csv` has no predictions beside its labels"):
+        evaluate("mine.csv", predictions="mine.csv")
+    with pytest.raises(UserError, match="--engine has no effect"):
+        evaluate("mine.csv", predictions="mine.csv", engine="onnx")
+    Path("p.csv").write_text("text,label\ngood film,pos\n")
+    Path("squad").mkdir()
+    Path("squad/dev-v1.1.json").write_text(json.dumps(QUESTIONS))
+    with pytest.raises(UserError, match=r"`p.csv` has no column `answer`") as caught:
+        evaluate("squad", data_dir=".", predictions="p.csv")
+    assert "a row needs id and answer" in caught.value.hint
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_new_predictions_are_scored_beside_older_ones_of_the_same_file(
     workspace: Path, said: pytest.LogCaptureFixture, ending: str
@@ -604,7 +674,7 @@ def test_no_dev_set_is_cut_off_examples_that_were_all_trained_on(workspace: Path
     write_films("films/test.csv", range(60, 90))
     run = baseline("films")
     assert run.next[0] == f"bert evaluate films --model {run.run} --split test"
-    with pytest.raises(UserError, match="`films` has no dev set, and") as refused:
+    with pytest.raises(UserError, match=r"`films` has no dev set, and") as refused:
         evaluate("films", model=[run.run])
     assert refused.value.hint == f"Score the test set: bert evaluate films --split test --model {run.run}"
     assert evaluate("films", model=[run.run], split="test").examples == 30

@@ -80,6 +80,7 @@ def test_patience_stops_a_run_that_gets_no_better_and_says_so(
     with pytest.raises(UserError, match=r"is finished(.|\n)*--epochs 2$"):
         finetune(resume=True, task="", out=whole.run)
     assert finetune(resume=True, task="", out=whole.run, epochs=2).steps == 2 * whole.steps
+    assert f"--epochs is 2.0 from now on; the run in {whole.run} was begun with 1.0" in caplog.text
 
 
 def test_a_run_that_patience_ends_within_its_first_steps_is_timed(reviews: str, tmp_path: Path) -> None:

@@ -78,6 +78,11 @@ def test_a_stride_without_windows_is_said_to_have_no_effect_once(
         assert caplog.messages.count(said) == count
 
 
+def test_an_option_of_another_kind_is_refused(reviews: str, at_home: Path) -> None:
+    with pytest.raises(UserError, match="--max-answer-length is for answers as spans"):
+        finetune(reviews, max_answer_length=5, from_="runs/pretrain-tiny", dry_run=True)
+
+
 def test_predictions_are_the_mean_of_the_plain_models_logits_by_tokens(run: TrainingResult, at_home: Path) -> None:
     text, _ = max(long_texts(), key=lambda row: len(row[0]))
     tokenizer = AutoTokenizer.from_pretrained(run.model)

@@ -611,7 +611,25 @@ def test_a_table_without_a_name_is_not_read_as_texts(
     assert "line 1 is `Text`, as a header would be; it is predicted like the other lines" in said.text
 
 
-@pytest.mark.parametrize("rows", [[None], ["the cat", 3], [{"review": "a dog"}], []])
+def test_a_mapping_is_one_row_and_a_name_of_a_file_is_no_text(workspace: Path) -> None:
+    assert [row["text"] for row in inputs_of({"text": "the cat"}).rows] == ["the cat"]
+    Path("in.csv").write_text("text\nthe cat\n")
+    for name in ("in.csv", Path("in.csv")):
+        with pytest.raises(UserError, match=r"`in.csv` is a file") as caught:
+            predict(name)
+        assert 'predict(file="in.csv")' in caught.value.hint
+
+
+def test_options_without_effect_are_refused(workspace: Path, model: str) -> None:
+    with pytest.raises(UserError, match="fills no \\[MASK\\], so --top-k has no effect"):
+        predict("the cat", model=model, top_k=3)
+    with pytest.raises(UserError, match="--only-predictions needs --output"):
+        predict("the cat", model=model, only_predictions=True)
+    with pytest.raises(UserError, match="--model is empty"):
+        predict("the cat", model="")
+
+
+@pytest.mark.parametrize("rows", [[None], ["the cat", 3], [{"review": "a dog"}], [], {"text": ["the cat", "a dog"]}])
 def test_rows_that_are_no_input_are_refused(rows: list[object]) -> None:
     with pytest.raises(UserError, match=r"different keys or numbers of choices, or no text|no input"):
         inputs_of(rows)

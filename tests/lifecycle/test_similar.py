@@ -162,6 +162,7 @@ def test_a_model_that_was_not_trained_for_it_is_allowed_and_said(model: str, sai
         ({"file": "texts.csv"}, "nothing to search for"),
         ({"file": "texts.csv", "text": ["a"], "pairs": True}, "--text and --pairs do not go together"),
         ({"file": "texts.csv", "text": [" "]}, "nothing to search for"),
+        ({"file": "texts.csv", "texts": ""}, "--texts is empty"),
         ({"file": "texts.csv", "text": ["a"], "threshold": 0.5}, "--threshold needs --pairs"),
         ({"file": "nothing.csv", "text": ["a"]}, "no file `nothing.csv`"),
         ({"file": "texts.csv", "text": ["a"], "text_column": "txet"}, "column of texts.csv: `txet`"),

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import eq
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from bertcli import quietly, say
-from bertcli.data.labelled.examples import Examples
+from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import is_list, spelled
-from bertcli.data.labelled.tables import DELIMITERS, Table, ending_of, read_table
+from bertcli.data.labelled.tables import DELIMITERS, Table, as_text, ending_of, read_table
 from bertcli.data.text.documents import read_text
-from bertcli.errors import UserError
+from bertcli.errors import UserError, quoted
 from bertcli.tasks.task import Task
 
 Value = TypeVar("Value")
@@ -33,19 +34,24 @@ class PredictionTable:
     column: str
 
     @classmethod
-    def read(cls, path: Path, of_own: Examples | None) -> Self:
-        """Read a table in the order of the examples, which are `of_own` files or of an official task.
+    def read(cls, path: Path, examples: TextExamples, is_own: bool) -> Self:
+        """Read a table in the order of the examples, of own files or of an official task.
 
-        Raises UserError if it has no column of predictions.
+        Raises UserError if it has no column of predictions, or their texts are in another order.
         """
         table = _ours(read_table(path))
         columns = [name for name in PREDICTION_COLUMNS if name in table.names]
         if not columns:
             shown = f"Its columns: {', '.join(table.names[:20])}."
             raise UserError(f"`{path}` has no column `label`, `prediction` or `value`.", shown)
+        if columns == ["label"] and path.resolve() == Path(examples.origin).resolve():
+            hint = f"Predict first: bert predict --file {quoted(path)} --output predictions.csv"
+            raise UserError(f"`{path}` has no predictions beside its labels.", hint)
         if len(columns) > 1:
             say(f"{path}: the column `{columns[0]}` is scored, not `{'`, `'.join(columns[1:])}`")
-        return cls(_in_order(table, True) if of_own is None else _beside(table, of_own), columns[0])
+        found = _beside(table, examples) if is_own else _in_order(table, True)
+        check_order(found, examples.texts, examples.pairs)
+        return cls(found, columns[0])
 
     @property
     def values(self) -> list[str]:
@@ -110,6 +116,9 @@ def read_by_question(path: Path, convert: Callable[[Any], Value], form: str, col
     try:
         if ending_of(path) in ROW_ENDINGS:
             table = read_table(path)
+            if lacking := {"id", column} - {*table.names}:
+                shown = f"It has {', '.join(table.names[:20])}; a row needs id and {column}."
+                raise UserError(f"`{path}` has no column `{min(lacking)}`.", shown)
             pairs: Any = tuple(zip(table.column("id"), table.column(column), strict=True))
         else:
             pairs = json.loads(read_text(path), object_pairs_hook=tuple)
@@ -131,22 +140,38 @@ def finite(value: Any) -> float:
     return float(value)
 
 
+def check_order(table: Table, *columns: Sequence[Any] | None) -> None:
+    """Raise UserError at the first row with the text, or the words, of another example."""
+    wanted = [[*map(_as_compared, column)] for column in columns if column is not None]
+    for name in filter(lambda name: name not in (*PREDICTION_COLUMNS, *NUMBERS), table.names):
+        given = [*map(_as_compared, table.column(name))]
+        inputs = next((column for column in wanted if {*given} <= {*column}), given)
+        if given not in wanted and given != inputs and len(given) == len(inputs):
+            row = list(map(eq, given, inputs)).index(False)
+            what = f"{table.place(row)} has the `{name}` of another example."
+            raise UserError(what, "Give the examples in their order, or a column `id` that both files have.")
+
+
+def _as_compared(value: Any) -> str:
+    return " ".join(as_text(value).split())
+
+
 def _ours(table: Table) -> Table:
     """The table without the columns `prediction` and `score` of a file to which `bert predict` has added its own."""
-    numbered = [name for name in table.names if re.fullmatch(r"prediction_\d+", name)]
-    if "prediction" not in table.names or not numbered:
+    places = [place for place, name in enumerate(table.names) if re.fullmatch(r"prediction(_\d+)?", name)]
+    if not places:
         return table
-    added = table.names[table.names.index(numbered[-1]) :]
-    say(f"{table.path}: the column `{added[0]}` is scored, which was added beside an older `prediction`")
+    if (added := table.names[places[-1] :])[0] != "prediction":
+        say(f"{table.path}: the column `{added[0]}` is scored, which was added beside an older `prediction`")
     spelled = {added[0]: "prediction"}
     if "score" in table.names and re.fullmatch(r"score_\d+", "".join(added[1:2])):
         spelled[added[1]] = "score"
-    older = {*spelled.values()}
+    older = {*spelled.values()} - {*spelled}
     cells = [{spelled.get(name, name): cell for name, cell in row.items() if name not in older} for row in table.cells]
     return replace(table, names=[spelled.get(name, name) for name in table.names if name not in older], cells=cells)
 
 
-def _beside(table: Table, examples: Examples) -> Table:
+def _beside(table: Table, examples: TextExamples) -> Table:
     """The rows of the examples: by the numbers that the file of these has too, else by the place of each in it."""
     file = Path(examples.origin)  # of several files, none
     if examples.places is None or not file.is_file():
@@ -154,10 +179,10 @@ def _beside(table: Table, examples: Examples) -> Table:
     with quietly():  # how it is read was said before
         gold = read_table(file)
     rows = _rows_at(examples.places, gold)
-    if shared := [name for name in NUMBERS if name in table.names and name in gold.names]:
-        wanted = gold.column(shared[0])
-        found = _rows_of_numbers(table.column(shared[0]), [wanted[row] for row in rows])
-        if found:
+    named, known = ({name.lower(): name for name in each.names} for each in (table, gold))
+    if shared := [name for name in NUMBERS if name in named and name in known]:
+        wanted = gold.column(known[shared[0]])
+        if found := _rows_of_numbers(table, named[shared[0]], [*map(wanted.__getitem__, rows)]):
             return _taken(table, found, f"rows are matched by `{shared[0]}`")
     table = table if shared else _in_order(table, False)
     return _taken(table, rows, f"its rows are those of `{file}`") if len(table) == len(gold) else table
@@ -168,10 +193,21 @@ def _rows_at(places: Iterable[str], table: Table) -> list[int]:
     return [row_of[place] for place in places]
 
 
-def _rows_of_numbers(given: list[str], wanted: list[str]) -> list[int]:
-    """The row of each number that is wanted; none at all where one is missing or given twice."""
-    rows = {number: row for row, number in enumerate(given)}
-    return [rows[number] for number in wanted] if len(rows) == len(given) and rows.keys() >= {*wanted} else []
+def _rows_of_numbers(table: Table, column: str, wanted: list[str]) -> list[int]:
+    """The row of each number that is wanted; no rows where these are none of the table's, or no names of rows.
+
+    Raises UserError if one is missing or given twice.
+    """
+    rows = dict[str, list[int]]()
+    for row, number in enumerate(table.column(column)):
+        rows.setdefault(number, []).append(row)
+    if len({*wanted}) < len(wanted) or rows.keys().isdisjoint(wanted):
+        say(f"{table.path}: its column `{column}` does not tell which row is which; the rows are taken as they stand")
+        return []
+    if wrong := [number for number in wanted if len(rows.get(number, ())) != 1]:
+        what = f"{len(rows.get(wrong[0], ())) or 'no'} predictions for the `{column}` {wrong[0]}"
+        raise UserError(f"`{table.path}` has {what}.", "Give one prediction per example.")
+    return [rows[number][0] for number in wanted]
 
 
 def _taken(table: Table, rows: list[int], how: str) -> Table:

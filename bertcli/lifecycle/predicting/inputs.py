@@ -57,7 +57,7 @@ def inputs_of(rows: Any) -> Inputs:
     """
     if hasattr(rows, "columns"):  # of a DataFrame, which as a sequence is the names of its columns
         rows = rows.to_dict("records")
-    rows = [*rows] if isinstance(rows, Iterable) else [rows]
+    rows = [*rows] if isinstance(rows, Iterable) and not isinstance(rows, Mapping) else [rows]
     made = [_as_row(row) for row in rows]
     forms = {(*row, len(row.get("choices", ()))) for row in made}
     if len(forms) != 1 or not all(made) or not any(isinstance(row, str | Mapping) for row in rows):
@@ -70,7 +70,7 @@ def _as_row(given: Any) -> InputRow:
     """A text, or a mapping, as a row of texts; an empty one for what is neither."""
     if isinstance(given, str) or tables.as_text(given) == "":
         return {"text": tables.as_text(given)}
-    if not isinstance(given, Mapping) or not {"text", "question"} & {*given}:
+    if not isinstance(given, Mapping) or not {"text", "question"} & {*given} or any(map(_is_several, given.items())):
         return {}
     choices = given.get("choices", ("", ""))
     if ("question" in given) > ("context" in given) or not (isinstance(choices, list | tuple) and choices[1:]):
@@ -79,6 +79,11 @@ def _as_row(given: Any) -> InputRow:
         raise UserError(what, hint)
     row = {name: tables.as_text(cell) if name in ONE_TEXT else cell for name, cell in sorted(given.items())}
     return {**row, "choices": [*map(tables.as_text, choices)]} if "choices" in given else row
+
+
+def _is_several(cell: tuple[str, Any]) -> bool:
+    """Whether the value of a key that takes one text is several."""
+    return cell[0] in ONE_TEXT and isinstance(cell[1], list | tuple | Mapping)
 
 
 def form_of_row(row: InputRow) -> str:
@@ -300,6 +305,8 @@ def _columns_by_name(names: list[str]) -> dict[str, str | None]:
 def _without_columns(path: Path, names: list[str], learnt: dict[str, Any]) -> UserError:
     """What a table lacks of the columns that a run was trained on."""
     wanted = [learnt.get("text") or "text", *([learnt.get("text_pair") or "text_pair"] if takes_pairs(learnt) else [])]
+    if learnt.get("kind") and "question" in KINDS[learnt["kind"]].inputs:
+        wanted = ["question", "context"]
     lacking = " and no ".join(f"`{name}`" for name in wanted if name not in names)
     hint = f"Rename its columns, which are {tables.columns_shown(names)}; needed: {', '.join(wanted)}."
     if any(name.count(" ") >= own_tables.MOST_SPACES for name in names):

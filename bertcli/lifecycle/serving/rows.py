@@ -165,7 +165,8 @@ def _check_columns(row: dict[str, Any]) -> None:
         known = f"Known: {', '.join(COLUMNS)}, model, explain."
         raise Refused(422, f"A row has the unknown key `{ascii(strange[:40])[1:-1]}`.", known)
     if {*row} not in FORMS:
-        raise Refused(422, f"A row has {' and '.join(row) or 'nothing'}, which is no form of input.", FORM)
+        known = "Send a text, alone or with text_pair or choices, or a question with its context."
+        raise Refused(422, f"A row has {' and '.join(row) or 'nothing'}, which is no form of input.", known)
     for key, value in row.items():
         if key == "choices" and not (isinstance(value, list) and 2 <= len(value) <= MOST_CHOICES):
             raise Refused(422, f"`choices` is not a list of 2 to {MOST_CHOICES} texts.", FORM)

@@ -55,7 +55,8 @@ def test_few_examples_are_all_trained_on_and_cross_validated(
         rows = [*csv.reader(file)]
     with Path(questions).open("w", newline="") as file:
         csv.writer(file, delimiter=";").writerows(rows)
-    run = finetune(questions, epochs=1)
+    run = finetune(questions, epochs=1, limit_dev=8)
+    assert "no examples are held out of training, so --limit-dev has no effect" in said.text
     assert said.text.count("its columns are separated by `;`") == 1
     assert "40 examples are few, so all are trained on, and cross-validated" in said.text
     assert "starting from minilm" in said.text
