@@ -41,6 +41,9 @@ def prepack_layers(model: nn.Module) -> None:
         for name, child in parent.named_children():
             if type(child) in (nn.Linear, Linear):
                 setattr(parent, name, PrepackedLinear(cast(nn.Linear, child)))
+    for layer in model.modules():
+        if isinstance(layer, Layer):
+            layer.prepack()
 
 
 class Linear(nn.Linear):
@@ -80,6 +83,11 @@ class SelfAttention(nn.Module):
     def attend_in(self, hidden_states: Tensor, dropout: nn.Dropout, sequences: Sequences) -> Tensor:
         """[1, T, H] to the context, [1, T, H]."""
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
+        if len(sequences.lengths) == 1 and self.prepacked is not None and not are_many(len(states)):
+            query, key, value = states[None].permute(2, 0, 3, 1, 4)  # [1, A, T, D] each
+            key, value = (each[:, :, : sequences.lengths[0]] for each in (key, value))  # not the idle tokens after them
+            order: Any = {"scale": self.scaling, "is_causal": sequences.is_causal}
+            return scaled_dot_product_attention(query, key, value, **order).transpose(1, 2).flatten(2)
         return self.attend(sequences, dropout.p if self.training else 0.0, self.scaling, states).flatten(1)[None]
 
     def keeps_no_scores(self) -> bool:
@@ -124,19 +132,25 @@ class Layer(nn.Module):
     attention: Any
     intermediate: Any
     output: Any
+    prepacked = cast("tuple[Any, ...]", ())  # what it reads, where it only predicts: looking it up takes as long again
+
+    def prepack(self) -> None:
+        """Look up what a layer reads, if it is a usual one: LayerNorm follows each part, and a GELU is between two products."""
+        own, after, first, last = self.attention.self, self.attention.output, self.intermediate, self.output
+        gelu = products.GELUS.get(type(first.intermediate_act_fn))
+        is_usual = isinstance(own, SelfAttention) and isinstance(after, Output) and isinstance(last, Output)
+        if gelu is not None and is_usual:
+            self.prepacked = own, after.dense, after.LayerNorm, first.dense, gelu, last.dense, last.LayerNorm
 
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """[1, T, H] to [1, T, H]."""
-        own, after = self.attention.self, self.attention.output
-        gelu = products.GELUS.get(type(self.intermediate.intermediate_act_fn))
-        is_usual = isinstance(after, Output) and isinstance(self.output, Output)  # LayerNorm follows each part
-        if gelu is None or not is_usual or getattr(own, "prepacked", None) is None or own._forward_pre_hooks:
+        if not self.prepacked or self.prepacked[0]._forward_pre_hooks:
             return cast(Tensor, super().forward(hidden_states, *args, **kwargs))
+        own, dense, norm, first, gelu, last, last_norm = self.prepacked
         context = own.attend_in(hidden_states, own.dropout, kwargs["sequences"])
-        attended: Any = normed_product(context, hidden_states, after.dense, after.LayerNorm, _no_mask)
-        first, last = self.intermediate.dense, self.output.dense
+        attended: Any = normed_product(context, hidden_states, dense, norm, _no_mask)
         middle = products.gelu_product(attended, first.weight, first.bias, gelu)
-        return cast(Tensor, normed_product(middle, attended, last, self.output.LayerNorm, _no_mask))
+        return cast(Tensor, normed_product(middle, attended, last, last_norm, _no_mask))
 
 
 class Intermediate(nn.Module):

@@ -1,5 +1,7 @@
 """The layers with fewer passes give what transformers' own give, forward and backward, in either precision."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -16,7 +18,15 @@ from transformers import (
 )
 
 from bertcli.data.packing.sequences import Sequences
-from bertcli.kernels.layers import AlbertAttention, AlbertLayer, FeedForward, Intermediate, Output, SelfAttention
+from bertcli.kernels.layers import (
+    AlbertAttention,
+    AlbertLayer,
+    FeedForward,
+    Intermediate,
+    Output,
+    SelfAttention,
+    prepack_layers,
+)
 from bertcli.kernels.products import _AddAndNorm, _Gelu
 from bertcli.models.dropout import Dropout, next_mask, seed_dropout
 from bertcli.models.own.two_streams import run_packed
@@ -122,6 +132,31 @@ def test_a_layer_gives_what_its_plain_twin_gives_with_the_same_dropout(
         found[kernels] = [states.detach(), *(parameter.grad for parameter in model.parameters())]
     for one, other in zip(*found.values(), strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("lengths", [(20,), (9, 5)])
+def test_layers_that_only_predict_give_what_plain_ones_give_whatever_follows(lengths: tuple[int, ...]) -> None:
+    shape = {"vocab_size": 30, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = BertConfig(**shape, intermediate_size=64, attn_implementation=PACKED)
+    torch.manual_seed(0)
+    model = BertModel(config, add_pooling_layer=False).eval()
+    count, found = sum(lengths), []
+    for idle in (0, 3):
+        ids, positions = torch.arange(count + idle)[None] % 30, torch.arange(count + idle)[None] % 20
+        for is_prepacked in (False, True):
+            own = copy.deepcopy(model)
+            prepare_layers(own)
+            if is_prepacked:
+                prepack_layers(own)
+                assert all(layer.prepacked for layer in own.encoder.layer)
+            for is_causal in (False, True):
+                sequences = Sequences(lengths, idle, torch.device("cpu"), 1, is_causal)
+                with torch.inference_mode():
+                    states = own(ids, position_ids=positions, sequences=sequences).last_hidden_state[0, :count]
+                found.append(states)
+    for one, other in zip(found[:2] * 3, found[2:], strict=True):
+        torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
+    assert not torch.allclose(found[0], found[1])
 
 
 def test_the_layers_of_an_xlnet_give_what_their_plain_twins_give_with_the_same_dropout(
