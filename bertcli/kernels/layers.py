@@ -43,7 +43,7 @@ def prepack_layers(model: nn.Module) -> None:
                 setattr(parent, name, PrepackedLinear(cast(nn.Linear, child)))
     for layer in model.modules():
         if isinstance(layer, Layer):
-            layer.prepack()
+            layer.look_up()
 
 
 class Linear(nn.Linear):
@@ -132,21 +132,21 @@ class Layer(nn.Module):
     attention: Any
     intermediate: Any
     output: Any
-    prepacked = cast("tuple[Any, ...]", ())  # what it reads, where it only predicts: looking it up takes as long again
+    reads = cast("tuple[Any, ...]", ())  # where it only predicts: to look it up in each pass takes as long again
 
-    def prepack(self) -> None:
-        """Look up what a layer reads, if it is a usual one: LayerNorm follows each part, and a GELU is between two products."""
+    def look_up(self) -> None:
+        """Look up what it reads, if it is a usual one: LayerNorm follows each part, and a GELU is between two products."""
         own, after, first, last = self.attention.self, self.attention.output, self.intermediate, self.output
         gelu = products.GELUS.get(type(first.intermediate_act_fn))
         is_usual = isinstance(own, SelfAttention) and isinstance(after, Output) and isinstance(last, Output)
         if gelu is not None and is_usual:
-            self.prepacked = own, after.dense, after.LayerNorm, first.dense, gelu, last.dense, last.LayerNorm
+            self.reads = own, after.dense, after.LayerNorm, first.dense, gelu, last.dense, last.LayerNorm
 
     def forward(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """[1, T, H] to [1, T, H]."""
-        if not self.prepacked or self.prepacked[0]._forward_pre_hooks:
+        if not self.reads or self.reads[0]._forward_pre_hooks:
             return cast(Tensor, super().forward(hidden_states, *args, **kwargs))
-        own, dense, norm, first, gelu, last, last_norm = self.prepacked
+        own, dense, norm, first, gelu, last, last_norm = self.reads
         context = own.attend_in(hidden_states, own.dropout, kwargs["sequences"])
         attended: Any = normed_product(context, hidden_states, dense, norm, _no_mask)
         middle = products.gelu_product(attended, first.weight, first.bias, gelu)

@@ -148,7 +148,7 @@ def test_layers_that_only_predict_give_what_plain_ones_give_whatever_follows(len
             prepare_layers(own)
             if is_prepacked:
                 prepack_layers(own)
-                assert all(layer.prepacked for layer in own.encoder.layer)
+                assert all(layer.reads for layer in own.encoder.layer)
             for is_causal in (False, True):
                 sequences = Sequences(lengths, idle, torch.device("cpu"), 1, is_causal)
                 with torch.inference_mode():
