@@ -22,7 +22,7 @@ class Declared(TypedDict, total=False):
     metavar: str
     needs: str  # another option, without which this one has no effect
     of: tuple[str, ...]  # the choices of the command's main option that it is for; empty: all
-    is_text: bool  # may be empty, as a text may
+    is_text: bool  # its value is a text, which may be empty
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
@@ -145,7 +145,7 @@ def help_of(declared: Field[Any]) -> str:
 def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     """The value as its type; raises UserError if it has another, is none of the choices or is out of range."""
     name = flag(declared)
-    if (value == "" != default_of(declared) or value == [""]) and not declared.metadata["is_text"]:
+    if value in ("", [""]) and not (declared.metadata["is_text"] or value == default_of(declared)):
         raise UserError(f"{name} is empty.", f"Give {name} a value, or leave it out.")
     if get_origin(hint) in (Union, types.UnionType):
         if value is None:

@@ -81,8 +81,9 @@ def train_on_task(
             raise UserError("--family is for new weights only.", hint)
         _check_length(config.max_seq_length, start)
         trains_on_all = _trains_on_all(config, source, start)
-    splits = _splits(config, source := source.for_training(trains_on_all))
-    return cast(TrainingResult, load().prepare(config, source, start, splits, resumed).run(settings, folder))
+    source = source.for_training(trains_on_all)
+    training = load().prepare(config, source, start, _splits(config, source), resumed)
+    return cast(TrainingResult, training.run(settings, folder))
 
 
 def _splits(config: FinetuneConfig, source: Source) -> list[Split]:
@@ -126,9 +127,9 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
 
 def _with_stride(config: FinetuneConfig, task: Task) -> FinetuneConfig:
     """The request with windows that do not overlap, unless it gives a stride."""
-    if config.long_texts == WINDOWS and "doc_stride" not in config.given:
+    has_stride = "doc_stride" in config.given
+    if config.long_texts == WINDOWS and not has_stride:
         return replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
-    has_stride = config.doc_stride != FinetuneConfig.doc_stride
-    if has_stride and config.long_texts != WINDOWS and KINDS[task.kind].has_linear_head:
+    if has_stride and not config.resume and config.long_texts != WINDOWS and KINDS[task.kind].has_linear_head:
         say("--doc-stride has no effect without --long-texts windows")
     return config

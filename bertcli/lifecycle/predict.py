@@ -110,7 +110,7 @@ def _predict_inputs(config: PredictConfig, inputs: Inputs, output: Path | None) 
         return _attention(config, inputs)
     model = resolve_model(config.model) if config.model else model_for(inputs.form, inputs.misfit)
     kind = _kind(model, inputs.form, bool(config.explain))
-    if "top_k" in config.given and inputs.form != MASK.inputs[0]:
+    if "top_k" in config.given and inputs.form not in MASK.inputs:
         raise UserError(f"`{model}` fills no {MASK_TOKEN}, so --top-k has no effect.", "Leave it out.")
     if config.dry_run:
         return Predictions(model, kind.name, 0)

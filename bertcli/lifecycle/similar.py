@@ -89,7 +89,7 @@ def _asked_for(config: SimilarConfig, model: str) -> list[str]:
     given = config.text or (row["text"] for row in read_texts(str(config.texts), None, model))
     asked = [text for text in given if text.strip()]
     if empty := len(config.text) - len(asked) if config.text else 0:
-        say(f"{number_of(empty, '--text')} without words left out")
+        say(f"{number_of(empty, 'empty text')} left out")
     if not asked:
         raise UserError("There is nothing to search for.", 'Give a text: --text "..."')
     return asked

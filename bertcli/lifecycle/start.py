@@ -106,12 +106,12 @@ def _with_changes(config: AnyTraining, resumed: AnyTraining, folder: RunFolder) 
         given, begun = getattr(config, declared.name), getattr(resumed, declared.name)
         if declared.name not in config.given or given == begun or _is_model_of(given, begun):
             continue
+        was = "without it" if begun is None else f"with {begun}"
         if declared.name not in changeable:
-            was = "without it" if begun is None else f"with {begun}"
             what = f"{flag(declared)} is {given}, but the run in `{folder.path}` was started {was}."
             raise UserError(what, f"Leave {flag(declared)} out, or start a new run.")
         if declared.name in LENGTHS:
-            say(f"{flag(declared)} is {given} from now on; the run in {folder.path} was begun with {begun}")
+            say(f"{flag(declared)} is {given} from now on; the run in {folder.path} was begun {was}")
         resumed = resumed.build(resumed, {declared.name: given})
     return resumed
 

@@ -323,7 +323,7 @@ def test_a_score_of_the_input_is_not_the_probability_of_a_prediction(workspace: 
     assert found.mistakes[0]["probability"] == 0.6
 
 
-def test_what_would_not_change_a_file_of_predictions_is_refused(workspace: Path) -> None:
+def test_what_does_not_go_with_a_file_of_predictions_is_refused(workspace: Path) -> None:
     Path("mine.csv").write_text("text,label\ngood film,pos\nbad film,neg\n")
     with pytest.raises(UserError, match=r"`mine.csv` has no predictions beside its labels"):
         evaluate("mine.csv", predictions="mine.csv")
@@ -674,7 +674,7 @@ def test_no_dev_set_is_cut_off_examples_that_were_all_trained_on(workspace: Path
     write_films("films/test.csv", range(60, 90))
     run = baseline("films")
     assert run.next[0] == f"bert evaluate films --model {run.run} --split test"
-    with pytest.raises(UserError, match=r"`films` has no dev set, and") as refused:
+    with pytest.raises(UserError, match="`films` has no dev set, and") as refused:
         evaluate("films", model=[run.run])
     assert refused.value.hint == f"Score the test set: bert evaluate films --split test --model {run.run}"
     assert evaluate("films", model=[run.run], split="test").examples == 30

@@ -37,7 +37,7 @@ class PredictionTable:
     def read(cls, path: Path, examples: TextExamples, is_own: bool) -> Self:
         """Read a table in the order of the examples, of own files or of an official task.
 
-        Raises UserError if it has no column of predictions, or their texts are in another order.
+        Raises UserError if it has no column of predictions, or has their texts in another order.
         """
         table = _ours(read_table(path))
         columns = [name for name in PREDICTION_COLUMNS if name in table.names]
@@ -142,14 +142,16 @@ def finite(value: Any) -> float:
 
 def check_order(table: Table, *columns: Sequence[Any] | None) -> None:
     """Raise UserError at the first row with the text, or the words, of another example."""
-    wanted = [[*map(_as_compared, column)] for column in columns if column is not None]
-    for name in filter(lambda name: name not in (*PREDICTION_COLUMNS, *NUMBERS), table.names):
+    inputs = [[*map(_as_compared, column)] for column in columns if column is not None]
+    for name in table.names:
         given = [*map(_as_compared, table.column(name))]
-        inputs = next((column for column in wanted if {*given} <= {*column}), given)
-        if given not in wanted and given != inputs and len(given) == len(inputs):
-            row = list(map(eq, given, inputs)).index(False)
-            what = f"{table.place(row)} has the `{name}` of another example."
-            raise UserError(what, "Give the examples in their order, or a column `id` that both files have.")
+        if name in (*PREDICTION_COLUMNS, *NUMBERS) or given in inputs:
+            continue
+        for wanted in inputs:
+            if len(given) == len(wanted) and {*given} <= {*wanted}:
+                row = list(map(eq, given, wanted)).index(False)
+                what = f"{table.place(row)} has the `{name}` of another example."
+                raise UserError(what, "Give the examples in their order, or a column `id` that both files have.")
 
 
 def _as_compared(value: Any) -> str:

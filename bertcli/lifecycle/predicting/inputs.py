@@ -70,7 +70,9 @@ def _as_row(given: Any) -> InputRow:
     """A text, or a mapping, as a row of texts; an empty one for what is neither."""
     if isinstance(given, str) or tables.as_text(given) == "":
         return {"text": tables.as_text(given)}
-    if not isinstance(given, Mapping) or not {"text", "question"} & {*given} or any(map(_is_several, given.items())):
+    if not isinstance(given, Mapping) or not {"text", "question"} & {*given}:
+        return {}
+    if {list, tuple, dict} & {*map(type, map(given.get, ONE_TEXT))}:  # several texts
         return {}
     choices = given.get("choices", ("", ""))
     if ("question" in given) > ("context" in given) or not (isinstance(choices, list | tuple) and choices[1:]):
@@ -79,11 +81,6 @@ def _as_row(given: Any) -> InputRow:
         raise UserError(what, hint)
     row = {name: tables.as_text(cell) if name in ONE_TEXT else cell for name, cell in sorted(given.items())}
     return {**row, "choices": [*map(tables.as_text, choices)]} if "choices" in given else row
-
-
-def _is_several(cell: tuple[str, Any]) -> bool:
-    """Whether the value of a key that takes one text is several."""
-    return cell[0] in ONE_TEXT and isinstance(cell[1], list | tuple | Mapping)
 
 
 def form_of_row(row: InputRow) -> str:
