@@ -47,11 +47,16 @@ def _asked() -> bool:
         return False
 
 
-def cached_model(name: str) -> Path | None:
-    """The folder of a model in the cache of the Hub, if its configuration and weights are there."""
+def cache_of(name: str) -> Path:
+    """Where the Hub's client keeps the files of a model, whichever it has."""
     home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{home}/huggingface")
-    folder = Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub"), f"models--{name.replace('/', '--')}").expanduser()
+    return Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub"), f"models--{name.replace('/', '--')}").expanduser()
+
+
+def cached_model(name: str) -> Path | None:
+    """The folder of a model in the cache of the Hub, if its configuration and weights are there."""
+    folder = cache_of(name)
     commit = folder / "refs" / "main"
     snapshot = folder / "snapshots" / (commit.read_text(encoding="utf-8").strip() if commit.is_file() else "none")
     there = [path for path in snapshot.glob("*") if path.exists()]  # a link to what was not downloaded does not

@@ -12,7 +12,9 @@ from bertcli.config.options import flag
 from bertcli.config.training import FinetuneConfig, TrainingConfig
 from bertcli.errors import UserError, unknown
 from bertcli.lifecycle.finetune import train_on_task
+from bertcli.lifecycle.predictor import check_learnt
 from bertcli.lifecycle.workspace import find_runs, resolve_model
+from bertcli.tasks.task import Task
 from bertcli.training.result import PRETRAINING, TrainingResult
 from bertcli.training.run_folder import RunFolder
 
@@ -50,7 +52,9 @@ def _with_task(asked: DistillConfig) -> DistillConfig:
     return asked.build(asked, {"task": saved.get("task", "")})
 
 
-def _load_distilling() -> Any:
+def _load_distilling(config: FinetuneConfig, task: Task) -> Any:
+    if isinstance(config, DistillConfig) and config.teacher:
+        check_learnt(task, resolve_model(config.teacher))
     from bertcli.lifecycle.distilling.task import Distilling
 
     return Distilling

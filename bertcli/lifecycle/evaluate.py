@@ -25,7 +25,7 @@ from bertcli.kinds.kind import Split, unlabelled
 from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle import workspace
 from bertcli.lifecycle.own_files import form_of
-from bertcli.lifecycle.predictor import Predictor, check_engine, load_for_task
+from bertcli.lifecycle.predictor import Predictor, check_engine, check_learnt, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
 from bertcli.lifecycle.sources import Lost, Source, check_options, describe_split, has_dev, is_of, run_data, source_of
 from bertcli.reports.evaluation import Evaluation
@@ -77,6 +77,9 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
     """The evaluations of one model, or of predictions: one per split."""
     model, saved, source = _checked(config, model)
     task = source.task
+    found = "" if config.predictions else workspace.resolve_model(model)
+    if found:
+        check_learnt(task, found)
     if config.dry_run:
         say(f"would score {config.predictions or model} on {task.name}")
         nothing = Evaluation(task.name, config.split, config.predictions or "", 0)
@@ -89,7 +92,6 @@ def _evaluate(config: EvaluateConfig, model: str | None) -> Iterator[Scored]:
         worst = worst_mistakes(task, splits[0], predictions, config.mistakes)
         yield score_split(task, config.predictions, splits[0], predictions, worst)
         return
-    found = workspace.resolve_model(model)
     remarks = list(_remarks(config, found, saved, source, splits[0]))
     loaded = load_for_task(task, found, config.precision, config.engine)
     for remark in remarks:

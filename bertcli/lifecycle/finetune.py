@@ -29,7 +29,7 @@ from bertcli.training.result import CROSS_VALIDATED, TrainingResult
 from bertcli.training.run_folder import MEND
 
 
-def _load_finetuning() -> Any:
+def _load_finetuning(config: FinetuneConfig, task: Task) -> Any:
     from bertcli.lifecycle.finetuning.run import Finetuning
 
     return Finetuning
@@ -55,7 +55,10 @@ def with_family(config: FinetuneConfig) -> FinetuneConfig:
 
 
 def train_on_task(
-    command: str, asked: FinetuneConfig, prefix: str = "", load: Callable[[], Any] = _load_finetuning
+    command: str,
+    asked: FinetuneConfig,
+    prefix: str = "",
+    load: Callable[[FinetuneConfig, Task], Any] = _load_finetuning,
 ) -> TrainingResult:
     """What `finetune` does, for a command whose class of fine-tuning is loaded once the request is checked."""
     if not asked.resume:
@@ -82,7 +85,8 @@ def train_on_task(
         _check_length(config.max_seq_length, start)
         trains_on_all = _trains_on_all(config, source, start)
     source = source.for_training(trains_on_all)
-    training = load().prepare(config, source, start, _splits(config, source), resumed)
+    splits = _splits(config, source)
+    training = load(config, source.task).prepare(config, source, start, splits, resumed)
     return cast(TrainingResult, training.run(settings, folder))
 
 

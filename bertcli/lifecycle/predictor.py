@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from bertcli import quietly
 from bertcli.config.use import ONNX, OPENVINO, TORCH
 from bertcli.data.json_files import read_json
 from bertcli.errors import UserError, check_extra
@@ -13,6 +14,7 @@ from bertcli.kinds import KINDS, kind_of_model
 from bertcli.kinds.kind import Kind, Split
 from bertcli.kinds.types import Prediction, Row
 from bertcli.lifecycle.baselining.description import description_of, method_of
+from bertcli.lifecycle.scoring.model_labels import model_labels, not_of_kind
 from bertcli.lifecycle.sources import Lost, input_task
 from bertcli.tasks.task import Task
 
@@ -47,7 +49,7 @@ def kind_of(source: str) -> tuple[Kind | None, str]:
     """The kind of a model or a baseline, if it is of one, and what it is called."""
     if method := method_of(source):
         return KINDS[description_of(Path(source)).kind], method
-    made = read_json(at, "Restore it.").get("architectures") if (at := Path(source, "config.json")).is_file() else ""
+    made = _saved(source).get("architectures")
     if made and not any(name in str(made) for kind in KINDS.values() for name in kind.architectures):  # without torch
         return None, ", ".join(map(str, made))
     from bertcli.models.loading import open_config
@@ -56,11 +58,35 @@ def kind_of(source: str) -> tuple[Kind | None, str]:
     return kind_of_model(saved), ", ".join(saved.architectures or [])
 
 
+def _saved(source: str) -> dict[str, Any]:
+    """What the configuration of a model says; nothing of a baseline."""
+    is_model = not method_of(source) and Path(source, "config.json").is_file()
+    return read_json(Path(source, "config.json"), "Restore it.") if is_model else {}
+
+
+def kind_to_serve(source: str) -> Kind:
+    """The kind of a model. Raises UserError if `bert predict` cannot use it."""
+    kind, made = kind_of(source)
+    if kind is None:
+        what = f"The model `{source}` ({made}) needs fine-tuning first."
+        raise UserError(what, "Name a fine-tuned run: bert serve RUN")
+    return kind
+
+
+def check_learnt(task: Task, source: str) -> None:
+    """Raise UserError if a model's folder tells, without torch, that it is of another kind or has other labels."""
+    kind, saved = KINDS[task.kind], _saved(source)
+    made, labels = saved.get("architectures"), saved.get("id2label")
+    if isinstance(made, list) and made and not any(name in str(made[0]) for name in kind.architectures):
+        raise not_of_kind(source, made, task)
+    if kind.names_outputs and isinstance(labels, dict) and labels:
+        with quietly():
+            model_labels({number: str(name) for number, name in enumerate(labels.values())}, task, source)
+
+
 def is_causal_model(source: str) -> bool:
     """Whether a model that was pre-trained from left to right is named."""
-    from bertcli.models.loading import open_config
-
-    return not method_of(source) and bool(getattr(open_config(source), "is_decoder", False))
+    return bool(_saved(source).get("is_decoder"))
 
 
 def check_engine(engine: str) -> None:

@@ -13,7 +13,7 @@ from bertcli import say
 from bertcli.config.use import ServeConfig
 from bertcli.data.results import Result
 from bertcli.errors import UserError, check_extra
-from bertcli.lifecycle.predictor import check_engine
+from bertcli.lifecycle.predictor import check_engine, kind_to_serve
 from bertcli.lifecycle.workspace import latest_finished_run, resolve_model
 
 BACKLOG = 1024  # connections that the system holds until they are accepted
@@ -42,13 +42,13 @@ def serve(runs: ServeConfig | str | None = None, **options: Any) -> Served:
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         if not ipaddress.ip_address(host).is_loopback:
             say(f"{config.host} is not this machine alone: others can reach {address} without a password")
-        from bertcli.lifecycle.serving.server import kind_to_serve, run_server
-
+        for source in models.values():
+            kind_to_serve(source)
         if config.dry_run:
-            for source in models.values():
-                kind_to_serve(source)
             say(f"would serve {', '.join(models)} at {address}")
             return Served(address, models)
+        from bertcli.lifecycle.serving.server import run_server
+
         return Served(address, models, run_server(config, models, listener, address))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bertcli import number_of, say
 from bertcli.data.checksums import CHECKSUMS
-from bertcli.data.hub import cached_model, download_model, hub_answers
+from bertcli.data.hub import cache_of, cached_model, download_model, hub_answers
 from bertcli.data.json_files import read_json
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.text.tokenization import ALGORITHMS
@@ -254,10 +254,13 @@ def _model_in(path: Path) -> str:
 
 def tokenizer_source(name: str) -> str:
     """Where to open a tokenizer: the model of a run or of a short name of `bert models`, else what was given."""
-    is_model = name in PRETRAINED or (Path(name) / "config.yaml").exists()
-    if not Path(name).exists() and not cached_model(name):
-        hub_answers()  # or the libraries wait for it much longer
-    return resolve_model(name) if is_model else name
+    if name in PRETRAINED or (Path(name) / "config.yaml").exists():
+        return resolve_model(name)
+    is_here = Path(name).exists() or cached_model(name)
+    if not (is_here or hub_answers() or cache_of(name).exists()):  # asked first: the libraries wait much longer
+        what = f"There is no tokenizer `{name}` here, and the Hub does not answer."
+        raise UserError(what, "Give a folder, a vocab.txt or a Hub name; `bert build-vocab TEXT` makes one.")
+    return name
 
 
 def saved_config(model: str) -> dict[str, Any]:

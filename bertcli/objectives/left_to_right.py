@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from bertcli.objectives.masked_lm import RUNS, of_frequencies, verdict_on, vocabulary_loss
-from bertcli.objectives.objective import Objective, Part
+from bertcli.objectives.masked_lm import MASKED_LM, RUNS, verdict_on
+from bertcli.objectives.objective import Objective
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,17 +44,14 @@ def _in_words(metrics: Mapping[str, float]) -> str:
     return f"It predicts {found:.1f} of 100 next tokens (always guessing the most frequent one: {guess:.1f})"
 
 
-NEXT_TOKEN = Part(
+NEXT_TOKEN = replace(
+    MASKED_LM,
     name="next_token",
     labels="next_token_ids",
     targets=next_tokens,
     rows=lambda batch: all_but_one(batch, -1),
     head=lambda model, hidden: model.cls.predictions(hidden),  # [T - N, V]
-    loss=vocabulary_loss,
-    guess=lambda manifest: int(manifest["most_frequent_token"]["id"]),
-    baselines=of_frequencies,
     in_words=_in_words,
-    predicts_tokens=True,
     verdict=partial(verdict_on, "Next-token", "before each"),
 )
 

@@ -336,6 +336,8 @@ REJECTED = [
     "evaluate glue/rte --label x",
     "evaluate good.csv",
     "evaluate good.csv --model runs/none",
+    "evaluate good.csv --model bert-books",
+    "distill good.csv --teacher bert-books",
     "evaluate good.csv --predictions none.csv",
     "evaluate good.csv --na-probs none.json --predictions good.csv",
     "predict --text a",
@@ -365,6 +367,7 @@ REJECTED = [
     "convert nowhere/at/all",
     "make-pretraining-data missing.txt",
     "make-pretraining-data words.txt",
+    "make-pretraining-data words.txt --tokenizer nowhere",
     "build-vocab --add-words words.txt --to runs/none",
 ]
 
@@ -400,6 +403,14 @@ def test_requests_that_a_core_rejects_import_no_heavy_package(workspace: Path) -
     Path("good.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
     Path("words.txt").write_text("word\n")
     assert {request: heavy for request, heavy in heavy_imports(REJECTED).items() if heavy} == {}
+
+
+def test_a_task_whose_data_are_nowhere_is_said_without_torch(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert heavy_imports(["finetune glue/rte", "baseline glue/rte"], ("torch",)) == {
+        "finetune glue/rte": [],
+        "baseline glue/rte": [],
+    }
 
 
 def test_help_in_80_columns_leaves_room_for_its_words(

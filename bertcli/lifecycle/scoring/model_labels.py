@@ -22,6 +22,12 @@ def model_labels(id2label: dict[int, str], task: Task, source: str) -> tuple[str
     raise UserError(what, how_to_make(task))
 
 
+def not_of_kind(source: str, made: list[str], task: Task) -> UserError:
+    """The error where a model has no head for the task's kind."""
+    what = f"The model `{source}` ({', '.join(map(str, made))}) is not of the kind `{task.kind}`."
+    return UserError(what, how_to_make(task))
+
+
 def how_to_make(task: Task) -> str:
     """The hint where a model is not one of the task."""
     return f"Give a model that has learnt the task, or make one: bert finetune {task.learnt_as or task.name}"

@@ -14,11 +14,10 @@ from bertcli import say
 from bertcli.config.training import WINDOWS
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
-from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Encoder, Kind, Split
 from bertcli.kinds.types import Prediction, Row
-from bertcli.lifecycle.scoring.model_labels import how_to_make, model_labels
+from bertcli.lifecycle.scoring.model_labels import model_labels, not_of_kind
 from bertcli.lifecycle.sources import Lost, describe_split, encode_split, input_task, lost_in
 from bertcli.lifecycle.workspace import saved_config
 from bertcli.models.encoder import longest_input
@@ -117,8 +116,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     kind = KINDS[task.kind]
     config = open_config(source)
     if not kind.has_made(config):
-        made = ", ".join(config.architectures or [])
-        raise UserError(f"The model `{source}` ({made}) is not of the kind `{kind.name}`.", how_to_make(task))
+        raise not_of_kind(source, config.architectures or [], task)
     model = kind.load_model(source)
     if kind.names_outputs:
         task = replace(task, labels=model_labels(model.config.id2label, task, source))

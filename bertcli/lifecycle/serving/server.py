@@ -23,17 +23,14 @@ from starlette.routing import Route
 from bertcli import kernels, quietly, say
 from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
-from bertcli.kinds import kind_of_model
-from bertcli.kinds.kind import Kind
 from bertcli.kinds.types import Prediction
-from bertcli.lifecycle.predictor import load_for_rows
+from bertcli.lifecycle.predictor import kind_to_serve, load_for_rows
 from bertcli.lifecycle.scoring.task_model import TaskModel
 from bertcli.lifecycle.serving.pages import docs_page, main_page, openapi
 from bertcli.lifecycle.serving.protocol import LINGER_SECONDS, BoundedProtocol, refusal
 from bertcli.lifecycle.serving.queue import Full, Job, Worker
 from bertcli.lifecycle.serving.rows import Asked, Refused, ServedModel, read_request
 from bertcli.lifecycle.workspace import saved_config, takes_pairs
-from bertcli.models.loading import open_config
 from bertcli.training.device import inference_tokens
 
 HEADERS = {
@@ -221,15 +218,6 @@ async def _body(request: Request, most: int) -> bytes:
             async for _ in stream:
                 pass
     raise Refused(413, f"The request is longer than {most:,} bytes.", "Send less at a time.", {"Connection": "close"})
-
-
-def kind_to_serve(source: str) -> Kind:
-    """The kind of a model. Raises UserError if `bert predict` cannot use it."""
-    saved = open_config(source)
-    if kind := kind_of_model(saved):
-        return kind
-    what = f"The model `{source}` ({', '.join(saved.architectures or [])}) needs fine-tuning first."
-    raise UserError(what, "Name a fine-tuned run: bert serve RUN")
 
 
 def load_served(name: str, source: str, config: ServeConfig) -> ServedModel:
