@@ -97,7 +97,7 @@ def _wrong_command_line(error: Exception) -> int:
     what, _, nearest = message.partition("Did you mean")
     options = [each for parameter in context.command.params for each in parameter.opts] if context else []
     if name := getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None:
-        what, nearest = f"No such option: {name}", nearest_option(name, options) or ""
+        what, nearest = f"No such option: {name}", nearest_option(name, options)
     path = context.command_path if context else "bert"
     hint = f"Did you mean {nearest.strip().rstrip('?')}? " if nearest else ""
     if what.startswith(TOO_MANY):

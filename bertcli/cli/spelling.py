@@ -1,7 +1,11 @@
 """The option that was meant by a name that is not one."""
 
 import difflib
+import sys
 from collections.abc import Iterable
+from pathlib import Path
+
+from bertcli.errors import quoted
 
 # What other tools, and other commands of this one, call the same option.
 SYNONYMS = (
@@ -19,10 +23,12 @@ SYNONYMS = (
 )
 
 
-def nearest_option(name: str, options: Iterable[str]) -> str | None:
-    """The one of a command's options that a name most likely means, if any."""
+def nearest_option(name: str, options: Iterable[str]) -> str:
+    """The one of a command's options that a name most likely means, or a file with a dash before its name; "" for none."""
+    if file := next((each for each in sys.argv[1:] if each.startswith("-") and Path(each).is_file()), ""):
+        return quoted(f"./{file}")
     options, name = list(options), name.lower().replace("_", "-")
     if name in options:
         return name
     alike = next((group for group in SYNONYMS if name in group), ())
-    return next(iter([*filter(options.__contains__, alike), *difflib.get_close_matches(name, options, 1, 0.75)]), None)
+    return next(iter([*filter(options.__contains__, alike), *difflib.get_close_matches(name, options, 1, 0.75)]), "")

@@ -89,7 +89,7 @@ class ReportConfig(Config):
 class SubmitConfig(Config):
     """Options of `bert submit`."""
 
-    benchmark: str = option("glue", "The leaderboard: {choices}.", metavar="glue", choices=("glue",))
+    benchmark: str = option("glue", "The leaderboard: {choices}.", metavar="BENCHMARK", choices=("glue",))
     runs: list[str] = option([], "Runs, one per task (MNLI's also for AX); default: the latest.", metavar="RUN...")
     data_dir: str | None = option(None, DATA_DIR)
     out: str = option("submission.zip", "Output file.")

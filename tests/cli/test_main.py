@@ -434,6 +434,15 @@ def test_every_commands_help_shows_examples(
         assert f"bert {name} " in out
 
 
+def test_a_file_whose_name_begins_with_a_dash_is_named_so_that_it_is_no_option(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("-l.csv").write_text("text,label\n" + "a,x\nb,y\n" * 20)
+    code, _, err = run(["finetune", "-l.csv"], capsys, monkeypatch)
+    assert (code, "Did you mean ./-l.csv?" in err) == (2, True)
+    assert run(["finetune", "./-l.csv", "--from", "bert-books", "--dry-run"], capsys, monkeypatch)[0] == 0
+
+
 def test_the_list_of_commands_says_what_each_does_and_imports_none() -> None:
     program = "import sys; sys.argv = ['bert', '--help']; from bertcli.cli.main import main\n"
     program += "try: main()\nfinally: print([name for name in sys.modules if name.startswith('bertcli.config.')])"
