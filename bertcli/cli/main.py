@@ -69,7 +69,9 @@ def main() -> None:
         console.error(what, "Free some space, or give a writable folder; existing files are unchanged.")
         code = 1
     if code == INTERRUPTED and not said:
-        hint = "Run the same command again: finished shards and runs are kept, a file of predictions is written again."
+        hint = (
+            "Run it again, a training with --resume: shards and runs are kept, a file of predictions is written again."
+        )
         console.error("Interrupted.", hint)
     sys.exit(code if isinstance(code, int) else 0)
 

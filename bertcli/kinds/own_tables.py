@@ -12,7 +12,7 @@ from typing import Any, cast
 from bertcli import say
 from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples, join_examples, text_examples
-from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, spelled
+from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, one_spelling, spelled
 from bertcli.data.labelled.own_splits import say_unread_split, sizes_of
 from bertcli.data.labelled.tables import NumberedRow, Table, TableParts, TableStream, are_numbers, as_text
 from bertcli.errors import UserError, flag_of, quoted, unknown
@@ -190,7 +190,7 @@ def _texts(split: str, sources: list[TableParts], found: dict[str, str]) -> Iter
     for part in chain.from_iterable(table.parts for table in sources):
         _check_cells(part, found)
         read = {key: part.column(name) for key, name in found.items()}
-        labels = [*map(spelled, read["label"])] if "label" in read else None
+        labels = one_spelling(read["label"], origin) if "label" in read else None
         yield replace(text_examples(read, origin), labels=labels, places=[*map(part.place, range(len(part)))])
 
 

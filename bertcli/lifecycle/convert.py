@@ -21,7 +21,7 @@ from bertcli.errors import UserError, check_regular, check_vacant
 from bertcli.lifecycle.workspace import resolve_model
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel
 
     from bertcli.models.formats.tensorflow_names import Arrays
 
@@ -179,8 +179,8 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
     if saved.is_decoder:
         what = f"`{config.source}` reads from left to right, which the original cannot: it would read both ways there."
         raise UserError(what, "Give a model that reads both ways.")
+    original = _original_config(saved, CLASSES[name] == "BertForSequenceClassification")
     model = load_model(source, getattr(transformers, CLASSES[name]))
-    original = _original_config(model)
     variables = to_variables({name: value.detach().numpy() for name, value in model.named_parameters()})
     if not config.dry_run:
         out.mkdir(parents=True, exist_ok=True)
@@ -192,11 +192,14 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
     return Conversion(config.source, config.out, "tensorflow", len(variables), [])
 
 
-def _original_config(model: PreTrainedModel) -> dict[str, Any]:
-    """The configuration in the original's form. Raises UserError if the original lacks the model's activation."""
-    config = model.config
+def _original_config(config: PretrainedConfig, has_labels: bool) -> dict[str, Any]:
+    """The configuration in the original's form, which takes the names of labels, but does not read them.
+
+    Raises UserError if the original lacks the model's activation.
+    """
     if config.hidden_act not in ORIGINAL_ACTIVATIONS:
         what = f"The original does not have the activation `{config.hidden_act}`."
         raise UserError(what, "Only models with tanh GELU, ReLU or tanh convert.")
-    settings = {name: getattr(config, name) for name in sorted((*RATES, *SIZES, *COUNTS))}
-    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **settings}
+    settings: dict[str, Any] = {name: getattr(config, name) for name in sorted((*RATES, *SIZES, *COUNTS))}
+    names = {"id2label": config.id2label} if has_labels else {}
+    return {"hidden_act": ORIGINAL_ACTIVATIONS[config.hidden_act], **settings, **names}

@@ -136,4 +136,10 @@ def _with_stride(config: FinetuneConfig, task: Task) -> FinetuneConfig:
         return replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
     if has_stride and not config.resume and config.long_texts != WINDOWS and KINDS[task.kind].has_linear_head:
         say("--doc-stride has no effect without --long-texts windows")
+    if (
+        has_stride
+        and config.long_texts == WINDOWS
+        and config.doc_stride > (config.max_seq_length or task.max_seq_length)
+    ):
+        say(f"--doc-stride {config.doc_stride} is longer than a window, so windows do not overlap")
     return config

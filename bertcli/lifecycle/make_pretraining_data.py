@@ -93,7 +93,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     folder.lock()
     if not _holds(part, request):
         documents = _deal_documents(files, part, {**request, "shards": shards}, config)
-        _say_one_document(documents, objective)
+        _say_one_document(documents, objective, config.blanks_separate_docs)
         counts = list(_make_shards(part, min(shards, documents), tokenizer, config, objective))
         made_for = {"family": family.key, "objective": objective.name}
         manifest = writing.make_manifest({**made_for, **request}, counts, documents, tokenizer)
@@ -175,8 +175,12 @@ def _say_sizes(files: int, text_bytes: float, shards: int, config: MakePretraini
     written = text_bytes * config.dupe_factor * BYTES_WRITTEN[config.masking]
     free = shutil.disk_usage(next(folder for folder in part.resolve().parents if folder.exists())).free
     warning = f", and only {free / 1e6:.0f} MB are free" if written + text_bytes > free else ""
-    say(f"text: {number_of(files, 'file')}, about {text_bytes / 1e6:.1f} MB, to {number_of(shards, 'shard')}")
-    say(f"about {written / 1e6:.0f} MB will be written{warning}")
+    say(f"text: {number_of(files, 'file')}, about {_megabytes(text_bytes, 1)}, to {number_of(shards, 'shard')}")
+    say(f"about {_megabytes(written)} will be written{warning}")
+
+
+def _megabytes(size: float, digits: int = 0) -> str:
+    return f"{size / 1e6:.{digits}f} MB" if size >= 1e6 else f"{size / 1e3:.1f} kB"
 
 
 def _say_limit(config: MakePretrainingDataConfig, objective: Objective) -> None:
@@ -210,9 +214,10 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
     return documents
 
 
-def _say_one_document(documents: int, objective: Objective) -> None:
+def _say_one_document(documents: int, objective: Objective, at_blanks: bool) -> None:
     if documents == 1 and objective.needs_pairs and objective.negatives == Objective.negatives:
-        say("one document: no blank line in the text, so a random next sentence comes from the same document")
+        why = ": no blank line in the text" * at_blanks
+        say(f"one document{why}, so a random next sentence comes from the same document")
 
 
 def _make_shards(
@@ -252,7 +257,8 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     percent = 100 * result.random_next / result.instances
     share = f", {percent:.1f} % {objective.negatives}" if objective.needs_pairs else ""
-    made = f"{number_of(result.instances, 'instance')} ({result.tokens / 1e6:.1f} M tokens{share})"
+    tokens = f"{result.tokens / 1e6:.1f} M" if result.tokens >= 1e5 else f"{result.tokens:,}"
+    made = f"{number_of(result.instances, 'instance')} ({tokens} tokens{share})"
     of_all = f"{number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
     say(f"{out}: {made} of {of_all}")
     if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:

@@ -81,6 +81,11 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("make-pretraining-data corpus.txt --shards 1000", "cannot fill 1000 shards", "--shards"),
         ("pretrain", "no pre-training data in this folder yet", "bert make-pretraining-data"),
         ("pretrain --data folder", "`folder` holds no pre-training data", "--out folder"),
+        (
+            "pretrain --data blank.txt",
+            "`blank.txt` holds no pre-training",
+            "bert make-pretraining-data blank.txt --out",
+        ),
         ("pretrain --size tny", "`tny`", "`tiny`"),
         ("pretrain --sise tiny", "--sise", "--size"),
         ("pretrain --wombat tiny", "--wombat", "pretrain --help"),

@@ -149,6 +149,13 @@ def test_vowel_signs_are_kept_or_it_is_said_that_they_are_not(
     assert unknown not in tokenizer.encode_ids([HINDI])[0]
 
 
+def test_emoji_have_no_vowel_signs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "text.txt").write_text("I \u2764\ufe0f it \u2600\ufe0f\n" * 50, encoding="utf-8")
+    with caplog.at_level("INFO", logger="bertcli"):
+        build_vocab([str(tmp_path / "text.txt")], vocab_size=200, out=str(tmp_path / "vocab"))
+    assert "vowel signs" not in caplog.text
+
+
 def test_a_family_whose_tokenizer_drops_vowel_signs_is_refused_for_a_script_that_has_them(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="drops the vowel signs") as refused:
         build_vocab([in_hindi(tmp_path)], family="xlnet", vocab_size=200, out=str(tmp_path / "vocab"))

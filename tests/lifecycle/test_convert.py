@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import GOLDENS
-from transformers import AutoModelForPreTraining, BertConfig, BertForMaskedLM, BertForTokenClassification
+from transformers import (
+    AutoModelForPreTraining,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
 
 from bertcli.errors import UserError
 from bertcli.lifecycle.convert import convert
@@ -43,6 +49,16 @@ def test_there_and_back_again_keeps_every_bit(workspace: Path) -> None:
         assert (Path("back") / name).read_bytes() == (CHECKPOINT / name).read_bytes()
     original = json.loads((CHECKPOINT / "bert_config.json").read_text())
     assert json.loads(Path("back/bert_config.json").read_text()) == original
+
+
+def test_the_names_of_labels_come_back(workspace: Path) -> None:
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    names = {0: "bad", 1: "fair", 2: "good"}
+    config = BertConfig(**sizes, vocab_size=20, hidden_act="gelu_pytorch_tanh", id2label=names)
+    BertForSequenceClassification(config).save_pretrained("model")
+    convert("model", out="there")
+    convert("there", out="back")
+    assert BertConfig.from_pretrained("back").id2label == names
 
 
 def test_a_checkpoint_is_read_from_the_zip_it_is_released_in(workspace: Path) -> None:

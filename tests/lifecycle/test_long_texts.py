@@ -78,6 +78,16 @@ def test_a_stride_without_windows_is_said_to_have_no_effect_once(
         assert caplog.messages.count(said) == count
 
 
+def test_a_stride_longer_than_a_window_is_said_to_leave_no_overlap(
+    reviews: str, at_home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="bertcli")
+    for stride, count in ((LONG["max_seq_length"], 0), (200, 1)):
+        caplog.clear()
+        finetune(reviews, **{**LONG, "doc_stride": stride}, from_="runs/pretrain-tiny", dry_run=True)
+        assert caplog.messages.count("--doc-stride 200 is longer than a window, so windows do not overlap") == count
+
+
 def test_an_option_of_another_kind_is_refused(reviews: str, at_home: Path) -> None:
     with pytest.raises(UserError, match="--max-answer-length is for answers as spans"):
         finetune(reviews, max_answer_length=5, from_="runs/pretrain-tiny", dry_run=True)

@@ -132,6 +132,18 @@ def test_text_cut_from_long_pairs_is_counted_and_sentences_keep_more_of_it(
     assert make_pretraining_data("a.txt", **options, next_sentence=False, out="runs").unused_tokens == 0
 
 
+def test_one_document_is_said_to_be_one_and_blank_lines_only_where_they_end_documents(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("a.txt").write_text("the cat sat\nthe dog ran\n" * 20, encoding="utf-8")
+    build_vocab("a.txt", vocab_size=60)
+    with caplog.at_level("INFO", logger="bertcli"):
+        make_pretraining_data("a.txt", out="one")
+        assert "one document: no blank line in the text, so a random" in caplog.text
+        make_pretraining_data("a.txt", out="two", blanks_separate_docs=False)
+    assert "one document, so a random next sentence" in caplog.text
+
+
 def test_the_size_on_disk_is_said_before_writing(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = str(write_corpus(Path("corpus.txt")))
     build_vocab(corpus, vocab_size=120)

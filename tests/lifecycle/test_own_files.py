@@ -202,7 +202,7 @@ def test_columns_and_kind_of_an_own_file_are_inferred(workspace: Path, said: pyt
             "stars",
             ["n.d.", 1, 2.5],
             "classify",
-            "because `n.d.` is not a number; 4 others are (--kind regress takes them as values)",
+            "because `n.d.` is not a number; 4 others are (if they are values, leave such cells empty)",
         ),
         ("stars", ['"0,5"', '"1,0"'], "classify", "as the decimal separator must be a point, not a comma"),
         ("price", ['"75,600"', '"1,100"', "900"], "classify", "as `75,600` is no number here, and `75600` is"),
@@ -235,6 +235,37 @@ def test_numbers_are_names_or_values_and_it_is_said_why(
         return
     with pytest.raises(UserError, match=r"`a.csv` line \d has the label .*, not a number"):
         own_task("a.csv", NONE, other)
+
+
+def test_many_numbers_beside_a_few_other_labels_are_not_taken_for_names(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    numbers = [number / 8 for number in range(40)]
+    write("a.csv", labelled(*numbers, *numbers, "-", "inf"))
+    with pytest.raises(UserError, match="2 of 82 labels are not numbers, such as `-`") as caught:
+        own_task("a.csv", NONE, None)
+    assert "--kind classify" in caught.value.hint
+    assert own_task("a.csv", NONE, "classify")[0].kind == "classify"
+    write("a.csv", labelled(*numbers, *numbers, "", ""))
+    assert own_task("a.csv", NONE, None)[0].kind == "regress"
+
+
+def test_a_number_and_a_name_that_are_spelled_alike_are_said_to_be_one_label(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    write("a.csv", labelled("1", "1.0", "1.10", "beta", "1", "1.0", "1.10", "beta"))
+    assert own_task("a.csv", NONE, None)[0].labels == ("1", "1.10", "beta")
+    assert "`1.0` and `1` are taken as one label, `1`" in said.text
+    said.clear()
+    write("a.csv", labelled("1", "1.0", "2", "2"))
+    own_task("a.csv", NONE, None)
+    assert "taken as one label" not in said.text
+
+
+def test_a_file_that_is_given_twice_is_refused(workspace: Path) -> None:
+    write("a.csv", CSV)
+    with pytest.raises(UserError, match="`a.csv` is given twice"):
+        own_task("a.csv,a.csv", NONE, None)
 
 
 def test_many_numbers_with_a_decimal_comma_are_not_taken_for_names(workspace: Path) -> None:
@@ -273,9 +304,9 @@ def test_missing_values_are_counted_and_left_out(workspace: Path, said: pytest.L
     write("d.csv", labelled("NaN", "none", *range(25)))
     assert own_task("d.csv", NONE, None)[0].kind == "regress"
     assert "d.csv: 2 of 27 rows have no label" in said.text
-    write("e.csv", labelled("inf", "NaN", *range(25), *range(25)))
+    write("e.csv", labelled("inf", "NaN", *range(15), *range(15)))
     assert own_task("e.csv", NONE, None)[0].kind == "classify"
-    assert "e.csv: 1 of 52 rows have no label" in said.text
+    assert "e.csv: 1 of 32 rows have no label" in said.text
     write("f.csv", labelled("-", *["entailment", "contradiction"] * 9))
     assert own_task("f.csv", NONE, None)[0].labels == ("contradiction", "entailment")
     assert "f.csv: 1 of 19 rows have no label" in said.text

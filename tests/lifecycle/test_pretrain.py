@@ -280,6 +280,12 @@ def test_a_wrong_request_is_answered_without_torch_or_datasets(at_home: Path, tm
     assert done.returncode == 0, done.stderr
 
 
+def test_a_warm_up_that_does_not_end_is_said(at_home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="bertcli"):
+        pretrain(**{**SHORT, "warmup_steps": 5}, steps=2, out=str(tmp_path / "run"))
+    assert "--warmup-steps 5 is more than the 2 steps, so --learning-rate is not reached" in caplog.text
+
+
 def test_data_larger_than_the_cache_are_resumed_to_the_bit_with_another_cache(
     at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

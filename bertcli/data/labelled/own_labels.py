@@ -21,6 +21,7 @@ LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a na
 BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
 MARKS = r"(?<=\d)[,' ](?=\d{3}\b)|[^\w.,+-]"  # separators of thousands and signs of currencies
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")  # 2.754, which is 2754 in German
+FEW_OTHERS = 0.1  # share of labels that are no numbers, beside many values
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are values, not names
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 ZERO_OR_ONE = {"0", "1", "false", "true", ""}  # in the columns of several labels
@@ -91,10 +92,32 @@ def _why_names(labels: list[str]) -> str:
         return ", as the decimal separator must be a point, not a comma"
     if several := _several(labels):
         return f", each taken whole, such as `{several}` (--kind multilabel: several labels in a row)"
+    return _why_not_values(labels)
+
+
+def _why_not_values(labels: list[str]) -> str:
+    """Why labels are names, if most are numbers. Raises UserError where all but a few are, and many different ones."""
     others = [label for label in labels if not are_numbers([label])]
     if len(others) >= len(labels) / 2:
         return ""
-    return f", because `{others[0]}` is not a number; {len(labels) - len(others):,} others are (--kind regress takes them as values)"
+    if len(others) < FEW_OTHERS * len(labels) and len({*labels} - {*others}) > MANY_VALUES:
+        what = f"{len(others):,} of {len(labels):,} labels are not numbers, such as `{others[0]}`."
+        hint = "Leave such cells empty, and their rows are left out; or, if all labels are names, give: --kind classify"
+        raise UserError(what, hint)
+    numbers = len(labels) - len(others)
+    return (
+        f", because `{others[0]}` is not a number; {numbers:,} others are (if they are values, leave such cells empty)"
+    )
+
+
+def one_spelling(labels: Iterable[str], origin: str) -> list[str]:
+    """Each label in one spelling; it is said if names beside numbers become the same by that."""
+    given = [label.strip() for label in labels]
+    found = {label: spelled(label) for label in {*given}}
+    alike = [label for label, each in found.items() if each != label and each in found]
+    if alike and not are_numbers({*given} - {""}):
+        say(f"{origin}: `{min(alike)}` and `{found[min(alike)]}` are taken as one label, `{found[min(alike)]}`")
+    return [found[label] for label in given]
 
 
 def _several(labels: list[str]) -> str:

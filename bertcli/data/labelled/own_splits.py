@@ -63,6 +63,8 @@ def own_files(name: str) -> dict[str, list[Path]]:
 
 def _check_forms(splits: dict[str, list[Path]]) -> None:
     for split, files in splits.items():
+        if twice := next((file for file in files if files.count(file) > 1), None):
+            raise UserError(f"`{twice}` is given twice.", "Name each file once.")
         plain = {file.with_suffix("") if file.suffix in COMPRESSED else file for file in files}
         if len(plain) < len(files) or len({file.suffix for file in plain}) > 1:
             what = f"Several files are {split or 'given'}{listed(map(str, files))}."

@@ -26,6 +26,12 @@ class WindowRules:
             raise UserError(what, f"Give --max-seq-length {query + 4} or more, or a smaller --max-query-length.")
 
     @property
+    def most_text(self) -> str:
+        """The text that is read in windows, in words."""
+        of_pairs = "or of a pair whose shorter text takes more than half of one"
+        return f"{self.most_windows} windows of {self.max_seq_length} tokens, {of_pairs}"
+
+    @property
     def most_windows(self) -> int:
         """Maximum number of windows of a text; what is beyond them is cut."""
         return max(1, MOST_TOKENS // self.max_seq_length)

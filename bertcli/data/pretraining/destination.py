@@ -81,7 +81,9 @@ def _is_other(path: Path) -> bool:
 
 def no_data(name: str | Path) -> UserError:
     """The error for a folder or a URL without pre-training data."""
-    hint = f"Make some: bert make-pretraining-data TEXT --out {quoted(name)}"
+    is_text = not is_url(name) and Path(name).is_file()
+    text, out = (quoted(name), "pretraining-data") if is_text else ("TEXT", quoted(name))
+    hint = f"Make some: bert make-pretraining-data {text} --out {out}"
     return UserError(f"`{name}` holds no pre-training data.", hint)
 
 

@@ -4,6 +4,7 @@ import glob
 import gzip
 import io
 import lzma
+import os
 import re
 import sys
 import tarfile
@@ -19,6 +20,7 @@ from typing import IO, cast
 
 import zstandard
 
+from bertcli import number_of, say
 from bertcli.data.remote import find_files, is_url, status_of, unreachable
 from bertcli.errors import UserError, check_regular, quoted
 
@@ -28,6 +30,7 @@ UNPACKED_TIMES, UNPACKED_FROM = 100, 20_000_000
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
 BAD_ZIP = (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)  # a password, another version, a name
+TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
 # The end of a sentence with its closing quotation marks, but not of "Mr." or "J.", nor before a small letter.
 SENTENCE_END = re.compile(
@@ -50,11 +53,14 @@ SIGNATURES = {
 
 
 def find_text_files(names: Iterable[str]) -> list[Path]:
-    """Expand files, folders and patterns in the order given, the files of a folder or pattern sorted.
+    """Expand files, folders and patterns in the order given, the files of a folder or pattern sorted, each once.
 
-    Raises UserError if a name leads to no file, or to an empty one.
+    Raises UserError if a name leads to no file, or to one that is empty or a table.
     """
-    paths = [path for name in names for path in _expand(name)]
+    named = [path for name in names for path in _expand(name)]
+    paths = [*{str(path) if is_url(path) else os.path.realpath(path): path for path in named}.values()]
+    if more := len(named) - len(paths):
+        say(f"{number_of(more, 'file')} named more than once, read once")
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
@@ -62,6 +68,9 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
             check_regular(path)
         if status_of(path).st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
+        if path.name.removesuffix(path.suffix * (path.suffix in COMPRESSED)).lower().endswith(TABLES):
+            hint = "Write its texts to a .txt: a sentence per line, a blank line between documents."
+            raise UserError(f"`{path}` is a table, not plain text.", hint)
     return paths
 
 

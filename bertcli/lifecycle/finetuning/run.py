@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from bertcli import say
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.atomic import replacing
-from bertcli.data.labelled.own_labels import Unit
+from bertcli.data.labelled.own_labels import Unit, listed
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
@@ -178,7 +178,7 @@ class Finetuning(Setup):
     def _sweep(self, settings: list[Setting], folder: RunFolder) -> TrainingResult:
         """Train a run for each setting, on the same examples."""
         config, metric = self.config, self.task.metrics[0]
-        say(f"{len(settings)} runs, the best by dev {metric} is kept: {', '.join(map(name_of, settings))}")
+        say(f"{len(settings)} runs, the best by dev {metric} is kept{listed(map(name_of, settings))}")
         if config.dry_run:
             return replace(self, config=replace(config, **settings[0]))._run_once(folder)
         accelerator = make_accelerator(self.precision, None, folder.path)

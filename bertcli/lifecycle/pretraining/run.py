@@ -99,6 +99,10 @@ def _plan(request: Request, model: PreTrainedModel) -> Plan:
     costs = tuple((phase.steps, phase.step_cost(hidden_size)) for phase in request.phases)
     eval_cost = EVALUATED * costs[0][1] * len(request.held_out) / config.batch_size
     warmup_steps = config.warmup_steps if config.warmup_steps is not None else request.warmup(config.steps)
+    if "warmup_steps" in config.given and warmup_steps > config.steps:
+        say(
+            f"--warmup-steps {warmup_steps:,} is more than the {config.steps:,} steps, so --learning-rate is not reached"
+        )
     filled = range(0, config.steps, max(FEWEST_STEPS, math.ceil(config.steps / FILLS)))
     seen = frozenset([*kept_steps(config), *(filled if request.objective.fills_masks else ())])
     rules = family_of(model.config.model_type).optimizer.given_by(config)

@@ -25,7 +25,7 @@ def learn(
     reserved = len(family.special_tokens) + len(alphabet) + len(last)
     if reserved > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and bytes take {reserved:,}."
-        raise UserError(what, f"Give --vocab-size {reserved + 1000} or more.")
+        raise UserError(what, f"Give a larger one, such as --vocab-size {reserved + 1000}.")
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     first, size = list(family.special_tokens), config.vocab_size - len(last)

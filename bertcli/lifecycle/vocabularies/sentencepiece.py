@@ -45,7 +45,9 @@ def learn(
     alphabet = most_frequent(normalized(characters, empty), config.limit_alphabet)
     if (reserved := len({*special, *alphabet, "▁"})) > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {reserved:,}."
-        raise UserError(what, f"Give --vocab-size {reserved + 1000} or more, or a smaller --limit-alphabet.")
+        raise UserError(
+            what, f"Give a larger one, such as --vocab-size {reserved + 1000}, or a smaller --limit-alphabet."
+        )
     others = Regex("[^" + "".join(f"\\x{{{ord(character):x}}}" for character in alphabet) + "]")
     normalizer = normalizers.Sequence([empty.normalizer, normalizers.Replace(others, " ")])
     learnt = _pieces(lines, normalizer, config.vocab_size - len(special))

@@ -12,6 +12,7 @@ from bertcli.data.text.tokenization import SPECIAL_TOKENS, WordPiece, plain_back
 from bertcli.errors import UserError
 from bertcli.families.family import Family
 
+EMOJI_FORMS = "\ufe0e\ufe0f"  # which say how the sign before them is drawn
 LEAST_MARKS = 0.01  # of the characters of a text, whose script then has them
 
 
@@ -38,8 +39,8 @@ def normalized(characters: Counter[str], backend: Tokenizer) -> Counter[str]:
 
 def drops_marks(characters: Counter[str], backend: Tokenizer) -> bool:
     """Whether a tokenizer drops marks that are a hundredth of the characters or more: vowel signs, not the accents of letters."""
-    of_mark = (each for each in characters if unicodedata.category(each).startswith("M"))
-    marks = [each for each in of_mark if not unicodedata.combining(each)]
+    of_mark = (each for each in characters if unicodedata.category(each) in ("Mn", "Mc"))
+    marks = [each for each in of_mark if not unicodedata.combining(each) and each not in EMOJI_FORMS]
     dropped = sum(characters[each] for each in marks if not backend.normalizer.normalize_str(each))
     return dropped >= LEAST_MARKS * characters.total()
 
@@ -65,7 +66,9 @@ def _reserved_tokens(alphabet: list[str], backend: Tokenizer, config: BuildVocab
     reserved = [*SPECIAL_TOKENS, *unused, *alphabet, *(f"##{c}" for c in joins)]
     if len(reserved) > config.vocab_size:
         what = f"--vocab-size {config.vocab_size} is too small: special tokens and alphabet take {len(reserved):,}."
-        raise UserError(what, f"Give --vocab-size {len(reserved) + 1000} or more, or a smaller --limit-alphabet.")
+        raise UserError(
+            what, f"Give a larger one, such as --vocab-size {len(reserved) + 1000}, or a smaller --limit-alphabet."
+        )
     return reserved
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertcli.data.text.documents import read_documents, sentences_of
+from bertcli.data.text.documents import find_text_files, read_documents, sentences_of
 from bertcli.data.text.tokenization import WordPiece
+from bertcli.errors import UserError
 
 
 def test_a_files_end_ends_a_document_unless_files_are_joined(workspace: Path) -> None:
@@ -16,6 +17,20 @@ def test_a_files_end_ends_a_document_unless_files_are_joined(workspace: Path) ->
     files = [Path("a.txt"), Path("b.txt")]
     assert list(read_documents(files)) == [["one", "two"], ["three"], ["four"], ["five"]]
     assert list(read_documents(files, join_files=True)) == [["one", "two"], ["three", "four"], ["five"]]
+
+
+def test_a_file_that_is_named_twice_is_read_once_and_a_table_is_no_text(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("a.txt").write_text("one\n", encoding="utf-8")
+    Path("b.txt").symlink_to("a.txt")
+    with caplog.at_level("INFO", logger="bertcli"):
+        assert len(find_text_files(["a.txt", "*.txt", f"{workspace}/a.txt"])) == 1
+    assert "3 files named more than once, read once" in caplog.text
+    for name in ("a.csv", "a.TSV", "a.jsonl", "a.jsonl.gz", "a.json"):
+        Path(name).write_text('{"text": "one"}\n', encoding="utf-8")
+        with pytest.raises(UserError, match=f"`{name}` is a table, not plain text"):
+            find_text_files([name])
 
 
 def test_only_a_newline_ends_a_line_and_odd_characters_are_the_originals(
