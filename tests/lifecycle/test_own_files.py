@@ -264,7 +264,7 @@ def test_a_number_and_a_name_that_are_spelled_alike_are_said_to_be_one_label(
 
 def test_a_file_that_is_given_twice_is_refused(workspace: Path) -> None:
     write("a.csv", CSV)
-    with pytest.raises(UserError, match="`a.csv` is given twice"):
+    with pytest.raises(UserError, match=r"`a.csv` is given twice"):
         own_task("a.csv,a.csv", NONE, None)
 
 
