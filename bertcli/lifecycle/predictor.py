@@ -65,12 +65,12 @@ def _saved(source: str) -> dict[str, Any]:
 
 
 def kind_to_serve(source: str) -> Kind:
-    """The kind of a model. Raises UserError if `bert predict` cannot use it."""
+    """The kind of a model. Raises UserError if it is a baseline, or `bert predict` cannot use it."""
     kind, made = kind_of(source)
-    if kind is None:
-        what = f"The model `{source}` ({made}) needs fine-tuning first."
-        raise UserError(what, "Name a fine-tuned run: bert serve RUN")
-    return kind
+    if kind and not method_of(source):
+        return kind
+    why = "is a baseline" if kind else "needs fine-tuning first"
+    raise UserError(f"The model `{source}` ({made}) {why}.", "Name a fine-tuned run: bert serve RUN")
 
 
 def check_learnt(task: Task, source: str) -> None:

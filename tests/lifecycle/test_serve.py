@@ -30,6 +30,7 @@ from bertcli.config.recipes import SHIPPED
 from bertcli.config.use import ServeConfig
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
+from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.serve import listening, serve
 
@@ -423,6 +424,11 @@ def test_what_cannot_be_served_is_refused_by_a_dry_run_too(tmp_path: Path, revie
     ).save_pretrained(tmp_path)
     with pytest.raises(UserError, match="needs fine-tuning first"):
         serve(str(tmp_path), port=0, dry_run=True)
+    rows = "text,label\n" + "good,yes\nbad,no\n" * 8
+    (tmp_path / "reviews.csv").write_text(rows)
+    fitted = baseline(str(tmp_path / "reviews.csv"), out=str(tmp_path / "fitted"))
+    with pytest.raises(UserError, match="is a baseline"):
+        serve(fitted.run, port=0, dry_run=True)
     with pytest.raises(UserError, match="cannot be listened on") as caught:
         serve(reviews_run, port=0, host="192.0.2.1")
     assert caught.value.hint == "Give --host an address of this machine."
