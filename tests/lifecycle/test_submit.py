@@ -189,7 +189,7 @@ def test_runs_that_do_not_belong_are_refused(glue: Path, home: Path, workspace: 
         submit(runs=[str(home / "runs" / "pretrain-tiny")])
     with pytest.raises(UserError, match="not a fine-tuned run"):
         submit(runs=["nowhere"])
-    with pytest.raises(UserError, match="Unknown value for glue: `superglue`"):
+    with pytest.raises(UserError, match="Unknown value for BENCHMARK: `superglue`"):
         submit("superglue", runs=[cola])
     (workspace / "glue").mkdir()
     with pytest.raises(UserError, match=r"no `glue/CoLA/test.tsv`"):
