@@ -40,6 +40,11 @@ def number_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def in_millions(count: int) -> str:
+    """A large count in words: `2.4 M`; up to a million, all its digits."""
+    return f"{count / 1e6:,.1f} M" if count > 1e6 else f"{count:,}"
+
+
 def without_exponent(value: float, digits: int = 6, rounding: str | None = None) -> str:
     """A number of at most so many significant digits, such as `75,000.5` or `0.00012`; `rounding` as in the module decimal."""
     from decimal import Context

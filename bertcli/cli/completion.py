@@ -47,7 +47,8 @@ def _runs(ctx: Any) -> list[str]:
 
 
 def _columns_of(files: list[str]) -> list[str]:
-    from bertcli.data.labelled.tables import TABLE_ENDINGS, ending_of, stream_table
+    from bertcli.data.labelled.tables import stream_table
+    from bertcli.data.text.documents import TABLE_ENDINGS, ending_of
 
     for path in map(Path, files):
         if ending_of(path) in TABLE_ENDINGS and path.is_file():

@@ -69,9 +69,7 @@ def main() -> None:
         console.error(what, "Free some space, or give a writable folder; existing files are unchanged.")
         code = 1
     if code == INTERRUPTED and not said:
-        hint = (
-            "Run it again, a training with --resume: shards and runs are kept, a file of predictions is written again."
-        )
+        hint = "Run it again (a training with --resume): shards and runs are kept, predictions are written again."
         console.error("Interrupted.", hint)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -90,6 +88,12 @@ def _hint_on_values(values: list[str], options: list[str]) -> str:
     return "Put what has spaces in quotes, and repeat an option before each of its values. "
 
 
+def _meant(name: str, options: list[str]) -> str:
+    """A file whose name begins with a dash, where one was given, else the nearest option."""
+    file = next((each for each in sys.argv[1:] if each.startswith("-") and Path(each).is_file()), "")
+    return quoted(f"./{file}") if file else nearest_option(name, options)
+
+
 def _wrong_command_line(error: Exception) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", ""), file=sys.stderr)
@@ -99,7 +103,7 @@ def _wrong_command_line(error: Exception) -> int:
     what, _, nearest = message.partition("Did you mean")
     options = [each for parameter in context.command.params for each in parameter.opts] if context else []
     if name := getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None:
-        what, nearest = f"No such option: {name}", nearest_option(name, options)
+        what, nearest = f"No such option: {name}", _meant(name, options)
     path = context.command_path if context else "bert"
     hint = f"Did you mean {nearest.strip().rstrip('?')}? " if nearest else ""
     if what.startswith(TOO_MANY):

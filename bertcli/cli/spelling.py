@@ -1,11 +1,7 @@
 """The option that was meant by a name that is not one."""
 
 import difflib
-import sys
 from collections.abc import Iterable
-from pathlib import Path
-
-from bertcli.errors import quoted
 
 # What other tools, and other commands of this one, call the same option.
 SYNONYMS = (
@@ -24,9 +20,7 @@ SYNONYMS = (
 
 
 def nearest_option(name: str, options: Iterable[str]) -> str:
-    """The one of a command's options that a name most likely means, or a file with a dash before its name; "" for none."""
-    if file := next((each for each in sys.argv[1:] if each.startswith("-") and Path(each).is_file()), ""):
-        return quoted(f"./{file}")
+    """The one of a command's options that a name most likely means; "" for none."""
     options, name = list(options), name.lower().replace("_", "-")
     if name in options:
         return name

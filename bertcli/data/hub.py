@@ -48,7 +48,7 @@ def _asked() -> bool:
 
 
 def cache_of(name: str) -> Path:
-    """Where the Hub's client keeps the files of a model, whichever it has."""
+    """The folder in which the Hub's client keeps the files of a model."""
     home = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{home}/huggingface")
     return Path(os.environ.get("HF_HUB_CACHE", f"{home}/hub"), f"models--{name.replace('/', '--')}").expanduser()

@@ -15,6 +15,7 @@ from bertcli.data.labelled.examples import TextExamples, join_examples, text_exa
 from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, one_spelling, spelled
 from bertcli.data.labelled.own_splits import say_unread_split, sizes_of
 from bertcli.data.labelled.tables import NumberedRow, Table, TableParts, TableStream, are_numbers, as_text
+from bertcli.data.text.documents import ending_of
 from bertcli.errors import UserError, flag_of, quoted, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
@@ -273,7 +274,7 @@ def _how_to_add_header(first: Table, columns: dict[str, str]) -> str:
     """What to type where a file begins with an example; `columns` are the parts of an example that are known."""
     parts = {name: part for part, name in columns.items()}
     names = [parts.get(name, f"column{number}") for number, name in enumerate(first.names, start=1)]
-    ending = tables.ending_of(first.path)
+    ending = ending_of(first.path)
     line = {".tsv": "\\t"}.get(ending, ",").join(names)
     return f"Add a header line: (printf '{line}\\n'; cat {quoted(first.path)}) > named{ending}"
 

@@ -104,7 +104,7 @@ class TextKind(Kind):
     def inputs_that_are_cut(self, split: Split, rules: t.Rules) -> tuple[int, str]:
         if not rules.in_windows:
             return super().inputs_that_are_cut(split, rules)
-        return len(split), f"texts longer than {rules.most_text}"
+        return len(split), f"texts longer than {rules.limit_in_words}"
 
     def decode(self, task: Task, split: Split, outputs: t.ModelOutputs, tokenizer: t.Tokenizer) -> t.Predictions:
         return [self.predict(task.labels, row.astype("float64")) for row in outputs.get("logits", [])]

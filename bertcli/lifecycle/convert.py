@@ -193,7 +193,7 @@ def _to_tensorflow(config: ConvertConfig) -> Conversion:
 
 
 def _original_config(config: PretrainedConfig, has_labels: bool) -> dict[str, Any]:
-    """The configuration in the original's form, which takes the names of labels, but does not read them.
+    """The configuration in the original's form, with the names of labels where there are some, which the original ignores.
 
     Raises UserError if the original lacks the model's activation.
     """

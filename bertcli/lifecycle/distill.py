@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bertcli.config.architecture import PARTS, check_new_weights
 from bertcli.config.distillation import AT_PRETRAINING, TARGETS, DistillConfig
@@ -53,8 +53,8 @@ def _with_task(asked: DistillConfig) -> DistillConfig:
 
 
 def _load_distilling(config: FinetuneConfig, task: Task) -> Any:
-    if isinstance(config, DistillConfig) and config.teacher:
-        check_learnt(task, resolve_model(config.teacher))
+    if teacher := cast(DistillConfig, config).teacher:
+        check_learnt(task, resolve_model(teacher))
     from bertcli.lifecycle.distilling.task import Distilling
 
     return Distilling

@@ -131,15 +131,11 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
 
 def _with_stride(config: FinetuneConfig, task: Task) -> FinetuneConfig:
     """The request with windows that do not overlap, unless it gives a stride."""
-    has_stride = "doc_stride" in config.given
-    if config.long_texts == WINDOWS and not has_stride:
-        return replace(config, doc_stride=config.max_seq_length or task.max_seq_length)
-    if has_stride and not config.resume and config.long_texts != WINDOWS and KINDS[task.kind].has_linear_head:
-        say("--doc-stride has no effect without --long-texts windows")
-    if (
-        has_stride
-        and config.long_texts == WINDOWS
-        and config.doc_stride > (config.max_seq_length or task.max_seq_length)
-    ):
+    in_windows, window = config.long_texts == WINDOWS, config.max_seq_length or task.max_seq_length
+    if "doc_stride" not in config.given:
+        return replace(config, doc_stride=window) if in_windows else config
+    if in_windows and config.doc_stride > window:
         say(f"--doc-stride {config.doc_stride} is longer than a window, so windows do not overlap")
+    elif not (in_windows or config.resume) and KINDS[task.kind].has_linear_head:
+        say("--doc-stride has no effect without --long-texts windows")
     return config

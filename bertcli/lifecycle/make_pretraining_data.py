@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertcli import number_of, say
+from bertcli import in_millions, number_of, say
 from bertcli.config.data import MakePretrainingDataConfig
 from bertcli.data.atomic import remove, replacing
 from bertcli.data.json_files import read_json, write_json
@@ -257,8 +257,7 @@ def _result(out: str, manifest: dict[str, Any], objective: Objective, started: f
     result = PretrainingData(out, **counts, shards=len(manifest["shards"]), seconds=seconds)
     percent = 100 * result.random_next / result.instances
     share = f", {percent:.1f} % {objective.negatives}" if objective.needs_pairs else ""
-    tokens = f"{result.tokens / 1e6:.1f} M" if result.tokens >= 1e5 else f"{result.tokens:,}"
-    made = f"{number_of(result.instances, 'instance')} ({tokens} tokens{share})"
+    made = f"{number_of(result.instances, 'instance')} ({in_millions(result.tokens)} tokens{share})"
     of_all = f"{number_of(result.documents, 'document')}, {number_of(result.shards, 'shard')}, {result.seconds:.0f} s"
     say(f"{out}: {made} of {of_all}")
     if (unused := result.unused_tokens / max(1, result.text_tokens)) > MUCH:

@@ -21,7 +21,7 @@ LIST = re.compile(r"""\[\s*(['"].*)?\]""", re.DOTALL)  # of labels, and not a na
 BETWEEN_QUOTES = re.compile(r"""(['"])\s+(['"])""")  # in the lists that NumPy writes: ['one' 'two']
 MARKS = r"(?<=\d)[,' ](?=\d{3}\b)|[^\w.,+-]"  # separators of thousands and signs of currencies
 THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")  # 2.754, which is 2754 in German
-FEW_OTHERS = 0.1  # share of labels that are no numbers, beside many values
+FEW_OTHERS = 0.1  # with a smaller share of labels that are not numbers, a column of many numbers is not taken for names
 MANY_VALUES = 20  # numbers with more distinct values than this, or with fractions, are values, not names
 NO_NUMBER = {"nan", "na", "n/a", "null", "none"}  # how a missing number may be spelled
 ZERO_OR_ONE = {"0", "1", "false", "true", ""}  # in the columns of several labels
@@ -96,7 +96,7 @@ def _why_names(labels: list[str]) -> str:
 
 
 def _why_not_values(labels: list[str]) -> str:
-    """Why labels are names, if most are numbers. Raises UserError where all but a few are, and many different ones."""
+    """Why labels are names, if most are numbers. Raises UserError if nearly all are, with many values."""
     others = [label for label in labels if not are_numbers([label])]
     if len(others) >= len(labels) / 2:
         return ""
@@ -111,11 +111,11 @@ def _why_not_values(labels: list[str]) -> str:
 
 
 def one_spelling(labels: Iterable[str], origin: str) -> list[str]:
-    """Each label in one spelling; it is said if names beside numbers become the same by that."""
+    """The labels as `spelled` writes them; says which become one, unless all are numbers."""
     given = [label.strip() for label in labels]
     found = {label: spelled(label) for label in {*given}}
     alike = [label for label, each in found.items() if each != label and each in found]
-    if alike and not are_numbers({*given} - {""}):
+    if alike and not are_numbers(found.keys() - {""}):
         say(f"{origin}: `{min(alike)}` and `{found[min(alike)]}` are taken as one label, `{found[min(alike)]}`")
     return [found[label] for label in given]
 

@@ -16,13 +16,13 @@ from typing import Any, TypeVar
 
 from bertcli import number_of, say
 from bertcli.data.text import documents
+from bertcli.data.text.documents import TABLE_ENDINGS, ending_of
 from bertcli.errors import UserError, check_regular, first_line, quoted, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LINES_LOOKED_AT = 100_000  # for a space between a separator and a quotation mark
 JSON_ENDINGS = (".jsonl", ".json")
 LIST_ENDINGS = (*JSON_ENDINGS, ".parquet")  # whose cells may be lists and objects
-TABLE_ENDINGS = (*DELIMITERS, *JSON_ENDINGS, ".parquet")
 OTHER_DELIMITERS = ";\t|,"  # what a file may use in spite of its name
 ROWS_AT_ONCE = 1000  # of those that are read as they are asked for
 CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW = 2**22, 2**8  # in a part of a table, and the least that a row counts for
@@ -79,11 +79,6 @@ def shown(path: str | Path) -> str:
 def count_rows(path: Path) -> int:
     """The number of a file's last line, or row in Parquet."""
     return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else documents.count_lines(path)
-
-
-def ending_of(path: Path) -> str:
-    """The ending of a file's name, without that of a compression."""
-    return Path(path.stem if path.suffix in documents.COMPRESSED else path.name).suffix.lower()
 
 
 def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:

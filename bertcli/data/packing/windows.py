@@ -26,10 +26,10 @@ class WindowRules:
             raise UserError(what, f"Give --max-seq-length {query + 4} or more, or a smaller --max-query-length.")
 
     @property
-    def most_text(self) -> str:
-        """The text that is read in windows, in words."""
-        of_pairs = "or of a pair whose shorter text takes more than half of one"
-        return f"{self.most_windows} windows of {self.max_seq_length} tokens, {of_pairs}"
+    def limit_in_words(self) -> str:
+        """How long texts in windows may be without being cut, in words."""
+        windows = f"{self.most_windows} windows of {self.max_seq_length} tokens"
+        return f"{windows} (of a pair, the shorter text: half a window)"
 
     @property
     def most_windows(self) -> int:

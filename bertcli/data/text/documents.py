@@ -30,7 +30,7 @@ UNPACKED_TIMES, UNPACKED_FROM = 100, 20_000_000
 COMPRESSED = (".gz", ".xz", ".zst")
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
 BAD_ZIP = (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)  # a password, another version, a name
-TABLES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
 # The end of a sentence with its closing quotation marks, but not of "Mr." or "J.", nor before a small letter.
 SENTENCE_END = re.compile(
@@ -52,6 +52,11 @@ SIGNATURES = {
 }
 
 
+def ending_of(path: Path) -> str:
+    """The ending of a file's name, without that of a compression."""
+    return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
+
+
 def find_text_files(names: Iterable[str]) -> list[Path]:
     """Expand files, folders and patterns in the order given, the files of a folder or pattern sorted, each once.
 
@@ -60,7 +65,7 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
     named = [path for name in names for path in _expand(name)]
     paths = [*{str(path) if is_url(path) else os.path.realpath(path): path for path in named}.values()]
     if more := len(named) - len(paths):
-        say(f"{number_of(more, 'file')} named more than once, read once")
+        say(f"{more} of {number_of(len(named), 'file')} were named before, and are read once")
     if not paths:
         raise UserError("No text files were given.", "Name them after the command, such as corpus/*.txt.")
     for path in paths:
@@ -68,7 +73,7 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
             check_regular(path)
         if status_of(path).st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
-        if path.name.removesuffix(path.suffix * (path.suffix in COMPRESSED)).lower().endswith(TABLES):
+        if ending_of(path) in TABLE_ENDINGS:
             hint = "Write its texts to a .txt: a sentence per line, a blank line between documents."
             raise UserError(f"`{path}` is a table, not plain text.", hint)
     return paths

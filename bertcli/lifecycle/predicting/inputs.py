@@ -16,8 +16,8 @@ from bertcli.data.labelled import tables
 from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS, read_conll
 from bertcli.data.labelled.examples import text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
-from bertcli.data.labelled.tables import NumberedRow, check_file, ending_of
-from bertcli.data.text.documents import lines_of
+from bertcli.data.labelled.tables import NumberedRow, check_file
+from bertcli.data.text.documents import TABLE_ENDINGS, ending_of, lines_of
 from bertcli.errors import UserError, quoted, unknown
 from bertcli.kinds import KINDS, own_tables
 from bertcli.kinds.choice import CHOICE
@@ -131,7 +131,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
         if not (questions := [*_rows_of_squad(path)]):
             raise UserError(f"`{name}` has no questions.", "Give a file in the form of SQuAD that has some.")
         return Inputs(iter(questions), "question")
-    if ending_of(path) in tables.TABLE_ENDINGS:
+    if ending_of(path) in TABLE_ENDINGS:
         names, cells = tables.stream_table(path)
     else:
         lines = lines_of(path)

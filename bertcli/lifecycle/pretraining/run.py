@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bertcli import number_of, say
+from bertcli import in_millions, number_of, say
 from bertcli.config.training import PretrainConfig, TrainingConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.pretraining.masking import SHARES
@@ -143,8 +143,7 @@ def _describe_data(examples: PretrainingExamples, objective: Objective) -> str:
     masks = f", {options['masking']} masks of {options['masked_lm_prob']:.0%} of {units}{shares}"
     instances = f"{number_of(len(examples), 'instance')}{'' if examples.has_pairs else ' without next sentences'}"
     windows = f", shuffled {examples.shards_per_window} shards at a time" if examples.shards_per_window else ""
-    tokens = f"{count / 1e6:,.1f} M" if (count := examples.manifest["tokens"]) > 1e6 else f"{count:,}"
-    return f"{instances}, {tokens} tokens{masks * objective.fills_masks}{windows}"
+    return f"{instances}, {in_millions(examples.manifest['tokens'])} tokens{masks * objective.fills_masks}{windows}"
 
 
 def _facts(examples: PretrainingExamples) -> dict[str, object]:

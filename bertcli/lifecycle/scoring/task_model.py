@@ -86,7 +86,7 @@ class TaskModel:
 
     def words_for_cut(self) -> str:
         """What is said of inputs that were cut."""
-        longest = self.rules.most_text if self.rules.in_windows else "the model takes"
+        longest = self.rules.limit_in_words if self.rules.in_windows else "the model takes"
         return f"longer than {longest}, cut"
 
     def count_cut(self, rows: Sequence[Row]) -> int:

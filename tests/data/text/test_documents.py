@@ -26,7 +26,7 @@ def test_a_file_that_is_named_twice_is_read_once_and_a_table_is_no_text(
     Path("b.txt").symlink_to("a.txt")
     with caplog.at_level("INFO", logger="bertcli"):
         assert len(find_text_files(["a.txt", "*.txt", f"{workspace}/a.txt"])) == 1
-    assert "3 files named more than once, read once" in caplog.text
+    assert "3 of 4 files were named before, and are read once" in caplog.text
     for name in ("a.csv", "a.TSV", "a.jsonl", "a.jsonl.gz", "a.json"):
         Path(name).write_text('{"text": "one"}\n', encoding="utf-8")
         with pytest.raises(UserError, match=f"`{name}` is a table, not plain text"):
