@@ -1,7 +1,7 @@
 """What a CPU does by compiled loops, each function named like its plain twin, and which tensors suit them."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -20,7 +20,7 @@ from bertcli.errors import first_line
 PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
 WORTH_LOADING = 1 << 27  # elements of passes without a gradient, from which on loading the kernels pays
-LONG = 64  # tokens of a sequence: beyond, torch's own attention in bfloat16 is the slower one
+FUSED, FUSED_WITH_TILES = 128, 64  # tokens: beyond, units for bfloat16 are faster than products that stay in the cache
 
 COMPILED = "bertcli.kernels.loops.compiled"  # which imports numba
 
@@ -114,18 +114,60 @@ def _masked(values: Tensor, mask: Any) -> Tensor:
 
 
 def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
-    """Attention where torch's own is slower: to a gradient, or in bfloat16 over long sequences or by matrix units."""
-    has_gradient = torch.is_grad_enabled()
-    if not (mask[1] or has_gradient) and fits_tiles(states[0]):
+    """Attention of many tokens, where torch's own is slower."""
+    if not (mask[1] or torch.is_grad_enabled()) and fits_tiles(states[0]):
         context = _new_rows(states[0][:, 0], sequences)
         together = torch.cat(states, 1) if len(states) > 1 else states[0].contiguous()
         ends = sequences.boundaries[: len(sequences.lengths) + 1]
         loops("inference").attention(together, ends, scaling, context, sequences.is_causal)
         return context
-    is_long = states[0].dtype == torch.bfloat16 and sequences.longest > LONG
-    if not ((has_gradient or is_long) and fits_many(states[0][:, 0, 0])):
+    if not fits_many(states[0][:, 0, 0]):
         return NotImplemented
-    return _Attention.apply(sequences, mask, scaling, *states)  # type: ignore[no-untyped-call]
+    attends = _FusedAttention if _fuses(states[0], sequences) else _Attention
+    return attends.apply(sequences, mask, scaling, *states)  # type: ignore[no-untyped-call]
+
+
+def _fuses(states: Tensor, sequences: Sequences) -> bool:
+    """Whether the products of attention stay in the cache, by none of the units that multiply in bfloat16.
+
+    These are faster for long sequences, and for shorter ones that are all of one length, which they take at once.
+    """
+    most = FUSED_WITH_TILES if has_tiles() else FUSED
+    return states.dtype == torch.float32 or sequences.longest <= (most if len(sequences.groups) > 1 else most // 2)
+
+
+class _FusedAttention(torch.autograd.Function):
+    """Products, softmax and dropout of a head of a sequence at once; the backward pass reads the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Tensor:
+        fused, lanes = loops("fused_attention"), loops("elements").LANES
+        states = tuple(each.contiguous() for each in states)
+        context = _new_rows(states[0][:, 0], sequences)
+        kept = (
+            sum(length * -(-length // lanes) * lanes for length in sequences.lengths)
+            if any(ctx.needs_input_grad)
+            else 0
+        )
+        weights = context.new_empty(kept * context.shape[1])
+        given = (*_by_part(states), sequences.on_cpu, scaling, mask)
+        fused.forward(*given, sequences.is_causal, weights, context)
+        ctx.save_for_backward(weights, *states)
+        ctx.sequences, ctx.mask, ctx.scaling = sequences, mask, scaling
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (weights, *states), sequences = ctx.saved_tensors, ctx.sequences
+        given = [_new_rows(each, sequences) for each in states]
+        read = (*_by_part(states), sequences.on_cpu, ctx.scaling, ctx.mask, weights)
+        loops("fused_attention").backward(gradient.contiguous(), *read, *_by_part(given)[:3])
+        return None, None, None, *given
+
+
+def _by_part(states: Sequence[Tensor]) -> tuple[Any, ...]:
+    """The arrays that query, key and value are in, and their places there."""
+    return (*states, (0, 0, 0)) if len(states) == 3 else (*states, *states, *states, (0, 1, 2))
 
 
 class _Attention(torch.autograd.Function):

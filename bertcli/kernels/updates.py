@@ -1,5 +1,6 @@
 """What the optimizer does on a CPU by compiled loops, each function named like its plain twin."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,38 +17,76 @@ MOST_DEFERRED = 256  # updates of a row
 
 
 def gradient_norm(gradients: list[Tensor]) -> Any:
-    """The norm of all gradients, from sums of squares in float32."""
+    """The norm of all gradients, from the sum of the squares of each row in float32."""
     if not all(fits(gradient) for gradient in gradients):
         return NotImplemented
-    return torch.cat([_square_sums(gradient) for gradient in gradients]).sum().sqrt()
+    pairs: dict[torch.dtype, list[tuple[Tensor, Tensor]]] = {}
+    sums = []
+    for gradient in gradients:
+        values = gradient.values() if gradient.is_sparse else gradient
+        rows = values.reshape(len(values) if values.dim() > 1 else 1, -1)
+        sums.append(torch.empty(len(rows)))
+        pairs.setdefault(rows.dtype, []).append((rows, sums[-1]))
+    for of_dtype in pairs.values():
+        square_sums(of_dtype)
+    return torch.cat(list(map(_of_all_rows, gradients, sums))).sum().sqrt()
 
 
-def _square_sums(gradient: Tensor) -> Tensor:
-    """The sum of the squares of each row; a row that a sparse gradient lacks has 0, as one of zeros has."""
-    values = gradient.values() if gradient.is_sparse else gradient
-    values = values.reshape(len(values) if values.dim() > 1 else 1, -1)
-    sums = torch.empty(len(values))
-    loops("elementwise").square_sums(values, sums)
+def _of_all_rows(gradient: Tensor, sums: Tensor) -> Tensor:
+    """The sums of the rows of a gradient; a row that a sparse one lacks has 0, as one of zeros has."""
     return torch.zeros(len(gradient)).index_copy_(0, gradient.indices()[0], sums) if gradient.is_sparse else sums
+
+
+def square_sums(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Write the sums of squares of the rows of arrays, [n, H] of one precision each, to [n]."""
+    elementwise, (first, _) = loops("elementwise"), pairs[0]
+    shapes = np.array([rows.shape for rows, _ in pairs])
+    parts = _parts(tuple(shapes[:, 0].tolist()), elementwise.ROWS)
+    elementwise.square_sums(parts, _addresses(pairs), shapes, first.flatten()[:0])
 
 
 def adam_step(optimizer: Any) -> Any:
     """The update of each weight, its moments and its copy in one pass."""
-    if not fits(*(parameter for parameter, _, _ in optimizer.given())):
+    given = [*optimizer.given()]
+    if not all(fits(weight) and weight.is_contiguous() for weight, _, _ in given):
         return NotImplemented
-    factor = 1 / float(optimizer.grad_scale)
-    for parameter, gradient, group in optimizer.given():
-        state = optimizer.state[parameter]
-        state["step"] += 1
+    factor, states = 1 / float(optimizer.grad_scale), [optimizer.state[weight] for weight, _, _ in given]
+    counts = [state["step"] for state in states]
+    torch._foreach_add_(counts, 1.0)
+    updates: dict[torch.dtype, list[tuple[Any, ...]]] = {}
+    for (weight, gradient, group), state, step in zip(given, states, torch.stack(counts).tolist(), strict=True):
         settings = (group[name] for name in ("lr", "betas", "eps", "weight_decay"))
-        numbers = _adam_numbers(factor, *settings, float(state["step"]))
+        numbers = _adam_numbers(factor, *settings, step)
         if gradient.is_sparse:
-            optimizer.working_copy.deferred[parameter].update(gradient, numbers)
+            optimizer.working_copy.deferred[weight].update(gradient, numbers)
             continue
-        copy = optimizer.working_copy.of(parameter)
-        arrays = (each.view(-1) for each in (parameter, gradient, state["exp_avg"], state["exp_avg_sq"], copy))
-        loops("elementwise").adam(*arrays, numbers)
+        moments, copy = (state["exp_avg"], state["exp_avg_sq"]), optimizer.working_copy.of(weight)
+        updates.setdefault(gradient.dtype, []).append((weight, gradient.contiguous(), *moments, copy, numbers))
+    for of_dtype in updates.values():
+        update_weights(of_dtype)
     return None
+
+
+def update_weights(updates: list[tuple[Any, ...]]) -> None:
+    """Make the updates of weights: weight, gradient, moments and copy, which may be empty, each [n], and the numbers."""
+    elementwise = loops("elementwise")
+    arrays, numbers = [update[:-1] for update in updates], np.array([update[-1] for update in updates])
+    parts = _parts(tuple(weight.numel() for weight, *_ in arrays), elementwise.ELEMENTS)
+    elementwise.adam(parts, _addresses(arrays), numbers, *(each.flatten()[:0] for each in (arrays[0][1], arrays[0][4])))
+
+
+def _addresses(arrays: Sequence[tuple[Tensor, ...]]) -> Any:
+    """Where arrays lie: the loops take many at once, as calling them takes as long as what they do to a small one."""
+    return np.array([[each.data_ptr() for each in row] for row in arrays])
+
+
+@lru_cache(maxsize=64)
+def _parts(sizes: tuple[int, ...], most: int) -> Any:
+    """Cuts of arrays of these sizes for threads to share: the number of the array, the first and the last element."""
+    counts = -(-np.array(sizes) // most)
+    numbers = np.repeat(np.arange(len(sizes)), counts)
+    first = most * (np.arange(len(numbers)) - np.repeat(counts.cumsum() - counts, counts))
+    return np.stack([numbers, first, np.minimum(first + most, np.array(sizes)[numbers])], 1)
 
 
 @lru_cache(maxsize=64)

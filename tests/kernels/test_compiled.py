@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bertcli.kernels import updates
 from bertcli.kernels.cpu import loops
 from bertcli.kernels.loops import compiled
 from bertcli.kernels.loops.compiled import array, digest
@@ -21,10 +22,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def compiled_loop(name: str):
-    """A compiled loop by its name."""
+    """A compiled loop by its name; of those that take many arrays by their addresses, what calls them for one."""
+    if name in ("square_sums", "update_weights"):
+        return lambda *arrays: getattr(updates, name)([arrays])
     return next(
         getattr(loops(of), name)
-        for of in ("elementwise", "attention", "distances", "inference")
+        for of in ("elementwise", "attention", "fused_attention", "distances", "inference")
         if hasattr(loops(of), name)
     )
 
@@ -94,6 +97,8 @@ class Lies(NamedTuple):
 MATRIX, VECTOR, SCORES, FLAT = (Lies(shape) for shape in ((1, 33), (33,), (2, 33, 33), (5000,)))
 MASK = (np.uint64(7), 6554, np.float32(10 / 9), np.arange(47, dtype=np.uint32))
 LENGTHS, LABELS = torch.tensor([33, 14]), torch.tensor([5])
+HEADS, TOKENS, OF_TOKENS = Lies((47, 2, 20)), Lies((47, 1, 2, 20)), ((0, 0, 0), LENGTHS)
+WEIGHTS = Lies((2 * (33 * 48 + 14 * 16),))  # at most
 
 
 @PRECISIONS
@@ -116,7 +121,9 @@ LENGTHS, LABELS = torch.tensor([33, 14]), torch.tensor([5])
         ("log_sums", (MATRIX, Lies((1,), True))),
         ("cross_entropy_backward", (MATRIX, LABELS, Lies((1,), True), 0.5, MATRIX)),
         ("square_sums", (MATRIX, Lies((1,), True))),
-        ("adam", (Lies((5000,), True), FLAT, *[Lies((5000,), True)] * 2, FLAT, (NUMBER,) * 9)),
+        ("update_weights", (Lies((5000,), True), FLAT, *[Lies((5000,), True)] * 2, FLAT, (NUMBER,) * 9)),
+        ("forward", (*[TOKENS] * 3, *OF_TOKENS, 0.25, MASK, True, WEIGHTS, HEADS)),
+        ("backward", (HEADS, *[TOKENS] * 3, *OF_TOKENS, 0.25, MASK, WEIGHTS, *[TOKENS] * 3)),
     ],
 )
 def test_to_the_bit_it_does_not_matter_where_the_arrays_of_a_kernel_lie(

@@ -102,14 +102,28 @@ def test_dropout_draws_the_masks_of_its_plain_twin(dtype: torch.dtype, shape: tu
 
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 @pytest.mark.parametrize("is_joint", [True, False])
+@pytest.mark.parametrize("is_fused", [True, False])
 @pytest.mark.parametrize(
     ("lengths", "size", "is_causal"),
-    [((70, 65, 40, 12, 12, 3, 1), 16, False), ((32, 31, 17, 16, 2, 1), 24, False), ((40, 33, 32, 16, 5), 16, True)],
+    [
+        ((70, 65, 40, 12, 12, 3, 1), 16, False),
+        ((32, 31, 17, 16, 2, 1), 24, False),
+        ((40, 33, 32, 16, 5), 16, True),
+        ((99,), 3, False),
+    ],
 )
 @PRECISIONS
 def test_attention_gives_what_its_plain_twin_gives(
-    dtype: torch.dtype, lengths: tuple[int, ...], size: int, is_causal: bool, rate: float, is_joint: bool
+    dtype: torch.dtype,
+    lengths: tuple[int, ...],
+    size: int,
+    is_causal: bool,
+    is_fused: bool,
+    is_joint: bool,
+    rate: float,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(cpu, "_fuses", lambda *_: is_fused)
     step = LENGTH_STEP if dtype == torch.bfloat16 else 1
     sequences, count = Sequences(lengths, 5, torch.device("cpu"), step, is_causal), sum(lengths) + 5
     results = []
@@ -125,6 +139,19 @@ def test_attention_gives_what_its_plain_twin_gives(
         assert (found[:-5] - wanted[:-5]).norm() <= bound * wanted.norm()
         assert not found[-5:].any()
         assert not wanted[-5:].any()
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+@PRECISIONS
+def test_attention_of_many_tokens_without_a_gradient_is_that_with_one(dtype: torch.dtype, is_causal: bool) -> None:
+    lengths = (200, 100, *range(40, 1, -1))
+    sequences, count = Sequences(lengths, 7, torch.device("cpu"), is_causal=is_causal), sum(lengths) + 7
+    states, mask = random(count, 3, 2, 20, dtype=dtype), next_mask(0.0, count)
+    trained = cpu.attention(sequences, mask, 0.25, states).detach()
+    with torch.no_grad():
+        assert torch.equal(cpu.attention(sequences, mask, 0.25, states), trained)
+        few = cpu.attention(Sequences((40,), 0, torch.device("cpu")), next_mask(0.0, 40), 0.25, states[:40])
+    assert few is NotImplemented
 
 
 @PRECISIONS

@@ -111,6 +111,11 @@ class Sequences:
         return Group(tokens, (count, longest), cuts, torch.tensor(lengths), self.device, self.is_causal)
 
     @cached_property
+    def on_cpu(self) -> Tensor:
+        """The lengths, [N], for loops."""
+        return torch.tensor(self.lengths)
+
+    @cached_property
     def boundaries(self) -> Tensor:
         """Where each sequence begins and the last ends, [N + 1] of int32; idle tokens count as one more sequence."""
         ends = torch.tensor((0, *self.lengths, self.idle)).cumsum(0, dtype=torch.int32)

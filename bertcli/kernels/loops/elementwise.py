@@ -7,7 +7,7 @@ from numba import prange
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from bertcli.kernels.loops.compiled import exact_loop, kernel, row_loop, scalar
-from bertcli.kernels.loops.elements import F, fetch, load, rounded
+from bertcli.kernels.loops.elements import F, array_at, fetch, load, rounded
 from bertcli.kernels.loops.rows import copy as copy_row
 from bertcli.kernels.loops.rows import draw, exp, new_factors, new_row, times
 
@@ -16,6 +16,7 @@ from bertcli.kernels.loops.rows import draw, exp, new_factors, new_row, times
 
 ROWS = 32  # of a block
 ELEMENTS = 1 << 12  # of a block, where there are no rows
+NOTHING = np.empty(0, np.float32)
 
 
 @kernel
@@ -188,11 +189,20 @@ def _square_sum(values):
 
 
 @kernel
-def square_sums(values, sums):
-    """Write the sum of the squares of each row of `values`, [n, H], to `sums`, [n]."""
-    for row in prange(len(sums)):
-        fetch(values[row])
-        sums[row] = _square_sum(values[row])
+def square_sums(parts, addresses, shapes, like):
+    """Write the sum of the squares of each row of arrays, [n, H] each, to their sums, [n].
+
+    `parts` are of the rows, by the number of an array, the first and the last; `addresses` are of arrays and their sums;
+    the elements are like those of `like`.
+    """
+    for part in prange(len(parts)):
+        number, first, last = parts[part]
+        width = shapes[number, 1]
+        sums = array_at(addresses[number, 1], first, last, NOTHING)
+        for row in range(last - first):
+            values = array_at(addresses[number, 0], (first + row) * width, (first + row + 1) * width, like)
+            fetch(values)
+            sums[row] = _square_sum(values)
 
 
 @exact_loop
@@ -208,11 +218,24 @@ def _adam(weight, gradient, mean, square, copy, numbers):
 
 
 @kernel
-def adam(weight, gradient, mean, square, copy, numbers):
-    """Update a weight and its moments, each [n], and the copy of it, which may be empty."""
-    for block in prange(-(-len(weight) // ELEMENTS)):
-        part = slice(block * ELEMENTS, (block + 1) * ELEMENTS)
-        _adam(weight[part], gradient[part], mean[part], square[part], copy[part], numbers)
+def adam(parts, addresses, numbers, gradients, copies):
+    """Update weights and their moments, and the copies of them, which may be empty.
+
+    `parts` are of their elements, by the number of a weight, the first and the last; `addresses` are of each weight, its
+    gradient, its moments and its copy, in this order; gradients and copies have elements like those of these arrays.
+    """
+    for part in prange(len(parts)):
+        number, first, last = parts[part]
+        weight, gradient = addresses[number, 0], addresses[number, 1]
+        mean, square, copy = addresses[number, 2], addresses[number, 3], addresses[number, 4]
+        _adam(
+            array_at(weight, first, last, NOTHING),
+            array_at(gradient, first, last, gradients),
+            array_at(mean, first, last, NOTHING),
+            array_at(square, first, last, NOTHING),
+            array_at(copy, first, last if copy else first, copies),
+            to_fixed_tuple(numbers[number], 9),
+        )
 
 
 @row_loop
