@@ -20,7 +20,9 @@ from bertcli.errors import first_line
 PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
 WORTH_LOADING = 1 << 27  # elements of passes without a gradient, from which on loading the kernels pays
-FUSED, FUSED_WITH_TILES = 128, 64  # tokens: beyond, units for bfloat16 are faster than products that stay in the cache
+# Tokens of the longest sequence up to which products that stay in the cache are faster than units for bfloat16, where
+# sequences are in several groups; half of it where one group has them all, which these units multiply at once.
+FUSED, FUSED_WITH_TILES = 128, 64
 
 COMPILED = "bertcli.kernels.loops.compiled"  # which imports numba
 
@@ -114,7 +116,7 @@ def _masked(values: Tensor, mask: Any) -> Tensor:
 
 
 def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
-    """Attention of many tokens, where torch's own is slower."""
+    """Attention, to a gradient or of many tokens, where torch's own is slower."""
     if not (mask[1] or torch.is_grad_enabled()) and fits_tiles(states[0]):
         context = _new_rows(states[0][:, 0], sequences)
         together = torch.cat(states, 1) if len(states) > 1 else states[0].contiguous()
@@ -128,12 +130,11 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
 
 
 def _fuses(states: Tensor, sequences: Sequences) -> bool:
-    """Whether the products of attention stay in the cache, by none of the units that multiply in bfloat16.
-
-    These are faster for long sequences, and for shorter ones that are all of one length, which they take at once.
-    """
+    """Whether attention is faster by products in float32 that stay in the cache than by units for bfloat16."""
+    if states.dtype == torch.float32:
+        return True
     most = FUSED_WITH_TILES if has_tiles() else FUSED
-    return states.dtype == torch.float32 or sequences.longest <= (most if len(sequences.groups) > 1 else most // 2)
+    return sequences.lengths[0] <= (most if len(sequences.groups) > 1 else most // 2)
 
 
 class _FusedAttention(torch.autograd.Function):
@@ -144,13 +145,9 @@ class _FusedAttention(torch.autograd.Function):
         fused, lanes = loops("fused_attention"), loops("elements").LANES
         states = tuple(each.contiguous() for each in states)
         context = _new_rows(states[0][:, 0], sequences)
-        kept = (
-            sum(length * -(-length // lanes) * lanes for length in sequences.lengths)
-            if any(ctx.needs_input_grad)
-            else 0
-        )
-        weights = context.new_empty(kept * context.shape[1])
-        given = (*_by_part(states), sequences.on_cpu, scaling, mask)
+        stored = sum(length * -(-length // lanes) * lanes for length in sequences.lengths)
+        weights = context.new_empty(stored * context.shape[1] * any(ctx.needs_input_grad))
+        given = (*_by_part(states), sequences.lengths_on_cpu, scaling, mask)
         fused.forward(*given, sequences.is_causal, weights, context)
         ctx.save_for_backward(weights, *states)
         ctx.sequences, ctx.mask, ctx.scaling = sequences, mask, scaling
@@ -160,8 +157,8 @@ class _FusedAttention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (weights, *states), sequences = ctx.saved_tensors, ctx.sequences
         given = [_new_rows(each, sequences) for each in states]
-        read = (*_by_part(states), sequences.on_cpu, ctx.scaling, ctx.mask, weights)
-        loops("fused_attention").backward(gradient.contiguous(), *read, *_by_part(given)[:3])
+        known = (*_by_part(states), sequences.lengths_on_cpu, ctx.scaling, ctx.mask, weights)
+        loops("fused_attention").backward(gradient.contiguous(), *known, *_by_part(given)[:3])
         return None, None, None, *given
 
 

@@ -24,7 +24,7 @@ def gradient_norm(gradients: list[Tensor]) -> Any:
     sums = []
     for gradient in gradients:
         values = gradient.values() if gradient.is_sparse else gradient
-        rows = values.reshape(len(values) if values.dim() > 1 else 1, -1)
+        rows = values.reshape(len(values) if values.dim() > 1 else 1, -1).contiguous()
         sums.append(torch.empty(len(rows)))
         pairs.setdefault(rows.dtype, []).append((rows, sums[-1]))
     for of_dtype in pairs.values():
@@ -38,7 +38,7 @@ def _of_all_rows(gradient: Tensor, sums: Tensor) -> Tensor:
 
 
 def square_sums(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    """Write the sums of squares of the rows of arrays, [n, H] of one precision each, to [n]."""
+    """Write the sums of squares of the rows of arrays, each [n, H], contiguous and of one precision, to [n]."""
     elementwise, (first, _) = loops("elementwise"), pairs[0]
     shapes = np.array([rows.shape for rows, _ in pairs])
     parts = _parts(tuple(shapes[:, 0].tolist()), elementwise.ROWS)
@@ -48,7 +48,7 @@ def square_sums(pairs: list[tuple[Tensor, Tensor]]) -> None:
 def adam_step(optimizer: Any) -> Any:
     """The update of each weight, its moments and its copy in one pass."""
     given = [*optimizer.given()]
-    if not all(fits(weight) and weight.is_contiguous() for weight, _, _ in given):
+    if not all(fits(weight) and weight.dtype == torch.float32 and weight.is_contiguous() for weight, _, _ in given):
         return NotImplemented
     factor, states = 1 / float(optimizer.grad_scale), [optimizer.state[weight] for weight, _, _ in given]
     counts = [state["step"] for state in states]
@@ -68,7 +68,10 @@ def adam_step(optimizer: Any) -> Any:
 
 
 def update_weights(updates: list[tuple[Any, ...]]) -> None:
-    """Make the updates of weights: weight, gradient, moments and copy, which may be empty, each [n], and the numbers."""
+    """Make the updates of weights: each a weight, its gradient, moments and copy, which may be empty, and the numbers.
+
+    The arrays of an update are contiguous and of one shape; weights and moments are float32, all gradients of one precision.
+    """
     elementwise = loops("elementwise")
     arrays, numbers = [update[:-1] for update in updates], np.array([update[-1] for update in updates])
     parts = _parts(tuple(weight.numel() for weight, *_ in arrays), elementwise.ELEMENTS)
@@ -82,7 +85,7 @@ def _addresses(arrays: Sequence[tuple[Tensor, ...]]) -> Any:
 
 @lru_cache(maxsize=64)
 def _parts(sizes: tuple[int, ...], most: int) -> Any:
-    """Cuts of arrays of these sizes for threads to share: the number of the array, the first and the last element."""
+    """Cuts of arrays of these sizes for threads to share: the number of the array, where a cut begins, and where it ends."""
     counts = -(-np.array(sizes) // most)
     numbers = np.repeat(np.arange(len(sizes)), counts)
     first = most * (np.arange(len(numbers)) - np.repeat(counts.cumsum() - counts, counts))

@@ -111,8 +111,8 @@ class Sequences:
         return Group(tokens, (count, longest), cuts, torch.tensor(lengths), self.device, self.is_causal)
 
     @cached_property
-    def on_cpu(self) -> Tensor:
-        """The lengths, [N], for loops."""
+    def lengths_on_cpu(self) -> Tensor:
+        """The lengths, [N], for compiled loops."""
         return torch.tensor(self.lengths)
 
     @cached_property

@@ -40,7 +40,7 @@ def _pointer(context, address, like):
 
 @row_loop
 def array_at(address, first, last, like):
-    """A part of the array at an address, of elements like those of another."""
+    """The elements from `first` up to `last` of the array at an address, of the precision of another; its owner is kept."""
     return carray(_pointer(address + first * like.itemsize, like), last - first)
 
 
@@ -89,7 +89,7 @@ def _rounded(value, values):
 
 
 class Lanes(types.Type):  # type: ignore[misc]
-    """The type of such a vector."""
+    """The type of a vector of float32 with so many lanes."""
 
     def __init__(self) -> None:
         super().__init__(name=f"{LANES} lanes")

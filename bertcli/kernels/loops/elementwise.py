@@ -192,8 +192,8 @@ def _square_sum(values):
 def square_sums(parts, addresses, shapes, like):
     """Write the sum of the squares of each row of arrays, [n, H] each, to their sums, [n].
 
-    `parts` are of the rows, by the number of an array, the first and the last; `addresses` are of arrays and their sums;
-    the elements are like those of `like`.
+    `parts`: the number of an array, and where a part of its rows begins and ends. `addresses`: of the arrays and of their
+    sums. `like`: an array of the same precision.
     """
     for part in prange(len(parts)):
         number, first, last = parts[part]
@@ -219,10 +219,10 @@ def _adam(weight, gradient, mean, square, copy, numbers):
 
 @kernel
 def adam(parts, addresses, numbers, gradients, copies):
-    """Update weights and their moments, and the copies of them, which may be empty.
+    """Update weights and their moments, and the copies of them.
 
-    `parts` are of their elements, by the number of a weight, the first and the last; `addresses` are of each weight, its
-    gradient, its moments and its copy, in this order; gradients and copies have elements like those of these arrays.
+    `parts`: the number of a weight, and where a part of its elements begins and ends. `addresses`: of each weight, its
+    gradient, its moments and its copy, 0 where there is none. `gradients`, `copies`: arrays of their precisions.
     """
     for part in prange(len(parts)):
         number, first, last = parts[part]

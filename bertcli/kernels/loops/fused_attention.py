@@ -24,9 +24,11 @@ from bertcli.kernels.loops.elements import (
 from bertcli.kernels.loops.rows import draw, new_factors, new_row, of_head
 
 # T tokens, P arrays in one, A heads, D size per head, N sequences, S tokens of a sequence. Arrays are flat: a slice for
-# each row would take as long as the row. Scratch rows of tokens and of sizes are padded to whole vectors.
+# each row would take as long as the row. Scratch rows, of tokens or of sizes, are whole vectors. The right side of a product
+# has a row for each element of its sums: keys stand as columns for the scores, values for their gradient.
 
 BLOCK = 32  # queries at a time
+FEW = 16  # sequences: each head is a task for threads; of more sequences two heads are, which share their scratch
 ROWS = 4  # of a product that are summed at once
 
 
@@ -80,10 +82,10 @@ def _powers(row, first, last, scaling):
 @row_loop
 def _drop(row, first, size, inverse, kept, weights, place):
     """Make weights of the exponentials, which are written to `weights` before dropout, if it has room."""
-    scales, keeps = every(inverse), place < len(weights)
+    scales, stores = every(inverse), place < len(weights)
     for j in range(0, size, LANES):
         weight = read(row, first + j) * scales
-        if keeps:
+        if stores:
             write(weights, place + j, weight)
         write(row, first + j, weight * read(kept, j))
 
@@ -103,7 +105,7 @@ def _back_through_softmax(gradient, first, size, weights, place, kept, scaling, 
 
 @row_loop
 def _starts(lengths, heads):
-    """Where each sequence begins: its tokens, and its weights, [A, S, S rounded up to LANES]."""
+    """The index of each sequence's first token, and of its first weight, of [A, S, S rounded up to LANES]."""
     starts = np.zeros((len(lengths), 2), np.int64)
     for n in range(len(lengths) - 1):
         starts[n + 1, 0] = starts[n, 0] + lengths[n]
@@ -127,10 +129,10 @@ def _exp(x):
 
 @row_loop
 def _multiply(a, row, inner, b, product, rows, depth, columns, adds):
-    """Write, or add, the product of a, [rows, depth], and b, [depth, columns], to `product`, whose rows are those of b apart.
+    """Write, or add, the product of a, [rows, depth], and b, [depth, columns], to `product`, [rows, columns].
 
-    An element of `a` lies `row` elements from that of the next row, and `inner` from the next of its own. The numbers of
-    rows and columns are rounded up to multiples of ROWS and LANES.
+    An element of `a` lies `row` elements from that of the next row, and `inner` from the next of its own. `columns` is a
+    multiple of LANES; `a` and `product` have room for rows up to a multiple of ROWS.
     """
     for column in range(0, columns, 2 * LANES):
         for r in range(0, rows, ROWS):
@@ -193,10 +195,11 @@ def forward(q, k, v, places, lengths, scaling, mask, is_causal, weights, context
     heads, size = q.shape[2:]
     width, step, wide = heads * size, q.shape[1] * heads * size, _up(size, LANES)
     queries, keys, values, contexts = q.reshape(-1), k.reshape(-1), v.reshape(-1), context.reshape(-1)
-    starts, count, parts = _starts(lengths, heads), len(lengths), -(-heads // 2)
+    starts, count = _starts(lengths, heads), len(lengths)
+    parts = heads if count < FEW else -(-heads // 2)
     for task in prange(parts * count):
         part, n = task // count, task % count
-        start, kept_at, length = starts[n, 0], starts[n, 1], lengths[n]
+        start, stored_at, length = starts[n, 0], starts[n, 1], lengths[n]
         padded = _up(length, LANES)
         query, key, value = new_row(BLOCK * wide), new_row(size * padded), new_row(length * wide)
         scores, means, kept = new_row(BLOCK * padded), new_row(BLOCK * wide), new_factors(padded)
@@ -218,7 +221,7 @@ def forward(q, k, v, places, lengths, scaling, mask, is_causal, weights, context
                     inverse = _powers(scores, row, row + padded, F(scaling))
                     if mask[1] > 0:
                         draw(kept, of_head(mask[3][start + first + i], a), mask)
-                    _drop(scores, row, padded, inverse, kept, weights, kept_at + (a * length + first + i) * padded)
+                    _drop(scores, row, padded, inverse, kept, weights, stored_at + (a * length + first + i) * padded)
                 _multiply(scores, padded, 1, value, means, rows, length, wide, False)
                 for i in range(rows):
                     _copy(means, i * wide, contexts, (start + first + i) * width + a * size, size)
@@ -226,15 +229,19 @@ def forward(q, k, v, places, lengths, scaling, mask, is_causal, weights, context
 
 @kernel
 def backward(gradient, q, k, v, places, lengths, scaling, mask, weights, of_q, of_k, of_v):
-    """Write the gradients of query, key and value of that of the context, [T, A, D]; the rest is as in `forward`."""
+    """Write the gradients of query, key and value of that of the context, [T, A, D]; the rest is as in `forward`.
+
+    The weights of what a token does not see are 0, so the order of tokens is not asked for.
+    """
     heads, size = q.shape[2:]
     width, step, wide = heads * size, q.shape[1] * heads * size, _up(size, LANES)
     queries, keys, values, gradients = q.reshape(-1), k.reshape(-1), v.reshape(-1), gradient.reshape(-1)
     of_queries, of_keys, of_values = of_q.reshape(-1), of_k.reshape(-1), of_v.reshape(-1)
-    starts, count, parts = _starts(lengths, heads), len(lengths), -(-heads // 2)
+    starts, count = _starts(lengths, heads), len(lengths)
+    parts = heads if count < FEW else -(-heads // 2)
     for task in prange(parts * count):
         part, n = task // count, task % count
-        start, kept_at, length = starts[n, 0], starts[n, 1], lengths[n]
+        start, stored_at, length = starts[n, 0], starts[n, 1], lengths[n]
         padded = _up(length, LANES)
         query, given, found = new_row(BLOCK * wide), new_row(BLOCK * wide), new_row(BLOCK * wide)
         key, value, kept = new_row(length * wide), new_row(size * padded), new_factors(padded)
@@ -256,7 +263,7 @@ def backward(gradient, q, k, v, places, lengths, scaling, mask, weights, of_q, o
                 for i in range(rows):
                     if mask[1] > 0:
                         draw(kept, of_head(mask[3][start + first + i], a), mask)
-                    place = kept_at + (a * length + first + i) * padded
+                    place = stored_at + (a * length + first + i) * padded
                     _back_through_softmax(of_scores, i * padded, padded, weights, place, kept, F(scaling), dropped)
                 _multiply(of_scores, padded, 1, key, found, rows, length, wide, False)
                 for i in range(rows):
