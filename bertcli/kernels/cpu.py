@@ -116,22 +116,25 @@ def _masked(values: Tensor, mask: Any) -> Tensor:
 
 
 def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) -> Any:
-    """Attention, to a gradient or of many tokens, where torch's own is slower."""
+    """Attention where torch's own is slower: wherever the loops are loaded."""
     if not (mask[1] or torch.is_grad_enabled()) and fits_tiles(states[0]):
         context = _new_rows(states[0][:, 0], sequences)
         together = torch.cat(states, 1) if len(states) > 1 else states[0].contiguous()
         ends = sequences.boundaries[: len(sequences.lengths) + 1]
         loops("inference").attention(together, ends, scaling, context, sequences.is_causal)
         return context
-    if not fits_many(states[0][:, 0, 0]):
-        return NotImplemented
-    attends = _FusedAttention if _fuses(states[0], sequences) else _Attention
-    return attends.apply(sequences, mask, scaling, *states)  # type: ignore[no-untyped-call]
+    if fuses(states[0], sequences):
+        return _FusedAttention.apply(sequences, mask, scaling, *states)  # type: ignore[no-untyped-call]
+    if fits_many(states[0][:, 0, 0]):
+        return _Attention.apply(sequences, mask, scaling, *states)  # type: ignore[no-untyped-call]
+    return NotImplemented
 
 
-def _fuses(states: Tensor, sequences: Sequences) -> bool:
-    """Whether attention is faster by products in float32 that stay in the cache than by units for bfloat16."""
-    if states.dtype == torch.float32:
+def fuses(states: Tensor, sequences: Sequences) -> bool:
+    """Whether attention is fastest by products in float32 that stay in the cache: units for bfloat16 take many tokens faster."""
+    if not (_are_worth_loading(states[:, 0, 0].numel()) and fits(states)):
+        return False
+    if states.dtype == torch.float32 or not are_many(len(states)):
         return True
     most = FUSED_WITH_TILES if has_tiles() else FUSED
     return sequences.lengths[0] <= (most if len(sequences.groups) > 1 else most // 2)

@@ -10,7 +10,7 @@ from torch.nn.functional import linear, pad, scaled_dot_product_attention
 
 from bertcli.data.packing.sequences import Sequences
 from bertcli.kernels import gpu, products
-from bertcli.kernels.cpu import are_many, fits_many
+from bertcli.kernels.cpu import are_many, fits_many, fuses
 from bertcli.kernels.products import PrepackedLinear, normed_product, product, trains_faster
 
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
@@ -83,7 +83,8 @@ class SelfAttention(nn.Module):
     def attend_in(self, hidden_states: Tensor, dropout: nn.Dropout, sequences: Sequences) -> Tensor:
         """[1, T, H] to the context, [1, T, H]."""
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
-        if len(sequences.lengths) == 1 and self.prepacked is not None and not are_many(len(states)):
+        is_one = len(sequences.lengths) == 1 and self.prepacked is not None and not are_many(len(states))
+        if is_one and not fuses(states, sequences):
             query, key, value = states[None].permute(2, 0, 3, 1, 4)  # [1, A, T, D] each
             key, value = (each[:, :, : sequences.lengths[0]] for each in (key, value))  # not the idle tokens after them
             order: Any = {"scale": self.scaling, "is_causal": sequences.is_causal}
