@@ -14,8 +14,8 @@ from bertcli.kernels.loops.compiled import row_loop
 
 F, S, U = np.float32, np.int32, np.uint32
 LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
-FLOAT, LANE, HALF, INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(16), ir.IntType(64)
-FLOATS, WORDS, HALVES = (ir.VectorType(kind, LANES) for kind in (FLOAT, LANE, HALF))
+FLOAT, WORD, HALF, INDEX = ir.FloatType(), ir.IntType(32), ir.IntType(16), ir.IntType(64)
+FLOATS, WORDS, HALVES = (ir.VectorType(kind, LANES) for kind in (FLOAT, WORD, HALF))
 
 
 @intrinsic
@@ -140,7 +140,7 @@ def _shuffled(builder: Any, a: Any, b: Any, order: list[int]) -> Any:
 
 
 def _spread(builder: Any, value: Any) -> Any:
-    one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), value, ir.Constant(LANE, 0))
+    one = builder.insert_element(ir.Constant(FLOATS, ir.Undefined), value, ir.Constant(WORD, 0))
     return _shuffled(builder, one, one, [0] * LANES)
 
 
@@ -247,7 +247,7 @@ def _reduced(combine: Any) -> Any:
         while step:
             turned = [(lane + step) % LANES for lane in range(LANES)]
             found, step = combine(builder, found, _shuffled(builder, found, found, turned)), step // 2
-        return builder.extract_element(found, ir.Constant(LANE, 0))
+        return builder.extract_element(found, ir.Constant(WORD, 0))
 
     return call
 
