@@ -16,6 +16,7 @@ from bertcli.kernels.products import PrepackedLinear, normed_product, product, t
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
 
 VOCABULARY_STEP = 64
+ALONE = 64  # tokens of one sequence, whose attention takes no longer than calling what is faster for more
 
 
 def fuse_layers(model: nn.Module, attend: Callable[..., Tensor]) -> None:
@@ -84,7 +85,7 @@ class SelfAttention(nn.Module):
         """[1, T, H] to the context, [1, T, H]."""
         states = product(hidden_states, *self.joined()).view(hidden_states.shape[1], 3, -1, self.attention_head_size)
         is_one = len(sequences.lengths) == 1 and self.prepacked is not None and not are_many(len(states))
-        if is_one and not fuses(states, sequences):
+        if is_one and (len(states) <= ALONE or not fuses(states, sequences)):
             query, key, value = states[None].permute(2, 0, 3, 1, 4)  # [1, A, T, D] each
             key, value = (each[:, :, : sequences.lengths[0]] for each in (key, value))  # not the idle tokens after them
             order: Any = {"scale": self.scaling, "is_causal": sequences.is_causal}
