@@ -131,7 +131,7 @@ def attention(sequences: Sequences, mask: Any, scaling: float, *states: Tensor) 
 
 
 def fuses(states: Tensor, sequences: Sequences) -> bool:
-    """Whether attention is fastest by products in float32 that stay in the cache: units for bfloat16 take many tokens faster."""
+    """Whether attention is fastest in float32 in the cache; long sequences of many tokens are faster by units for bfloat16."""
     if not (_are_worth_loading(states[:, 0, 0].numel()) and fits(states)):
         return False
     if states.dtype == torch.float32 or not are_many(len(states)):

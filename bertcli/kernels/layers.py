@@ -16,7 +16,7 @@ from bertcli.kernels.products import PrepackedLinear, normed_product, product, t
 # T tokens, N sequences, S the longest, A heads, D size per head, H what a layer is wide, outputs of a Linear
 
 VOCABULARY_STEP = 64
-ALONE = 64  # tokens of one sequence, whose attention takes no longer than calling what is faster for more
+ALONE = 64  # tokens: torch attends within one sequence up to this length as fast as our loops can be called
 
 
 def fuse_layers(model: nn.Module, attend: Callable[..., Tensor]) -> None:

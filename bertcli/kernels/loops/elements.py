@@ -21,13 +21,13 @@ FLOATS, WORDS, HALVES = (ir.VectorType(kind, LANES) for kind in (FLOAT, WORD, HA
 @intrinsic
 def float_of(context, bits):
     """The float32 of 32 bits."""
-    return types.float32(types.uint32), lambda _, builder, __, values: builder.bitcast(values[0], ir.FloatType())
+    return types.float32(types.uint32), lambda _, builder, __, values: builder.bitcast(values[0], FLOAT)
 
 
 @intrinsic
 def bits_of(context, value):
     """The 32 bits of a float32."""
-    return types.uint32(types.float32), lambda _, builder, __, values: builder.bitcast(values[0], ir.IntType(32))
+    return types.uint32(types.float32), lambda _, builder, __, values: builder.bitcast(values[0], WORD)
 
 
 @intrinsic
@@ -40,7 +40,7 @@ def _pointer(context, address, like):
 
 @row_loop
 def array_at(address, first, last, like):
-    """The elements from `first` up to `last` of the array at an address, of the precision of another; its owner is kept."""
+    """The elements from `first` up to `last` of the array at an address, of the precision of `like`; the caller keeps its memory."""
     return carray(_pointer(address + first * like.itemsize, like), last - first)
 
 
@@ -48,9 +48,9 @@ def array_at(address, first, last, like):
 def _prefetch(context, values, index):
     def call(context, builder, signature, arguments):
         first = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        kind = ir.FunctionType(ir.VoidType(), [first.type, *[ir.IntType(32)] * 3])
+        kind = ir.FunctionType(ir.VoidType(), [first.type, *[WORD] * 3])
         prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        to_read, into_all_caches, as_data = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))
+        to_read, into_all_caches, as_data = (ir.Constant(WORD, number) for number in (0, 3, 1))
         builder.call(prefetch, [builder.gep(first, [arguments[1]]), to_read, into_all_caches, as_data])
         return context.get_dummy_value()
 
