@@ -21,8 +21,8 @@ PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
 WORTH_LOADING = 1 << 27  # elements of passes without a gradient, from which on loading the kernels pays
 # Tokens of the longest sequence up to which products that stay in the cache are faster than units for bfloat16, where
-# sequences are in several groups; half of it where one group has them all, which these units multiply at once.
-FUSED, FUSED_WITH_TILES = 128, 64
+# sequences are in several groups. One group these units multiply at once: half of it there, matrix units a quarter.
+FUSED = 128
 
 COMPILED = "bertcli.kernels.loops.compiled"  # which imports numba
 
@@ -136,8 +136,8 @@ def fuses(states: Tensor, sequences: Sequences) -> bool:
         return False
     if states.dtype == torch.float32 or not are_many(len(states)):
         return True
-    most = FUSED_WITH_TILES if has_tiles() else FUSED
-    return sequences.lengths[0] <= (most if len(sequences.groups) > 1 else most // 2)
+    share = 1 if len(sequences.groups) > 1 else 4 if has_tiles() else 2
+    return sequences.lengths[0] <= FUSED // share
 
 
 class _FusedAttention(torch.autograd.Function):
