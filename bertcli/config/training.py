@@ -31,6 +31,7 @@ FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): 
 GRID = "paper: try batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
 LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of windows over them: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
+MOST_TOKENS = "Maximum input length in tokens; default: the task's, of own texts what the longest needs, at most 512."
 STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
@@ -121,7 +122,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     batch_size: int | None = option(None, "Examples per step, all processes; default: the task's or fewer.", minimum=1)
     learning_rate: float | None = option(None, RATE, minimum=0)
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
-    max_seq_length: int | None = option(None, "Maximum input length in tokens.", minimum=5)
+    max_seq_length: int | None = option(None, MOST_TOKENS, minimum=5)
     long_texts: str = option(CUT, LONG, choices=LONG_TEXTS)
     doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)

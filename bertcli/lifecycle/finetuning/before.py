@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from bertcli import number_of, say
+from bertcli.lifecycle.finetuning.encoding import LENGTHS, chooses_length, input_lengths
 from bertcli.lifecycle.pretrained import MINILM
 from bertcli.lifecycle.sources import advise_lengths, describe_split, lost_in, lost_of
 from bertcli.tasks.conll2003 import CONLL2003
@@ -34,13 +35,24 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
         beside = []
     elif rules.in_windows:
         beside += [f"{each.name}: {len(cast(Any, each.features).input_ids):,} windows" for each in splits]
-    say("; ".join([f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}", *filter(None, beside)]))
+    size = f"{setup.model.num_parameters() / 1e6:.1f} M parameters on {where}"
+    say("; ".join([size, *filter(None, (length_in_words(setup), *beside))]))
     own = own_head(setup.model)
     head = frozen_words(setup) if setup.config.frozen else own and f"the model {own}"
     advice = advise_lengths(setup.kind, setup.train, rules), lost[0].unknown.share > OTHER_SCRIPT and OTHER_LANGUAGE
     for words in filter(None, (*advice, head, setup.teacher_words, *setup.remarks)):
         say(words)
     say(plan.describe(setup.trained_on, setup.settings.reasons))
+
+
+def length_in_words(setup: Finetuning) -> str:
+    """Why the inputs of own texts may be longer than is usual; nothing where they are not."""
+    longest, usual, lengths = setup.rules.max_seq_length, LENGTHS[0], input_lengths(setup.train)
+    if not chooses_length(setup.config, setup.source) or longest <= usual:
+        return ""
+    return (
+        f"inputs of up to {longest} tokens, as {(lengths > usual).sum():,} of {len(lengths):,} have more than {usual}"
+    )
 
 
 def frozen_words(setup: Finetuning) -> str:
@@ -59,6 +71,10 @@ def advise(setup: Finetuning, plan: Plan, seconds: float) -> str:
     if scoring > MOST_SCORING:
         scored = f"{sum(map(len, setup.dev)):,} dev examples {number_of(plan.evaluations_until(plan.steps), 'time')}"
         words.append(f"{100 * scoring:.0f} % of it to score {scored}: `--limit-dev {FEW_DEV}` scores fewer")
+    if length_in_words(setup):
+        lengths = input_lengths(setup.train)
+        share = lengths.clip(max=LENGTHS[0]).sum() / lengths.sum()
+        words.append(f"`--max-seq-length {LENGTHS[0]}` would take about {duration(seconds * share)} (texts are cut)")
     ratio = setup.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers
     if ratio >= 2 and setup.model.device.type == "cpu" and setup.start != "scratch":
         words.append(f"`--from {MINILM.name}` would take about {duration(seconds / ratio)} ({MINILM.costs})")

@@ -14,7 +14,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from bertcli import say
-from bertcli.config.training import WINDOWS, FinetuneConfig
+from bertcli.config.training import FinetuneConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.own_labels import Unit, listed
 from bertcli.data.packing.windows import WindowRules
@@ -27,6 +27,7 @@ from bertcli.lifecycle.baselining.beside_finetuning import score_baselines
 from bertcli.lifecycle.defaults import FEW_PAIRS, Settings, choose_settings, usual_learning_rate
 from bertcli.lifecycle.finetuning.after import advice_of, is_worse_than_head, next_commands, notes_of
 from bertcli.lifecycle.finetuning.before import advise, show
+from bertcli.lifecycle.finetuning.encoding import encode_splits, rules_of
 from bertcli.lifecycle.finetuning.probe import Probe, fit_probe, takes_probe
 from bertcli.lifecycle.finetuning.similarity import fewest_layers, learn_similarity
 from bertcli.lifecycle.finetuning.start_model import model_of, resumed_model, tokenizer_of
@@ -36,12 +37,12 @@ from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring.scores import is_collapsed, score_all
 from bertcli.lifecycle.scoring.task_model import TaskModel
-from bertcli.lifecycle.sources import Setup, Source, encode_split, show_examples
+from bertcli.lifecycle.sources import Setup, Source, show_examples
 from bertcli.lifecycle.start import check_steps, enter
 from bertcli.lifecycle.workspace import learnt_before, remark_on, resolve_model
-from bertcli.models.encoder import use_gradient_checkpointing
+from bertcli.models.encoder import longest_input, use_gradient_checkpointing
 from bertcli.models.heads import in_unit, learn_around_zero
-from bertcli.models.loading import check_length, open_config, save_architecture, save_model
+from bertcli.models.loading import open_config, save_architecture, save_model
 from bertcli.models.model_with_loss import ModelWithLoss
 from bertcli.models.own.frozen import FrozenBertForTokenClassification, with_states
 from bertcli.models.packed import is_packed
@@ -80,21 +81,16 @@ class Finetuning(Setup):
         """
         task, kind = source.task, source.kind
         tokenizer = tokenizer_of(start, config, resumed)
-        longest = config.max_seq_length or task.max_seq_length
-        longest_query, in_windows = kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
-        rules = WindowRules(longest, config.doc_stride, longest_query, in_windows)
+        rules = rules_of(config, source)
         with doing("loading the model"):
             new = partial(cls.start_model, start, config, source, tokenizer)
             model = resumed_model(resumed, kind, config.frozen) if resumed else new()
         family = family_of(model.config.model_type)
         source = replace(source, task=family.task_of(task, model.config.hidden_size))
-        check_length(model, rules.max_seq_length)
         config = config.with_defaults(family.finetuning_defaults)
         rules = replace(rules, max_answer_length=config.max_answer_length)
-        train, *dev = splits
         with doing("encoding the examples"):
-            train = encode_split(task, train, tokenizer, rules, training=True)
-            dev = [encode_split(task, split, tokenizer, rules) for split in dev]
+            rules, (train, *dev) = encode_splits(config, source, splits, tokenizer, rules, longest_input(model))
         if config.class_weights:
             train = replace(train, features=kind.with_class_weights(task, train.features))
         return cls(config, source, train, dev, start, tokenizer, model, rules)

@@ -121,7 +121,7 @@ def load_task_model(task: Task, source: str, precision: str, fast: bool = False,
     if kind.names_outputs:
         task = replace(task, labels=model_labels(model.config.id2label, task, source))
     tokenizer, saved = load_tokenizer(source), saved_config(source)
-    rules = _rules(kind, saved, min(task.max_seq_length, longest_input(model)))
+    rules = _rules(kind, saved, min(task.max_seq_length if task.hub[0] else kind.max_seq_length, longest_input(model)))
     check_vocabulary(model, tokenizer, source)
     check_length(model, rules.max_seq_length)
     device = devices.inference_device()
