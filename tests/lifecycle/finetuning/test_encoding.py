@@ -1,6 +1,7 @@
 """The user's own texts are read as long as the longest of them, within 512 tokens and what the model takes."""
 
 import csv
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,17 @@ def test_it_is_said_and_scored_and_cut_as_it_was_learnt(lengths: Any, said: pyte
     assert "inputs of up to 512 tokens, as 2 of 13 have more than 128" in said.text
     said.clear()
     evaluate(write(Path("other.csv"), LONG, LONGEST), model="run")
-    assert "1 inputs longer than 512 tokens, cut" in said.text
+    assert "1 input longer than 512 tokens, cut" in said.text
     said.clear()
     lengths(write(Path("short.csv")), out="other")
     assert "inputs of up to" not in said.text
+
+
+def test_a_model_without_a_run_is_scored_on_as_much_of_a_text_as_it_predicts_from(
+    reviews_run: str, workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(Path(reviews_run) / "model", "model")
+    Path("long.csv").write_text("text,label\n" + "".join(f"{'cat ' * LONG},{label}\n" for label in ("good", "bad")))
+    evaluate("long.csv", model="model")
+    assert "cut" not in said.text
+    assert "dev: 2 examples from long.csv" in said.text
