@@ -27,7 +27,17 @@ from bertcli.lifecycle import workspace
 from bertcli.lifecycle.own_files import form_of
 from bertcli.lifecycle.predictor import Predictor, check_engine, check_learnt, load_for_task
 from bertcli.lifecycle.scoring.intervals import Scored, beside, score_split, worst_mistakes
-from bertcli.lifecycle.sources import Lost, Source, check_options, describe_split, has_dev, is_of, run_data, source_of
+from bertcli.lifecycle.sources import (
+    Lost,
+    Source,
+    check_options,
+    count_learnt,
+    describe_split,
+    has_dev,
+    is_of,
+    learnt_before,
+    source_of,
+)
 from bertcli.reports.evaluation import Evaluation
 from bertcli.tasks import get_task, is_task
 from bertcli.tasks.task import Task
@@ -119,10 +129,10 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
     is_cut = is_whole and config.split == "dev" and is_of(saved, config.task) and has_dev(saved)
     if is_cut and left_out and split.examples.digest != left_out:
         yield f"{config.task} has changed since {run} was trained on it: what is scored may hold training examples"
-    if learnt := _count_learnt(saved, split):
+    if learnt := count_learnt(saved, split):
         which = "these examples" if learnt == len(split) else f"{learnt:,} of these {len(split):,} examples"
         yield f"{run} was trained on {which}: its scores on them say little of new ones"
-    before = workspace.learnt_before(saved, config.task, left_out) if is_cut else ""
+    before = learnt_before(saved, split, config.task if is_cut else None, left_out)
     yield from filter(
         None, (before, *_remarks_on_run(RunFolder(run), source, split), workspace.remark_on(model, source.task.name))
     )
@@ -142,22 +152,6 @@ def _not_learnt(run: RunFolder, labels: Iterable[str]) -> Counter[str]:
     types = set() if KINDS[run.config["kind"]].reads_tables else {tag.partition("-")[2] for tag in known}  # of entities
     known |= {label for label in counts if label.partition("-")[2] in types}
     return Counter({label: count for label, count in counts.items() if label not in known})
-
-
-def _count_learnt(saved: dict[str, Any], split: Split) -> int:
-    """How many examples are among those of own files that a run was trained on, as far as these are as they were."""
-    digest = saved.get("data_digests", {}).get("train")
-    if digest == split.examples.digest:
-        return len(split)
-    if not digest or not looks_like_file(saved["task"]):
-        return 0
-    try:
-        with quietly():
-            learnt = run_data(saved).read("train", True, saved.get("limit")).examples
-    except UserError:
-        return 0
-    known = set(learnt.inputs()) if learnt.digest == digest else ()
-    return sum(each in known for each in split.examples.inputs())
 
 
 def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | None) -> None:

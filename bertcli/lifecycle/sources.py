@@ -172,6 +172,40 @@ def run_data(saved: dict[str, Any]) -> Source:
         return source.for_training(not has_dev(saved))
 
 
+def count_learnt(saved: dict[str, Any], split: Split) -> int:
+    """How many examples are among those of own files that a run was trained on, as far as these are as they were."""
+    digest = saved.get("data_digests", {}).get("train")
+    if digest == split.examples.digest:
+        return len(split)
+    if not digest or not looks_like_file(saved["task"]):
+        return 0
+    try:
+        with quietly():
+            learnt = run_data(saved).read("train", True, saved.get("limit")).examples
+    except UserError:
+        return 0
+    known = set(learnt.inputs()) if learnt.digest == digest else ()
+    return sum(each in known for each in split.examples.inputs())
+
+
+def learnt_before(saved: dict[str, Any], split: Split, task: str | None, dev: str | None) -> str:
+    """A remark if what a run starts from, or its teacher, has learnt from examples of a split that is scored.
+
+    `saved`: the options of the run. With `task`, also if one has learnt from its file, which may have changed since, and left
+    out another dev set than that of the digest `dev`, None where the run is cross-validated.
+    """
+    for start in filter(None, map(saved.get, ("from", "teacher"))):
+        path = Path(start) if (Path(start) / "config.yaml").exists() else Path(start).parent
+        earlier = saved_config(str(path / "model"))
+        is_same = task is not None and os.path.realpath(earlier.get("task", "")) == os.path.realpath(task)
+        is_other_dev = is_same and (dev is None or earlier.get("data_digests", {}).get("dev") != dev)
+        if is_other_dev or count_learnt(earlier, split):
+            return f"{path} has learnt from examples that are scored here: the scores say little of new ones"
+        if remark := learnt_before(earlier, split, task, dev):
+            return remark
+    return ""
+
+
 @dataclass(frozen=True)
 class Setup:
     """A request with its data: the training set, and the dev sets that are scored; without one, the training set is cross-validated."""

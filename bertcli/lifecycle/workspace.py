@@ -276,22 +276,6 @@ def origin_of(model: str) -> str:
     return model
 
 
-def learnt_before(saved: dict[str, Any], task: str, dev: str | None) -> str:
-    """A remark if what a run starts from, or its teacher, has learnt from the file of a task and left another dev set out.
-
-    `saved`: the options of the run; `dev`: the digest of its dev set, None where it is cross-validated.
-    """
-    for start in filter(None, map(saved.get, ("from", "teacher"))):
-        path = Path(start) if (Path(start) / "config.yaml").exists() else Path(start).parent
-        earlier = saved_config(str(path / "model"))
-        is_same = os.path.realpath(earlier.get("task", "")) == os.path.realpath(task)
-        if is_same and (dev is None or earlier.get("data_digests", {}).get("dev") != dev):
-            return f"{path} has learnt from examples that are scored here: the scores say little of new ones"
-        if remark := learnt_before(earlier, task, dev):
-            return remark
-    return ""
-
-
 def remark_on(model: str, task: str) -> str:
     """A remark if the pre-trained model that a model was made from has been trained on texts of the task; else nothing."""
     start = origin_of(model)

@@ -198,6 +198,21 @@ def test_a_run_stopped_in_its_last_step_is_finished_by_a_resume_from_the_same_da
     assert (resumed.steps, resumed.metrics, resumed.losses) == (whole.steps, whole.metrics, whole.losses)
 
 
+@pytest.mark.parametrize("options", [{}, {"limit_dev": 8}])
+def test_a_start_that_has_learnt_what_is_scored_is_named_whatever_the_file_is_called(
+    reviews: str, tmp_path: Path, said: pytest.LogCaptureFixture, options: dict[str, int]
+) -> None:
+    rows = [f"the cat sat {number} times,{('pos', 'neg')[number % 2]}" for number in range(100)]
+    for name in ("own.csv", "other.csv"):
+        Path(tmp_path, name).write_text("\n".join(["text,label", *rows]))
+    earlier = finetune(str(tmp_path / "own.csv"), **FAST, out=str(tmp_path / "earlier"))
+    warning = f"{earlier.run} has learnt from examples that are scored here"
+    for seed, count in ((0, 0), (7, 1)):  # of the split
+        said.clear()
+        finetune(str(tmp_path / "other.csv"), **FAST, **options, seed=seed, from_=earlier.run, dry_run=True)
+        assert said.text.count(warning) == count
+
+
 @pytest.fixture(scope="module")
 def three_seeds(home: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingResult:
     folder = tmp_path_factory.mktemp("seeds")

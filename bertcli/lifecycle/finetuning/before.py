@@ -47,7 +47,7 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
 
 def length_in_words(setup: Finetuning) -> str:
     """Why the inputs of own texts may be longer than is usual; nothing where they are not."""
-    longest, usual, lengths = setup.rules.max_seq_length, LENGTHS[0], input_lengths(setup.train)
+    longest, usual, lengths = setup.rules.max_seq_length, LENGTHS[0], input_lengths([setup.train, *setup.dev])
     if not chooses_length(setup.config, setup.source) or longest <= usual:
         return ""
     return (
@@ -72,7 +72,7 @@ def advise(setup: Finetuning, plan: Plan, seconds: float) -> str:
         scored = f"{sum(map(len, setup.dev)):,} dev examples {number_of(plan.evaluations_until(plan.steps), 'time')}"
         words.append(f"{100 * scoring:.0f} % of it to score {scored}: `--limit-dev {FEW_DEV}` scores fewer")
     if length_in_words(setup):
-        lengths = input_lengths(setup.train)
+        lengths = input_lengths([setup.train])
         share = lengths.clip(max=LENGTHS[0]).sum() / lengths.sum()
         words.append(f"`--max-seq-length {LENGTHS[0]}` would take about {duration(seconds * share)} (texts are cut)")
     ratio = setup.model.num_parameters(exclude_embeddings=True) / MINILM.parameters_of_layers

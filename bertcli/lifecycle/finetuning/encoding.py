@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from bertcli.config.training import WINDOWS, FinetuneConfig
 from bertcli.data.packing.windows import WindowRules
 from bertcli.data.text.tokenization import WordPiece
@@ -42,14 +44,13 @@ def encode_splits(
     if is_chosen:
         rules = replace(rules, max_seq_length=min(LENGTHS[-1], most))
     check_positions(rules.max_seq_length, most)
-    train, *dev = splits
-    train = encode_split(source.task, train, tokenizer, rules, training=True)
+    encoded = [encode_split(source.task, each, tokenizer, rules, each is splits[0]) for each in splits]
     if is_chosen:
-        needed = next(length for length in LENGTHS if length >= input_lengths(train).max())
+        needed = next(length for length in LENGTHS if length >= input_lengths(encoded).max())
         rules = replace(rules, max_seq_length=min(needed, most))
-    return rules, [train, *(encode_split(source.task, split, tokenizer, rules) for split in dev)]
+    return rules, encoded
 
 
-def input_lengths(split: Split) -> Ints:
-    """Tokens of each input of an encoded split, [inputs]."""
-    return cast("Ints", cast(Any, split.features).input_ids.lengths)
+def input_lengths(encoded: list[Split]) -> Ints:
+    """Tokens of each input of some splits, [inputs]."""
+    return np.concatenate([cast(Any, split.features).input_ids.lengths for split in encoded])

@@ -37,9 +37,9 @@ from bertcli.lifecycle.report import write_reports
 from bertcli.lifecycle.reporting.data_summary import summarize_data
 from bertcli.lifecycle.scoring.scores import is_collapsed, score_all
 from bertcli.lifecycle.scoring.task_model import TaskModel
-from bertcli.lifecycle.sources import Setup, Source, show_examples
+from bertcli.lifecycle.sources import Setup, Source, learnt_before, show_examples
 from bertcli.lifecycle.start import check_steps, enter
-from bertcli.lifecycle.workspace import learnt_before, remark_on, resolve_model
+from bertcli.lifecycle.workspace import remark_on, resolve_model
 from bertcli.models.encoder import longest_input, use_gradient_checkpointing
 from bertcli.models.heads import in_unit, learn_around_zero
 from bertcli.models.loading import open_config, save_architecture, save_model
@@ -121,13 +121,13 @@ class Finetuning(Setup):
         """The digest of each split, which shows whether data have changed."""
         return {split.name: split.examples.digest for split in (self.train, *self.dev)}
 
-    @property
+    @cached_property
     def remarks(self) -> list[str]:
         """What may make the scores higher than those of new texts."""
-        before, own = "", self.source.own
-        if own is not None and not self.config.limit_dev:
-            starts = {**self.config.values(), "from": self.start}
-            before = learnt_before(starts, self.config.task, self.data_digests.get("dev"))
+        starts, is_whole = {**self.config.values(), "from": self.start}, self.source.own and not self.config.limit_dev
+        before = learnt_before(
+            starts, self.scored[0], self.config.task if is_whole else None, self.data_digests.get("dev")
+        )
         return [*filter(None, (remark_on(self.start, self.task.name), before))]
 
     @property

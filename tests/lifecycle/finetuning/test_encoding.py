@@ -50,6 +50,11 @@ def test_inputs_are_as_long_as_the_longest_text_needs(lengths: Any) -> None:
     assert lengths(pairs, text="text", text_pair="text_pair") == 512
 
 
+def test_the_texts_of_a_dev_set_count_too(lengths: Any, said: pytest.LogCaptureFixture) -> None:
+    assert lengths(f"{write(Path('train.csv'))},{write(Path('dev.csv'), LONG)}") == 256
+    assert "inputs of up to 256 tokens, as 1 of 25 have more than 128" in said.text
+
+
 def test_what_is_given_counts_and_windows_stay_as_they_are(lengths: Any) -> None:
     file = write(Path("long.csv"), LONG)
     assert lengths(file, max_seq_length=64) == 64
@@ -71,7 +76,7 @@ def test_inputs_are_no_longer_than_the_model_takes(home: Path, lengths: Any) -> 
 def test_it_is_said_and_scored_and_cut_as_it_was_learnt(lengths: Any, said: pytest.LogCaptureFixture) -> None:
     file = write(Path("long.csv"), LONG, LONGEST)
     lengths(file, out="run")
-    assert "inputs of up to 512 tokens, as 2 of 13 have more than 128" in said.text
+    assert "inputs of up to 512 tokens, as 2 of 14 have more than 128" in said.text
     said.clear()
     evaluate(write(Path("other.csv"), LONG, LONGEST), model="run")
     assert "1 input longer than 512 tokens, cut" in said.text
