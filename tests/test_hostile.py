@@ -263,13 +263,15 @@ def test_links_in_an_archive_are_not_followed(workspace: Path) -> None:
     assert read.texts == ["a cat"] * 6
 
 
-def test_aliases_and_deep_nesting_in_a_recipe_are_refused(workspace: Path) -> None:
+def test_aliases_deep_nesting_and_a_key_twice_in_a_recipe_are_refused(workspace: Path) -> None:
     laughs = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}]\n" for old, new in pairwise("abcdefghi"))
     for text, why in (
         (laughs, "aliases"),
         ("a: " + "[" * 1500, "nested"),
         ("seed: " + "9" * 9000, "digit"),
         ("a: " + "b" * 2_000_000, "more than 1 MB"),
+        ("epochs: 1\nseed: 0\nepochs: 2", "has the key `epochs` twice"),
+        ("a: [{b: 1, b: 2}]", "has the key `b` twice"),
     ):
         (workspace / "recipe.yaml").write_text(text)
         with pytest.raises(UserError, match=why):

@@ -174,13 +174,13 @@ def _in_range(declared: Field[Any], value: Any) -> Any:
 
 
 def _converted(hint: type, value: Any) -> Any:
-    if hint is bool and not isinstance(value, bool):
+    if isinstance(value, bool) != (hint is bool):  # `yes` in YAML is no number
         raise TypeError
     if hint is str and not isinstance(value, (str, int, float, Path)):
         raise TypeError
     if hint is int:
         whole = value if isinstance(value, int) else int(float(value))
-        if isinstance(value, bool) or float(value) != whole or abs(whole) >= 2**63:
+        if float(value) != whole or abs(whole) >= 2**63:
             raise ValueError
         return whole
     return hint(value)

@@ -1,5 +1,6 @@
 """YAML files, read without what can grow beyond bounds."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ def read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         _check(text)
+        _check_keys(yaml.compose(text, LOADER))
         return yaml.load(text, LOADER)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(" ".join(str(error).split())) from None
@@ -33,3 +35,13 @@ def _check(text: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise ValueError("its values are nested too deeply")
+
+
+def _check_keys(node: Any) -> None:
+    """Raise ValueError for a key that stands twice, of which the last would count."""
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    names = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
+    if len(set(names)) < len(names):
+        raise ValueError(f"it has the key `{Counter(names).most_common(1)[0][0]}` twice")
+    for child in [value for _, value in pairs] if pairs else node.value if isinstance(node, yaml.SequenceNode) else ():
+        _check_keys(child)

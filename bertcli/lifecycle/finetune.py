@@ -92,7 +92,7 @@ def train_on_task(
 
 def _splits(config: FinetuneConfig, source: Source) -> list[Split]:
     """The training set and the dev sets."""
-    idle = ", ".join(map(flag_of, sorted({"limit_dev", "eval_steps"} & config.given)))
+    idle = " and ".join(flag_of(name) for name in ("eval_steps", "limit_dev") if getattr(config, name))
     if idle and not (config.resume or source.dev_splits):
         say(f"no examples are held out of training, so {idle} has no effect")
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)

@@ -18,3 +18,9 @@ def test_an_empty_value_is_not_taken_for_none(options: dict[str, object]) -> Non
     with pytest.raises(UserError, match=f"--{min(options).replace('_', '-')} is empty"):
         EvaluateConfig.build("glue/rte", options)
     assert PredictConfig(text="", text_pair="").text_pair == ""  # a text may be
+
+
+@pytest.mark.parametrize("options", [{"epochs": True}, {"seed": True}, {"text": True}, {"frozen": 1}])
+def test_yes_is_no_number_or_text_and_a_number_no_yes(options: dict[str, object]) -> None:
+    with pytest.raises(UserError, match=f"--{min(options)} takes"):
+        FinetuneConfig.build("own.csv", options)

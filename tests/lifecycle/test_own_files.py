@@ -462,6 +462,7 @@ def utf16(text: str) -> bytes:
         ("a.md", "text", "is not CSV, TSV, JSONL or Parquet", "Rename"),
         ("a.jsonl", '{"text": 1}\n\n{oops\n', "line 3 is not JSON", "one JSON object"),
         ("a.jsonl", '{"text": 1}\n7\n', "line 2 is not an object", '{"text"'),
+        ("a.jsonl", '{"text": 1}\n{"text": 2, "text": 3}\n', "line 2 has the key `text` twice", "one value"),
         (
             "a.csv",
             "text,label\nx,\"['a']\"\ny,[b\n",

@@ -228,15 +228,30 @@ def _json(path: Path, lines: Iterable[str]) -> Iterator[NumberedRow]:
 def json_value(text: str) -> Any:
     """The value that JSON is of; None where the text is no JSON."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_with_keys_once)
     except (ValueError, RecursionError):  # a number may have too many digits
         return None
+
+
+class _KeyTwice(ValueError):
+    pass
+
+
+def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise _KeyTwice(f"has the key `{twice}` twice")
+    return made
 
 
 def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     """What is wrong at a line; without one, of the whole file, which may be one value with a list of rows."""
     try:
-        value = json.loads(documents.read_text(path) if line is None else line)
+        text = documents.read_text(path) if line is None else line
+        value = json.loads(text, object_pairs_hook=_with_keys_once)
+    except _KeyTwice as error:
+        return UserError(f"`{path}` line {number} {error}.", "Give it one value.")
     except (ValueError, RecursionError) as error:
         number = number if line else getattr(error, "lineno", 1)
         what = getattr(error, "msg", "too many digits or brackets")
