@@ -269,7 +269,7 @@ def size_of(split: Split, windows: int = 0) -> str:
 def lost_of(split: Split, parts: list[Lost]) -> str:
     """How many inputs of the parts of a split were cut, and the share of unknown tokens, in words; nothing for none."""
     cut, inputs = sum(part.inputs for part in parts), sum(part.of_inputs for part in parts)
-    noun, how_long = parts[0].name.split(" ", 1)
+    noun, _, how_long = parts[0].name.partition(" ")  # nothing where nothing is cut
     cut_words = (
         f"{number_of(cut, noun.removesuffix('s'))} {how_long}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
     )
