@@ -92,9 +92,10 @@ def train_on_task(
 
 def _splits(config: FinetuneConfig, source: Source) -> list[Split]:
     """The training set and the dev sets."""
-    idle = " and ".join(flag_of(name) for name in ("eval_steps", "limit_dev") if getattr(config, name))
+    idle = [flag_of(name) for name in ("eval_steps", "limit_dev") if getattr(config, name)]
     if idle and not (config.resume or source.dev_splits):
-        say(f"no examples are held out of training, so {idle} has no effect")
+        has = ("has", "have")[len(idle) > 1]
+        say(f"no examples are held out of training, so {' and '.join(idle)} {has} no effect")
     dev = (source.read_dev(split, config.limit_dev) for split in source.dev_splits)
     return [source.read("train", training=True, limit=config.limit), *dev]
 
