@@ -1,6 +1,7 @@
 """Errors that a person can act on: one line of what is wrong, one line of what to type next."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -63,6 +64,11 @@ def unknown(kind: str, name: object, known: Iterable[str], see: str = "") -> Use
     known_names = f"Known: {between.join(names)}." if len(names) < MANY or not see else ""
     hint = f"Did you mean `{nearest[0]}`?" if nearest else known_names
     return UserError(f"Unknown {kind} `{name}`.", f"{hint} {see}".strip())
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 def check_place(out: Path) -> None:

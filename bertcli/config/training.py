@@ -31,7 +31,9 @@ FROZEN = "With --frozen, the hidden states to read (default: concat-last-four): 
 GRID = "paper: try batch sizes, learning rates and epochs of appendix A.3 (those not given); the best on dev is kept."
 LONG = "Texts longer than --max-seq-length: cut them, or average the outputs of windows over them: {choices}."
 RATE = "Peak learning rate; default: by the width of the model, for base and large the task's, 1e-3 with --frozen."
-MOST_TOKENS = "Maximum input length in tokens; default: the task's, of own texts what the longest needs, at most 512."
+MOST_TOKENS = (
+    "Maximum input length in tokens; default: the task's; for your own texts what the longest needs, up to 512."
+)
 STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 

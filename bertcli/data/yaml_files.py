@@ -1,12 +1,11 @@
 """YAML files, read without what can grow beyond bounds."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bertcli.errors import check_regular
+from bertcli.errors import check_regular, repeated
 
 LARGEST_BYTES, DEEPEST = 1_000_000, 50
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is six times as fast, where PyYAML has it
@@ -20,8 +19,10 @@ def read_yaml(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
         _check(text)
-        _check_keys(yaml.compose(text, LOADER))
-        return yaml.load(text, LOADER)
+        loader = LOADER(text)
+        node = loader.get_single_node()
+        _check_keys(node)
+        return None if node is None else loader.construct_document(node)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(" ".join(str(error).split())) from None
 
@@ -41,7 +42,7 @@ def _check_keys(node: Any) -> None:
     """Raise ValueError for a key that stands twice, of which the last would count."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else []
     names = [key.value for key, _ in pairs if isinstance(key, yaml.ScalarNode)]
-    if len(set(names)) < len(names):
-        raise ValueError(f"it has the key `{Counter(names).most_common(1)[0][0]}` twice")
+    if twice := repeated(names):
+        raise ValueError(f"it has the key `{twice[0]}` twice")
     for child in [value for _, value in pairs] if pairs else node.value if isinstance(node, yaml.SequenceNode) else ():
         _check_keys(child)

@@ -21,7 +21,7 @@ PRECISIONS = (torch.float32, torch.bfloat16)
 MANY = 512  # tokens
 WORTH_LOADING = 1 << 27  # elements of passes without a gradient, from which on loading the kernels pays
 # Tokens of the longest sequence up to which products that stay in the cache are faster than units for bfloat16, where
-# sequences are in several groups. One group these units multiply at once: half of it there, matrix units a quarter.
+# sequences are in several groups. Units multiply one group at once: half as many there, a quarter with matrix units.
 FUSED = 128
 
 COMPILED = "bertcli.kernels.loops.compiled"  # which imports numba

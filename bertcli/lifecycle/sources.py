@@ -191,8 +191,8 @@ def count_learnt(saved: dict[str, Any], split: Split) -> int:
 def learnt_before(saved: dict[str, Any], split: Split, task: str | None, dev: str | None) -> str:
     """A remark if what a run starts from, or its teacher, has learnt from examples of a split that is scored.
 
-    `saved`: the options of the run. With `task`, also if one has learnt from its file, which may have changed since, and left
-    out another dev set than that of the digest `dev`, None where the run is cross-validated.
+    `saved`: the options of the run. A file that has changed cannot be compared: with `task`, its name, a start that has learnt
+    from it is named too, unless it left out the same dev set, by its digest `dev`; None where the run is cross-validated.
     """
     for start in filter(None, map(saved.get, ("from", "teacher"))):
         path = Path(start) if (Path(start) / "config.yaml").exists() else Path(start).parent
@@ -269,10 +269,9 @@ def size_of(split: Split, windows: int = 0) -> str:
 def lost_of(split: Split, parts: list[Lost]) -> str:
     """How many inputs of the parts of a split were cut, and the share of unknown tokens, in words; nothing for none."""
     cut, inputs = sum(part.inputs for part in parts), sum(part.of_inputs for part in parts)
-    noun, _, how_long = parts[0].name.partition(" ")  # nothing where nothing is cut
-    cut_words = (
-        f"{number_of(cut, noun.removesuffix('s'))} {how_long}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
-    )
+    noun, _, how_long = parts[0].name.partition(" ")  # "" of what is never cut
+    shown = f"{number_of(cut, noun.removesuffix('s'))} {how_long}"
+    cut_words = f"{shown}, cut ({100 * cut / max(1, inputs):.1f} %)" if cut else ""
     words = "; ".join(filter(None, (cut_words, str(sum((part.unknown for part in parts), Unknown())))))
     return f"{split.name}: {words}" if words else ""
 

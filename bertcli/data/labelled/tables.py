@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, TypeVar
 from bertcli import number_of, say
 from bertcli.data.text import documents
 from bertcli.data.text.documents import TABLE_ENDINGS, ending_of
-from bertcli.errors import UserError, check_regular, first_line, quoted, unknown
+from bertcli.errors import UserError, check_regular, first_line, quoted, repeated, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LINES_LOOKED_AT = 100_000  # for a space between a separator and a quotation mark
@@ -124,7 +123,7 @@ def stream_table(path: Path) -> TableStream:
     else:
         columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, documents.lines_of(path))
     names = [name for name in columns if name]
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
+    if twice := repeated(names):
         what = f"`{path}`{' line 1' if ending in DELIMITERS else ''} has two columns `{twice[0]}`."
         raise UserError(what, "Give each column its own name, in a line before the examples.")
     first = next(rows, None)
@@ -240,16 +239,14 @@ class _KeyTwice(ValueError):
 def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise _KeyTwice(f"has the key `{twice}` twice")
+        raise _KeyTwice(f"has the key `{repeated(key for key, _ in pairs)[0]}` twice")
     return made
 
 
 def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     """What is wrong at a line; without one, of the whole file, which may be one value with a list of rows."""
     try:
-        text = documents.read_text(path) if line is None else line
-        value = json.loads(text, object_pairs_hook=_with_keys_once)
+        value = json.loads(documents.read_text(path) if line is None else line, object_pairs_hook=_with_keys_once)
     except _KeyTwice as error:
         return UserError(f"`{path}` line {number} {error}.", "Give it one value.")
     except (ValueError, RecursionError) as error:

@@ -47,12 +47,11 @@ def show(setup: Finetuning, plan: Plan, where: str) -> None:
 
 def length_in_words(setup: Finetuning) -> str:
     """Why the inputs of own texts may be longer than is usual; nothing where they are not."""
-    longest, usual, lengths = setup.rules.max_seq_length, LENGTHS[0], input_lengths([setup.train, *setup.dev])
-    if not chooses_length(setup.config, setup.source) or longest <= usual:
+    most, usual = setup.rules.max_seq_length, LENGTHS[0]
+    if not chooses_length(setup.config, setup.source) or most <= usual:
         return ""
-    return (
-        f"inputs of up to {longest} tokens, as {(lengths > usual).sum():,} of {len(lengths):,} have more than {usual}"
-    )
+    lengths = input_lengths([setup.train, *setup.dev])
+    return f"inputs of up to {most} tokens, as {(lengths > usual).sum():,} of {len(lengths):,} have more than {usual}"
 
 
 def frozen_words(setup: Finetuning) -> str:

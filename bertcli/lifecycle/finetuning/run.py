@@ -124,10 +124,9 @@ class Finetuning(Setup):
     @cached_property
     def remarks(self) -> list[str]:
         """What may make the scores higher than those of new texts."""
-        starts, is_whole = {**self.config.values(), "from": self.start}, self.source.own and not self.config.limit_dev
-        before = learnt_before(
-            starts, self.scored[0], self.config.task if is_whole else None, self.data_digests.get("dev")
-        )
+        starts = {**self.config.values(), "from": self.start}
+        task = self.config.task if self.source.own and not self.config.limit_dev else None
+        before = learnt_before(starts, self.scored[0], task, self.data_digests.get("dev"))
         return [*filter(None, (remark_on(self.start, self.task.name), before))]
 
     @property

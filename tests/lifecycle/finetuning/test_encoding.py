@@ -25,7 +25,7 @@ def write(path: Path, *longest: int, columns: tuple[str, ...] = ("text",)) -> st
 
 
 @pytest.fixture
-def lengths(home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def lengths(home: Path, workspace: Path) -> Any:
     """The maximum input length of a fine-tuning on a file."""
 
     def train(file: str, **options: Any) -> int:
