@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from bertcli import say
 from bertcli.data.labelled import tables
-from bertcli.data.labelled.examples import TextExamples, join_examples, text_examples
+from bertcli.data.labelled.examples import TextExamples, is_blank, join_examples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, one_spelling, spelled
 from bertcli.data.labelled.own_splits import say_unread_split, sizes_of
 from bertcli.data.labelled.tables import NumberedRow, Table, TableParts, TableStream, are_numbers, as_text
@@ -219,13 +219,13 @@ def _check_cells(table: Table, found: dict[str, str]) -> None:
 def _complete(part: TextExamples, kind: TextKind) -> TextExamples:
     """The examples that have a text and a label; the others are counted and left out."""
     kind.check_labels(part)
-    lacks_text = [not text.strip() for text in part.texts]
+    lacks_text = [*map(is_blank, part.texts)]
     lacks_label = list(map(kind.lacks_label, part.labels or ()))
     for what, odd in {
         "no text and are left out": lacks_text,
         "no label and are left out": lacks_label,
-        "no second text": [not pair.strip() for pair in part.pairs or ()],
-        "an empty choice": [not all(map(str.strip, choices)) for choices in part.choices or ()],
+        "no second text": [*map(is_blank, part.pairs or ())],
+        "an empty choice": [any(map(is_blank, choices)) for choices in part.choices or ()],
     }.items():
         if any(odd):
             first = part.place(odd.index(True))

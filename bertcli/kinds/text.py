@@ -58,7 +58,7 @@ class TextKind(Kind):
     def described(self, task: Task, labels: list[str]) -> str:
         """The labels of a task of the user's own, in words; `labels` are those of all rows."""
         names = [f"`{label}`" if "," in label else label for label in task.labels]
-        return f", {len(names)} label{'s' * (len(names) > 1)}{own_labels.listed(names)}" if names else ""
+        return f", {len(names):,} label{'s' * (len(names) > 1)}{own_labels.listed(names)}" if names else ""
 
     def targets(self, task: Task, examples: TextExamples) -> t.Labels | None:
         """The labels as numbers, [examples]. Raises UserError at the first label that the task does not have."""

@@ -49,7 +49,7 @@ def baseline(task: BaselineConfig | str, **options: Any) -> TrainingResult:
         raise UserError(f"{source.task.name} has no training data.", hint)
     fitted = _fitted(config, source.task.name, source.kind.name)
     source = source.for_training(source.is_small and not fitted.needs_dev)
-    train, *dev = [source.read("train", True, config.limit), *map(source.read, source.dev_splits)]
+    train, *dev = source.read_to_train(config.limit)
     setup = Fitting(config, source, train, dev)
     if source.own is None:
         say("; ".join(map(size_of, (train, *dev))))

@@ -6,7 +6,7 @@ from typing import cast
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import listed
-from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, say_overlap, split_of
+from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, split_of
 from bertcli.errors import UserError, unknown
 from bertcli.kinds import KINDS, get_kind
 from bertcli.kinds.kind import Kind
@@ -51,7 +51,6 @@ def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_al
         say(f"{task.name}: no dev set; {len(train):,} examples are few, so all are trained on, and cross-validated")
     elif "dev" not in parts:
         parts = parts | cut_dev(task.name, train, kind.strata(train), seed)
-    say_overlap(task.name, parts, {split: list(kind.labels_of(task, part)) for split, part in parts.items()})
     return parts
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bertcli import number_of, quietly, say
 from bertcli.config.use import SimilarConfig
+from bertcli.data.labelled.examples import is_blank
 from bertcli.data.labelled.tables import check_file
 from bertcli.data.results import Result, Rows
 from bertcli.errors import UserError
@@ -87,7 +88,7 @@ def _check_options(config: SimilarConfig) -> None:
 def _asked_for(config: SimilarConfig, model: str) -> list[str]:
     """The texts to find the nearest rows of. Raises UserError if all are empty."""
     given = config.text or (row["text"] for row in read_texts(str(config.texts), None, model))
-    asked = [text for text in given if text.strip()]
+    asked = [text for text in given if not is_blank(text)]
     if empty := len(config.text) - len(asked) if config.text else 0:
         say(f"{number_of(empty, 'empty text')} left out")
     if not asked:
@@ -98,7 +99,7 @@ def _asked_for(config: SimilarConfig, model: str) -> list[str]:
 def _texts(config: SimilarConfig, model: str) -> Texts:
     """The texts of the file; rows without one are left out."""
     rows = enumerate(read_texts(str(config.file), config.text_column, model))
-    texts = {number: row["text"] for number, row in rows if row["text"].strip()}
+    texts = {number: row["text"] for number, row in rows if not is_blank(row["text"])}
     if not texts:
         raise UserError(f"`{config.file}` holds no texts.", "Put one text on each line, or name a --text-column.")
     return texts

@@ -14,7 +14,7 @@ from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import EvaluateConfig
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.official_files import data_folder, find_file, load_from_hub, split_file
-from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file
+from bertcli.data.labelled.own_splits import DEV_SHARE, looks_like_file, say_overlap
 from bertcli.data.labelled.prediction_table import has_lists_of_labels
 from bertcli.data.text.coverage import Unknown, count_unknown
 from bertcli.errors import UserError, flag_of
@@ -112,6 +112,15 @@ class Source:
     def read_dev(self, split: str, limit: int | None = None) -> Split:
         """Read a dev split; with `limit`, as many examples as that, the same ones whatever the seed of a run."""
         return replace(self, seed=0).read(split, limit=limit)
+
+    def read_to_train(self, limit: int | None, limit_dev: int | None = None) -> list[Split]:
+        """The training set and the dev sets; of own data, what these have in common is said."""
+        splits = [self.read("train", True, limit), *(self.read_dev(split, limit_dev) for split in self.dev_splits)]
+        if self.own is not None:
+            parts = self.own | {each.name: each.examples for each in splits}
+            labels = {split: list(self.kind.labels_of(self.task, part)) for split, part in parts.items()}
+            say_overlap(self.task.name, parts, labels)
+        return splits
 
 
 def check_options(config: FinetuneConfig | BaselineConfig | EvaluateConfig) -> None:

@@ -34,9 +34,10 @@ from bertcli.lifecycle import own_files
 from bertcli.lifecycle.evaluate import evaluate
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
-from bertcli.lifecycle.own_files import Columns, for_training
+from bertcli.lifecycle.own_files import Columns
 from bertcli.lifecycle.predict import predict
 from bertcli.lifecycle.similar import similar
+from bertcli.lifecycle.sources import Source
 from tests.cli.test_main import run as run_command
 
 ROWS = [(f"the {word}, {number}", "ab"[number % 2]) for number, word in enumerate(WORDS)]
@@ -51,7 +52,11 @@ def own_task(
 ) -> OwnData:
     """A task with the splits that are scored, or that are trained on and chosen by."""
     task, parts = own_files.own_task(name, columns, kind, seed, scored, learnt)
-    return task, parts if scored else for_training(task, parts, seed, trains_on_all=False)
+    if scored:
+        return task, parts
+    source = Source(task, own=parts, seed=seed).for_training(trains_on_all=False)
+    source.read_to_train(limit=None)
+    return task, source.own or {}
 
 
 def write(name: str, content: str | bytes) -> str:
@@ -718,6 +723,19 @@ def test_what_train_and_dev_share_and_do_not_share_is_said(workspace: Path, said
     assert "test.csv: without labels" in said.text
     assert task.labels == ("a", "b", "c")
     assert parts["test"].labels is None
+
+
+def test_labels_that_a_limit_leaves_out_of_the_training_set_are_said(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    write("train.csv", CSV + "rare,c\n")
+    write("dev.csv", "text,label\nnew,a\nnewer,c\nnewest,c\n")
+    task, parts = own_files.own_task("train.csv,dev.csv", NONE, None)
+    source = Source(task, own=parts)
+    source.read_to_train(limit=None)
+    assert "not trained on" not in said.text
+    source.read_to_train(limit=5)
+    assert "dev has labels that are not trained on; they count as errors: `c` (2)" in said.text
 
 
 @pytest.mark.parametrize(

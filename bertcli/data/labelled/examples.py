@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Self
+from unicodedata import category
 
 from bertcli.data.labelled.stored_column import StoredColumn
 
@@ -116,6 +117,11 @@ class Sentences(Examples):
     def inputs(self) -> Iterable[Any]:
         """The words of each sentence."""
         return map(tuple, self.words)
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing but spaces and characters that are not seen, such as the space of no width."""
+    return all(char.isspace() or category(char) in ("Cc", "Cf") for char in text)
 
 
 def shortened(text: str) -> str:

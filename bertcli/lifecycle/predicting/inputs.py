@@ -14,7 +14,7 @@ from bertcli import say
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled import tables
 from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS, read_conll
-from bertcli.data.labelled.examples import text_examples
+from bertcli.data.labelled.examples import is_blank, text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.labelled.tables import NumberedRow, check_file
 from bertcli.data.text.documents import TABLE_ENDINGS, ending_of, lines_of
@@ -230,7 +230,7 @@ def _misfit_of_columns(columns: dict[str, str], run: RunFolder) -> str:
 
 
 def _is_empty(row: InputRow) -> bool:
-    return not str(row.get("text", row.get("question"))).strip()
+    return is_blank(str(row.get("text", row.get("question"))))
 
 
 def counted(
