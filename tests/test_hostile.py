@@ -22,7 +22,7 @@ from bertcli.config.recipes import read_recipe
 from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.prediction_table import finite, has_lists_of_labels, read_by_question
-from bertcli.data.text import documents
+from bertcli.data.text import files
 from bertcli.data.text.documents import find_text_files, read_documents
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
@@ -221,7 +221,7 @@ def failing(read: Reader, path: Path) -> None:
 
 
 def test_what_unpacks_beyond_measure_is_refused(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "UNPACKED_FROM", 10**6)
+    monkeypatch.setattr(files, "UNPACKED_FROM", 10**6)
     monkeypatch.setattr(convert, "SMALLEST_BOMB", 10**6)
     bomb = b"text,label\n" + b"a cat,yes\nthe dog,no\n" * 100_000
     (workspace / "bomb.csv.gz").write_bytes(gzip.compress(bomb))

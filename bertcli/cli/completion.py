@@ -47,8 +47,8 @@ def _runs(ctx: Any) -> list[str]:
 
 
 def _columns_of(files: list[str]) -> list[str]:
-    from bertcli.data.labelled.tables import stream_table
-    from bertcli.data.text.documents import TABLE_ENDINGS, ending_of
+    from bertcli.data.text.files import TABLE_ENDINGS, ending_of
+    from bertcli.data.text.tables import stream_table
 
     for path in map(Path, files):
         if ending_of(path) in TABLE_ENDINGS and path.is_file():
@@ -65,5 +65,5 @@ _VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     **dict.fromkeys(
         ("text", "text_pair", "label"), lambda ctx: _columns_of([*(ctx.params.get("task") or ()), *ctx.args])
     ),
-    "text_column": lambda ctx: _columns_of([ctx.params.get("file") or ""]),
+    "text_column": lambda ctx: _columns_of([ctx.params.get("file") or "", *(ctx.params.get("text") or ()), *ctx.args]),
 }

@@ -31,7 +31,7 @@ def predict(config: PredictConfig, output: Output) -> dict[str, Any] | None:
         bert predict --compare "river bank" "bank account" --word bank
         bert predict squad --data-dir data --split dev --output predictions.json
     """
-    from bertcli.data.labelled.tables import chunks_of
+    from bertcli.data.text.tables import chunks_of
     from bertcli.kinds import KINDS
     from bertcli.lifecycle.predict import stream
 

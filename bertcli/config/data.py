@@ -8,7 +8,8 @@ from bertcli.families.bert import BERT
 
 FAMILY_OF_VOCABULARY = "Family whose special tokens are in it: {choices}."
 FAMILY_OF_DATA = "Family to pre-train: {choices}; it sets what is not given."
-TEXT = "Text files (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
+TEXT = "Text files or tables (may be .gz, .xz, .zst), folders of them, patterns, or URLs such as s3://bucket/*.txt."
+TEXT_COLUMN = "Column of the texts in a table (CSV, TSV, JSONL, Parquet); default: by its name."
 OBJECTIVE = "Pre-training objective: {choices}"
 SENTENCES = "Cut each line, such as a paragraph, into sentences at . ! ? …"
 MASKING = ("static", "dynamic")
@@ -23,6 +24,7 @@ class BuildVocabConfig(Config):
     """Options of `bert build-vocab`."""
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
+    text_column: str | None = option(None, TEXT_COLUMN)
     out: str | None = option(None, "Output folder; default: vocab, or with --add-words the model's name + -words.")
     algorithm: str | None = option(None, "How pieces are learnt: {choices}; default: the family's.", choices=ALGORITHMS)
     family: str | None = option(None, FAMILY_OF_VOCABULARY, choices=pretrainable, elsewhere=DISTILLED)
@@ -40,6 +42,7 @@ class MakePretrainingDataConfig(Config):
     """Options of `bert make-pretraining-data` (defaults of create_pretraining_data.py)."""
 
     text: list[str] = option([], TEXT, metavar="TEXT...")
+    text_column: str | None = option(None, TEXT_COLUMN)
     family: str = option(BERT.key, FAMILY_OF_DATA, choices=pretrainable, elsewhere=DISTILLED)
     objective: str | None = option(None, f"{OBJECTIVE}; default: the family's.", choices=objectives)
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.tables import place_of
+from bertcli.data.text.tables import place_of
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Kind, Split

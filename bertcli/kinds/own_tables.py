@@ -10,12 +10,13 @@ from shlex import quote
 from typing import Any, cast
 
 from bertcli import say
-from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples, is_blank, join_examples, text_examples
 from bertcli.data.labelled.own_labels import CLASS_NAMES, ZERO_OR_ONE, infer_kind, missing_labels, one_spelling, spelled
 from bertcli.data.labelled.own_splits import say_unread_split, sizes_of
-from bertcli.data.labelled.tables import NumberedRow, Table, TableParts, TableStream, are_numbers, as_text
-from bertcli.data.text.documents import ending_of
+from bertcli.data.text import tables
+from bertcli.data.text.columns import ROWS_LOOKED_AT, TEXT_NAMES, characters_in, named
+from bertcli.data.text.files import ending_of
+from bertcli.data.text.tables import NumberedRow, Table, TableParts, TableStream, are_numbers, as_text
 from bertcli.errors import UserError, flag_of, quoted, unknown
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.text import TextKind
@@ -23,13 +24,10 @@ from bertcli.kinds.types import OwnData
 from bertcli.tasks.task import Files, Task
 
 LABEL_NAMES = (*CLASS_NAMES, "target", "sentiment", "score", "stars", "rating", "y")
-SENTENCE_NAMES = ("text", "sentence1", "premise", "question1", "question", "sentence")
-TEXT_NAMES = (*SENTENCE_NAMES, "review", "comment", "content", "title", "body")
 PAIR_NAMES = ("text_pair", "sentence2", "hypothesis", "question2", "answer", "sentence")
 CONTEXT_NAMES = ("sent1", "context", "ctx", "prompt", "startphrase", *TEXT_NAMES)  # what choices may follow
 CHOICE_LISTS = ("choices", "endings", "options")
 CHOICE_NAME = re.compile(r"(ending|choice|option)[ _]?(\d+|[a-h])", re.IGNORECASE)
-ROWS_LOOKED_AT = 200
 MOST_SPACES = 3  # in the name of a column
 YES_OR_NO = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
 
@@ -326,14 +324,3 @@ def _holds_texts(rows: list[dict[str, Any]], column: str) -> bool:
     """Whether cells are texts of more than one word, most of them."""
     cells = (cell for row in rows if not isinstance(cell := row.get(column), (dict, list)))
     return sum(" " in as_text(cell).strip() for cell in cells) > len(rows) / 2
-
-
-def characters_in(rows: list[dict[str, Any]], column: str) -> int:
-    """How many characters the cells of a column have, which tells the texts."""
-    return sum(len(as_text(row.get(column))) for row in rows)
-
-
-def named(wanted: tuple[str, ...], names: list[str]) -> str | None:
-    """The column with the first of the wanted names that one has."""
-    lower = {name.lower(): name for name in names}
-    return next((lower[name] for name in wanted if name in lower), None)

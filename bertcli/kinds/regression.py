@@ -9,7 +9,7 @@ from bertcli import without_exponent
 from bertcli.data.labelled.examples import Examples, TextExamples
 from bertcli.data.labelled.own_labels import NO_NUMBER, Unit
 from bertcli.data.labelled.prediction_table import PredictionTable
-from bertcli.data.labelled.tables import are_numbers
+from bertcli.data.text.tables import are_numbers
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
 from bertcli.kinds.text import TextKind

@@ -17,7 +17,7 @@ from bertcli.data.labelled import squad
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.prediction_table import finite, read_by_question
-from bertcli.data.labelled.tables import check_file
+from bertcli.data.text.tables import check_file
 from bertcli.errors import UserError
 from bertcli.kinds import types as t
 from bertcli.kinds.kind import Encoder, Kind, Split

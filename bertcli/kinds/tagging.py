@@ -16,8 +16,8 @@ from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import sizes_of
 from bertcli.data.labelled.prediction_table import check_order
-from bertcli.data.labelled.tables import LIST_ENDINGS, are_numbers, json_value, read_table, stream_table
-from bertcli.data.text.documents import ending_of, lines_of
+from bertcli.data.text.files import ending_of, lines_of
+from bertcli.data.text.tables import LIST_ENDINGS, are_numbers, json_value, read_table, stream_table
 from bertcli.errors import UserError
 from bertcli.families import family_of
 from bertcli.kinds import types as t

@@ -3,9 +3,9 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from bertcli.config.options import default_of, flag
 from bertcli.data.atomic import replacing
 from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
-from bertcli.data.text.documents import find_text_files, read_lines
+from bertcli.data.text.documents import find_text_files, read_all_lines, read_lines
 from bertcli.data.text.tokenization import MAX_CHARACTERS_PER_WORD, WordPiece, load_wordpiece
 from bertcli.errors import UserError, check_vacant
 from bertcli.lifecycle.workspace import resolve_model
@@ -55,7 +55,7 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
     out = _checked_out(config)
     source = resolve_model(str(config.to))
     old = load_wordpiece(source)
-    words, skipped = _sort_out(_lines([str(config.add_words)]), old)
+    words, skipped = _sort_out(chain.from_iterable(map(read_lines, find_text_files([str(config.add_words)]))), old)
     if not words:
         what = f"`{config.add_words}` holds no word to add: {_why(skipped)}."
         raise UserError(what, "Give words that the model splits into pieces, one per line.")
@@ -70,8 +70,9 @@ def add_words(text: BuildVocabConfig | list[str] | str | None = None, **options:
         what = f"`{source}` joins two encoders, and words are added to one."
         raise UserError(what, "Add words to another model, or to its vocabulary before the pre-training.")
     check_vocabulary(model, old, source)
+    files = find_text_files(config.text, config.text_column) if config.text else []
     before, after = (
-        measure_coverage(filter(None, _lines(config.text)), tokenizer) if config.text else None
+        measure_coverage(read_all_lines(files, config.text_column), tokenizer) if files else None
         for tokenizer in (old, new)
     )
     pieces = old.encode_ids(words)
@@ -101,10 +102,6 @@ def _checked_out(config: BuildVocabConfig) -> Path:
     out = Path(config.out or f"{os.path.basename(os.path.realpath(config.to))}-words")
     check_vacant(out)
     return out
-
-
-def _lines(names: list[str]) -> Iterator[str]:
-    return (line for path in find_text_files(names) for line in read_lines(path))
 
 
 def _sort_out(lines: Iterable[str], tokenizer: WordPiece) -> tuple[list[str], Skipped]:

@@ -15,7 +15,7 @@ from bertcli.data.checksums import CHECKSUMS
 from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.coverage import Coverage, measure_coverage
-from bertcli.data.text.documents import find_text_files, read_lines
+from bertcli.data.text.documents import find_text_files, read_all_lines, read_lines
 from bertcli.data.text.tokenization import TOKENIZER_FILES, WordPiece
 from bertcli.errors import UserError, check_place
 from bertcli.families import FAMILIES, get_family
@@ -53,7 +53,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         what = "`build_vocab` learns a vocabulary; it adds no words."
         raise UserError(what, "Call bertcli.lifecycle.add_words.add_words.")
     started = time.perf_counter()
-    files, out = find_text_files(config.text), Path(config.out or "vocab")
+    files, out = find_text_files(config.text, config.text_column), Path(config.out or "vocab")
     write, wrote = _check_replaceable(out)
     family = _family(config)
     config = config.with_defaults(family.vocabulary_defaults)
@@ -63,8 +63,8 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
         return Vocabulary(str(out), config.vocab_size, 0, config.cased, 0, None, 0.0)
 
     with Progress("reading characters", total=sum(status_of(path).st_size for path in files), unit="B") as progress:
-        characters, held_out, lines = _count_characters(files, progress)
-    lines_to_learn = (line for path in files for line in read_lines(path) if line and line not in held_out)
+        characters, held_out, count = _count_characters(files, config.text_column, progress)
+    lines_to_learn = (line for line in read_all_lines(files, config.text_column) if line not in held_out)
     with Progress("learning pieces", total=None, unit=""):
         vocabulary, alphabet_size = learn(lines_to_learn, characters, config, family, str(out))
     if vocabulary.size < config.vocab_size:
@@ -74,7 +74,7 @@ def build_vocab(text: BuildVocabConfig | list[str] | str, **options: Any) -> Voc
     seconds = time.perf_counter() - started
     say(f"{wrote} {out}: {vocabulary.size:,} tokens from {number_of(len(files), 'file')} in {seconds:.0f} s")
     coverage = _measure(held_out, vocabulary)
-    return Vocabulary(str(out), vocabulary.size, alphabet_size, config.cased, lines, coverage, round(seconds, 2))
+    return Vocabulary(str(out), vocabulary.size, alphabet_size, config.cased, count, coverage, round(seconds, 2))
 
 
 def _family(config: BuildVocabConfig) -> Family:
@@ -106,7 +106,9 @@ def _check_replaceable(out: Path) -> tuple[str, str]:
     return ("replace", "replaced") if out.exists() else ("write", "wrote")
 
 
-def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counter[str], Counter[str], int]:
+def _count_characters(
+    files: Iterable[Path], text_column: str | None, progress: Progress
+) -> tuple[Counter[str], Counter[str], int]:
     """Count the characters to learn from, the held-out lines and all lines; a bad line is found before anything is written.
 
     A line is held out by its checksum, whatever the order of the files. If these are more than a fiftieth of the text,
@@ -116,7 +118,7 @@ def _count_characters(files: Iterable[Path], progress: Progress) -> tuple[Counte
     held_out: Counter[str] = Counter()
     lines, limit = 0, 2**32 // 100
     for path in files:
-        for line in read_lines(path):
+        for line in read_lines(path, text_column):
             characters.update(line)
             lines += bool(line)
             if line and crc32(line.encode()) < limit:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bertcli import say
 from bertcli.config.use import ConvertConfig
 from bertcli.data.results import Result
-from bertcli.data.text.documents import BAD_ZIP
+from bertcli.data.text.files import BAD_ZIP
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, check_regular, check_vacant
 from bertcli.lifecycle.workspace import resolve_model

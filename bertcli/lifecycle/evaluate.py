@@ -14,11 +14,11 @@ from typing import Any
 
 from bertcli import quietly, say
 from bertcli.config.use import EvaluateConfig
-from bertcli.data.labelled import tables
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import counted, listed
 from bertcli.data.labelled.own_splits import SPLIT_NAMES, looks_like_file, own_files
 from bertcli.data.labelled.prediction_table import in_other_case
+from bertcli.data.text import tables
 from bertcli.errors import UserError, quoted, unknown
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split, unlabelled

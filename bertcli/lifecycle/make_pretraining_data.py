@@ -21,7 +21,8 @@ from bertcli.data.pretraining.shards import MASKING_DEFAULTS, masking_rules
 from bertcli.data.remote import status_of
 from bertcli.data.results import Result
 from bertcli.data.text.coverage import Unknown
-from bertcli.data.text.documents import COMPRESSED, find_text_files, read_documents
+from bertcli.data.text.documents import find_text_files, read_documents
+from bertcli.data.text.files import COMPRESSED
 from bertcli.data.text.tokenization import WordPiece, load_tokenizer
 from bertcli.errors import UserError, quoted
 from bertcli.families import get_family
@@ -34,7 +35,7 @@ from bertcli.training.progress import Progress
 from bertcli.training.run_folder import LOCK, RunFolder
 
 BYTES_PER_SHARD = 8_000_000
-COMPRESSION = 3.5  # size of text relative to its .gz, .xz or .zst, roughly
+DENSE, COMPRESSION = (*COMPRESSED, ".parquet"), 3.5  # size of text relative to such files, roughly
 MUCH = 0.02  # of the text's tokens, from which on it is said that they are not used
 BYTES_WRITTEN = {"static": 0.45, "dynamic": 0.35}  # for each byte of English text and pass over it, roughly
 # Options that leave the instances the same.
@@ -68,7 +69,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
     started = time.perf_counter()
     _check_engine(config)
     parse_shares(config.mask_shares)
-    files = find_text_files(config.text)
+    files = find_text_files(config.text, config.text_column)
     tokenizer = load_tokenizer(tokenizer_source(config.tokenizer or latest_vocabulary(family=family)), config.cased)
     family.check_vocabulary(tokenizer)
     masking_rules(tokenizer, config.values())  # are refused before anything is written
@@ -81,7 +82,7 @@ def make_pretraining_data(text: MakePretrainingDataConfig | list[str] | str, **o
         remove(part)  # the data that it has replaced, where the process was killed then
         say(f"{out.name} is complete already: the same text, vocabulary and options")
         return _result(config.out, manifest, objective, started)
-    size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
+    size = sum(status_of(path).st_size * (COMPRESSION if path.suffix in DENSE else 1) for path in files)
     shards = config.shards or max(1, round(size / BYTES_PER_SHARD))
     _say_sizes(len(files), size, shards, config, part)
     _say_limit(config, objective)
@@ -139,6 +140,7 @@ def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: Wo
     options = {name: value for name, value in config.values().items() if name not in NOT_CONTENT}
     # What data had before there were these options.
     before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True, "split_sentences": False}
+    before |= {"text_column": None}
     options = {name: value for name, value in options.items() if before.get(name) != value}
     found = [(path.name, status_of(path)) for path in files]
     texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
@@ -200,7 +202,8 @@ def _deal_documents(files: list[Path], part: Path, request: dict[str, Any], conf
         if old.name != LOCK:
             remove(old)
     try:
-        found = read_documents(files, config.join_files, config.blanks_separate_docs, config.split_sentences)
+        how = (config.join_files, config.blanks_separate_docs, config.split_sentences, config.text_column)
+        found = read_documents(files, *how)
         documents = writing.deal_documents(found, part, request["shards"])
         if documents == 0:
             raise UserError("The text files hold blank lines only.", "Name files with text in them.")

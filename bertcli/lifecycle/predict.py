@@ -17,9 +17,9 @@ from bertcli import number_of, say
 from bertcli.config.recipes import SHIPPED
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.own_splits import looks_like_file
-from bertcli.data.labelled.tables import chunks_of, count_rows
 from bertcli.data.results import Result, Rows
 from bertcli.data.text.coverage import Unknown
+from bertcli.data.text.tables import chunks_of, count_rows
 from bertcli.errors import UserError
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Kind

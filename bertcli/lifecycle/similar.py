@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from bertcli import number_of, quietly, say
 from bertcli.config.use import SimilarConfig
 from bertcli.data.labelled.examples import is_blank
-from bertcli.data.labelled.tables import check_file
 from bertcli.data.results import Result, Rows
+from bertcli.data.text.tables import check_file
 from bertcli.errors import UserError
 from bertcli.lifecycle.predicting.inputs import read_texts
 from bertcli.lifecycle.pretrained import MINILM, is_sentence_encoder

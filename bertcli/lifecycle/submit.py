@@ -12,7 +12,7 @@ from bertcli.config.use import SubmitConfig
 from bertcli.data.atomic import replacing
 from bertcli.data.labelled.official_files import split_file
 from bertcli.data.results import Result, Rows
-from bertcli.data.text.documents import read_text
+from bertcli.data.text.files import read_text
 from bertcli.errors import UserError, check_file
 from bertcli.kinds.kind import Split
 from bertcli.kinds.types import Prediction

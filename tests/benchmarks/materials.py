@@ -12,7 +12,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForSequenceClassificatio
 from bertcli.config.recipes import SHIPPED, recipes_folder
 from bertcli.data.checksums import CHECKSUMS
 from bertcli.data.labelled.examples import TextExamples
-from bertcli.data.text.documents import open_binary
+from bertcli.data.text.files import open_binary
 from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError
 from bertcli.families import get_family

@@ -13,7 +13,8 @@ import pytest
 import zstandard
 
 from bertcli import make_pretraining_data, pretrain
-from bertcli.data.text.documents import find_text_files, read_text
+from bertcli.data.text.documents import find_text_files
+from bertcli.data.text.files import read_text
 from bertcli.errors import UserError
 
 pytest.importorskip("upath")

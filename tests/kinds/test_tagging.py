@@ -143,7 +143,7 @@ def test_a_tagger_is_found_and_scored_on_entities(
     assert scored.metrics.keys() == {"f1", "precision", "recall"}
     assert scored.paper == {"base f1": 96.4, "large f1": 96.6}
     with monkeypatch.context() as patch:
-        patch.setattr("bertcli.data.labelled.tables.CHARACTERS_AT_ONCE", 1000)  # about three sentences
+        patch.setattr("bertcli.data.text.tables.CHARACTERS_AT_ONCE", 1000)  # about three sentences
         assert evaluate("conll2003") == scored
     assert (
         evaluate("conll2003", predictions=str(conll_run / "predictions.jsonl"), data_dir="official").metrics

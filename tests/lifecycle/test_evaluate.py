@@ -17,7 +17,7 @@ from scipy.stats import binom
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from bertcli.cli.main import main
-from bertcli.data.labelled.tables import read_table
+from bertcli.data.text.tables import read_table
 from bertcli.errors import UserError
 from bertcli.lifecycle.baseline import baseline
 from bertcli.lifecycle.evaluate import Evaluation, evaluate

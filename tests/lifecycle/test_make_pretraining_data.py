@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import GOLDENS, write_corpus
@@ -52,6 +53,17 @@ def test_static_instances_equal_googles_row_for_row(case: str, workspace: Path, 
     ]
     manifest = json.loads(Path("data/manifest.json").read_text())
     assert manifest["shards"][0]["rng_random_after"] == made_with["rng_random_after"]
+
+
+def test_a_table_gives_the_vocabulary_and_the_instances_of_the_same_documents(workspace: Path) -> None:
+    corpus = write_corpus(Path("corpus.txt"))
+    documents = [document for document in corpus.read_text().split("\n\n") if document.strip()]
+    pq.write_table(pa.table({"number": [*map(str, range(len(documents)))], "body": documents}), "corpus.parquet")
+    for name in ("corpus.txt", "corpus.parquet"):
+        build_vocab(name, vocab_size=120, out=f"vocab-{name}")
+        make_pretraining_data(name, tokenizer=f"vocab-{name}", out=f"data-{name}", dupe_factor=2)
+    assert Path("vocab-corpus.txt/vocab.txt").read_bytes() == Path("vocab-corpus.parquet/vocab.txt").read_bytes()
+    assert rows_of("data-corpus.txt") == rows_of("data-corpus.parquet")
 
 
 def test_more_workers_give_the_same_shards(workspace: Path) -> None:

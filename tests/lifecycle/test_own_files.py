@@ -26,8 +26,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertcli.data.labelled.own_splits import run_name, stratified_split
-from bertcli.data.labelled.tables import are_numbers, read_table
 from bertcli.data.text.documents import read_lines
+from bertcli.data.text.tables import are_numbers, read_table
 from bertcli.errors import UserError
 from bertcli.kinds.types import OwnData
 from bertcli.lifecycle import own_files

@@ -27,7 +27,7 @@ from bertcli import kernels
 from bertcli.config.training import FinetuneConfig
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.squad import split_words
-from bertcli.data.labelled.tables import chunks_of, read_table, stream_table
+from bertcli.data.text.tables import chunks_of, read_table, stream_table
 from bertcli.errors import UserError
 from bertcli.lifecycle import predict as prediction
 from bertcli.lifecycle.baseline import baseline

@@ -7,8 +7,8 @@ from typing import Any
 
 from bertcli import number_of, say
 from bertcli.data.labelled.examples import Sentences
-from bertcli.data.labelled.tables import LIST_ENDINGS, place_of, read_table
-from bertcli.data.text.documents import ending_of, lines_of
+from bertcli.data.text.files import ending_of, lines_of
+from bertcli.data.text.tables import LIST_ENDINGS, place_of, read_table
 from bertcli.errors import UserError
 
 TAG_ENDINGS = (".conll", ".iob", ".iob2", ".bio")  # words with their tags in columns

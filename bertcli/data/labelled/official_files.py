@@ -11,8 +11,8 @@ from bertcli import say
 from bertcli.data.hub import hub_answers
 from bertcli.data.labelled.examples import TextExamples, text_examples
 from bertcli.data.labelled.own_labels import NO_LABEL
-from bertcli.data.labelled.tables import read_table
-from bertcli.data.text.documents import COMPRESSED, check_unpacked, ending_of, is_in_archive, read_text, reading, tar_of
+from bertcli.data.text.files import COMPRESSED, check_unpacked, ending_of, is_in_archive, read_text, reading, tar_of
+from bertcli.data.text.tables import read_table
 from bertcli.errors import RunError, UserError, first_line, unknown
 from bertcli.tasks.task import Task
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from bertcli import say
-from bertcli.data.labelled.tables import are_numbers
+from bertcli.data.text.tables import are_numbers
 from bertcli.errors import UserError
 from bertcli.tasks.task import Task
 

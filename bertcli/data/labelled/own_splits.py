@@ -13,8 +13,8 @@ from bertcli import number_of, say
 from bertcli.data.labelled.conll import TAG_ENDINGS
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import counted, listed
-from bertcli.data.labelled.tables import Table, as_text, check_file
-from bertcli.data.text.documents import COMPRESSED, TABLE_ENDINGS, ending_of
+from bertcli.data.text.files import COMPRESSED, TABLE_ENDINGS, ending_of
+from bertcli.data.text.tables import Table, as_text, check_file
 from bertcli.errors import UserError
 from bertcli.tasks import is_task
 

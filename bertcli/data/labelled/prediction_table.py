@@ -14,8 +14,8 @@ from typing import Any, Self, TypeVar
 from bertcli import quietly, say
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.data.labelled.own_labels import is_list, spelled
-from bertcli.data.labelled.tables import DELIMITERS, Table, as_text, read_table
-from bertcli.data.text.documents import ending_of, read_text
+from bertcli.data.text.files import ending_of, read_text
+from bertcli.data.text.tables import DELIMITERS, Table, as_text, read_table
 from bertcli.errors import UserError, quoted
 from bertcli.tasks.task import Task
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from bertcli import say
 from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.tables import LIST_ENDINGS, json_value, read_table, stream_table
-from bertcli.data.text.documents import ending_of, read_text
+from bertcli.data.text.files import ending_of, read_text
+from bertcli.data.text.tables import LIST_ENDINGS, json_value, read_table, stream_table
 from bertcli.errors import UserError
 
 SEPARATORS = " \t\r\n\u202f"  # run_squad.py: a no-break space does not separate words

@@ -1,66 +1,31 @@
-"""Text files, compressed or not, and their documents, separated by blank lines."""
+"""The documents of a corpus: of text files separated by blank lines, of tables a row each."""
 
 import glob
-import gzip
-import io
-import lzma
 import os
 import re
-import sys
-import tarfile
-import zipfile
-import zlib
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from itertools import chain, islice, pairwise
-from math import inf
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import IO, cast
-
-import zstandard
 
 from bertcli import number_of, say
-from bertcli.data.remote import find_files, is_url, status_of, unreachable
-from bertcli.errors import UserError, check_regular, quoted
+from bertcli.data.remote import find_files, is_url, status_of
+from bertcli.data.text.columns import text_column_of
+from bertcli.data.text.files import COMPRESSED, LONGEST_LINE, TABLE_ENDINGS, ending_of, lines_of
+from bertcli.data.text.tables import as_text, place_of, stream_table
+from bertcli.errors import UserError, check_regular
 
-LONGEST_LINE, LONGEST_FILE = 4_000_000, 1_000_000_000  # bytes, of a line and of a file that is read as one value
-# Text compresses to a tenth; a file that unpacks to more than so many times its size, and to more than so many bytes, is a bomb.
-UNPACKED_TIMES, UNPACKED_FROM = 100, 20_000_000
-COMPRESSED = (".gz", ".xz", ".zst")
-DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, zipfile.BadZipFile, tarfile.TarError)
-BAD_ZIP = (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)  # a password, another version, a name
-TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 TEXT_ENDINGS = (".txt", *(f".txt{ending}" for ending in COMPRESSED))
 # The end of a sentence with its closing quotation marks, but not of "Mr." or "J.", nor before a small letter.
 SENTENCE_END = re.compile(
     r"""(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b(?:Mr|Ms|Dr|St)\.)(?<!\bMrs\.)["'”’»)\]]*(?=\s+[^\sa-z])"""
     r"""|(?<=[。！？])[”’」』）]*(?=[^。！？”’」』）])"""
 )
-CONTROLS = {*range(9), *range(14, 27), *range(28, 32)}  # bytes that no text of one byte a character has
-PICKLE = ("a pickle, which may run any code when it is opened", "Save its table as Parquet.")
-# First bytes of other formats, often mistaken for text. A pickle is never opened: that would run its code.
-SIGNATURES = {
-    b"PK\x03\x04": ("an Excel workbook or a zip", "Save its table as CSV (UTF-8) or Parquet."),
-    b"\xd0\xcf\x11\xe0": ("an old Excel workbook", "Save its table as CSV (UTF-8) or Parquet."),
-    **dict.fromkeys((b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"), PICKLE),
-    b"PAR1": ("Parquet", "Let its name end in .parquet."),
-    b"\x1f\x8b": ("compressed data", "Let its name end in .gz."),
-    b"BZh": ("compressed by bzip2", "Unpack it, or compress it with gzip, xz or zstd."),
-    b"\xfd7zXZ": ("compressed data", "Let its name end in .xz."),
-    b"\x28\xb5\x2f\xfd": ("compressed data", "Let its name end in .zst."),
-}
 
 
-def ending_of(path: Path) -> str:
-    """The ending of a file's name, without that of a compression."""
-    return Path(path.stem if path.suffix in COMPRESSED else path.name).suffix.lower()
-
-
-def find_text_files(names: Iterable[str]) -> list[Path]:
+def find_text_files(names: Iterable[str], text_column: str | None = None) -> list[Path]:
     """Expand files, folders and patterns in the order given, the files of a folder or pattern sorted, each once.
 
-    Raises UserError if a name leads to no file, or to one that is empty or a table.
+    Raises UserError if a name leads to no file, to an empty one, to a table without the column, or to one at a URL.
     """
     named = [path for name in names for path in _expand(name)]
     paths = [*{str(path) if is_url(path) else os.path.realpath(path): path for path in named}.values()]
@@ -73,10 +38,26 @@ def find_text_files(names: Iterable[str]) -> list[Path]:
             check_regular(path)
         if status_of(path).st_size == 0:
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
-        if ending_of(path) in TABLE_ENDINGS:
-            hint = "Write its texts to a .txt: a sentence per line, a blank line between documents."
-            raise UserError(f"`{path}` is a table, not plain text.", hint)
+        if _is_table(path) and is_url(path):
+            raise UserError(f"`{path}` is a table, which is not read at a URL.", "Copy it to this machine.")
+    _say_columns([*filter(_is_table, paths)], text_column)
     return paths
+
+
+def _is_table(path: Path) -> bool:
+    return ending_of(path) in TABLE_ENDINGS
+
+
+def _say_columns(tables: list[Path], asked: str | None) -> None:
+    """Say which column of the tables is read, once for all that have the same."""
+    if asked and not tables:
+        say("--text-column has no effect: no file is a table")
+    found: dict[str, list[Path]] = {}
+    for path in tables:
+        found.setdefault(text_column_of(path, asked), []).append(path)
+    for column, (first, *others) in found.items():
+        beside = f" and {number_of(len(others), 'other table')}" if others else ""
+        say(f"{first}{beside}: text = `{column}`; each row is a document")
 
 
 def _expand(name: str) -> list[Path]:
@@ -96,168 +77,30 @@ def _expand(name: str) -> list[Path]:
     return [child for child in found if is_url(child) or (child.exists() and not child.is_dir())]
 
 
-def check_unpacked(path: Path, unpacked: int) -> float:
-    """The maximum size in bytes of text compressed to a file of this size. Raises UserError if it is larger."""
-    most = max(UNPACKED_FROM, UNPACKED_TIMES * status_of(path).st_size)
-    if unpacked > most:
-        what = f"`{path}` unpacks to more than {unpacked / 1e6:,.0f} MB, {UNPACKED_TIMES} times its size."
-        raise UserError(what, "Text does not compress that well: check where the file is from, or unpack it yourself.")
-    return most
+def read_lines(path: Path, text_column: str | None = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 file, or of the texts of a table, stripped."""
+    return chain.from_iterable(_rows(path, text_column)) if _is_table(path) else map(str.strip, lines_of(path))
 
 
-def open_binary(path: Path) -> IO[bytes]:
-    """Open a file, which may be compressed (.gz, .xz, .zst) or in a .zip file; `-` is standard input."""
-    if str(path) == "-":
-        return sys.stdin.buffer
-    if is_url(path):
-        source: io.BufferedReader | Path = io.BufferedReader(cast(io.RawIOBase, path.open("rb")))
-    else:
-        check_regular(path)
-        if inside := _inside_archive(path):
-            try:
-                return inside.open("rb")
-            except BAD_ZIP as error:
-                raise zipfile.BadZipFile(str(error)) from None
-        source = path
-    if path.suffix == ".gz":
-        return cast(IO[bytes], gzip.open(source))
-    if path.suffix == ".xz":
-        return io.BufferedReader(lzma.open(source))
-    if path.suffix == ".zst":
-        return io.BufferedReader(zstandard.open(source, "rb"))
-    return source.open("rb") if isinstance(source, Path) else source
+def read_all_lines(paths: Iterable[Path], text_column: str | None = None) -> Iterator[str]:
+    """Yield the lines of several files that are not blank."""
+    return filter(None, chain.from_iterable(read_lines(path, text_column) for path in paths))
 
 
-def is_in_archive(path: Path) -> bool:
-    """Whether a path, such as `RTE.zip/RTE/train.tsv`, leads to a file in a .zip file."""
-    return bool((inside := _inside_archive(path)) and inside.is_file())
-
-
-def tar_of(path: Path) -> Path | None:
-    """The .tar.gz file that a path leads into, if any."""
-    return next((parent for parent in path.parents if parent.name.endswith(".tar.gz") and parent.is_file()), None)
-
-
-def _inside_archive(path: Path) -> zipfile.Path | None:
-    archive = next((parent for parent in path.parents if parent.suffix == ".zip"), None)
-    if archive is None or not archive.is_file():
-        return None
-    try:
-        return zipfile.Path(archive, path.relative_to(archive).as_posix())
-    except BAD_ZIP as error:
-        raise UserError(f"The zip `{archive}` is damaged: {error}.", "Download or copy it again.") from None
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[IO[bytes]]:
-    """A file, which may be compressed, open for reading. Raises UserError if it is damaged or cannot be read."""
-    try:
-        with open_binary(path) as file:
-            yield file
-    except DAMAGED as error:
-        if is_url(path) and isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
-            raise unreachable(path, error) from None
-        raise UserError(f"`{path}` cannot be read: {error}.", "Check the file, or compress it again.") from None
-    except Exception as error:  # each remote file system raises its own
-        if not is_url(path) or isinstance(error, (UserError, UnicodeError)):
-            raise
-        raise unreachable(path, error) from None
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, stripped."""
-    return (line.strip() for line in lines_of(path))
-
-
-def lines_of(path: Path, longest: int = LONGEST_LINE) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file unchanged, without a byte-order mark. Only `\n` ends a line, as in the original.
-
-    Raises UserError at the first line that is not UTF-8 text, or has more than `longest` bytes.
-    """
-    number, unpacked, most = 0, 0, float(UNPACKED_FROM if path.suffix in COMPRESSED else inf)
-    try:
-        with reading(path) as file:
-            _check_beginning(path, cast(io.BufferedReader, file).peek(1000)[:1000])
-            for number, line in enumerate(iter(lambda: file.readline(longest + 1), b""), start=1):
-                # The tokenizer drops single control characters, as the original's; half a line of them is no text.
-                if b"\0" in line and 2 * sum(byte < 32 for byte in line.rstrip()) >= len(line.rstrip()):
-                    raise _binary(path, number)
-                unpacked += len(line)
-                if unpacked > most:
-                    most = check_unpacked(path, unpacked)
-                if len(line) > longest:
-                    what = f"`{path}` line {number} has more than {longest / 1e6:.0f} MB."
-                    raise UserError(what, "Put line breaks into the text, such as after each sentence or paragraph.")
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(path, number, error) from None
-
-
-def has_byte_order_mark(path: Path) -> bool:
-    """Whether a file begins with UTF-8's byte-order mark, without which Excel takes it for another encoding."""
-    with reading(path) as file:
-        return file.read(len(BOM_UTF8)) == BOM_UTF8
-
-
-def count_lines(path: Path) -> int:
-    """Number of line ends in a file."""
-    lines, unpacked, most = 0, 0, float(UNPACKED_FROM if path.suffix in COMPRESSED else inf)
-    with reading(path) as file:
-        for block in iter(lambda: file.read(2**20), b""):
-            lines, unpacked = lines + block.count(b"\n"), unpacked + len(block)
-            if unpacked > most:
-                most = check_unpacked(path, unpacked)
-    return lines
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, without a byte-order mark. Raises UserError if it is not UTF-8 text."""
-    size, lines = 0, []
-    for line in lines_of(path, longest=LONGEST_FILE):
-        lines.append(line)
-        size += len(line)
-        if size > LONGEST_FILE:
-            raise UserError(f"`{path}` has more than {LONGEST_FILE / 1e9:.0f} GB.", "Give a part of it.")
-    return "".join(lines)
-
-
-def _check_beginning(path: Path, data: bytes) -> None:
-    """Raise UserError if a file begins like another format or UTF-16."""
-    for signature, (what, hint) in SIGNATURES.items():
-        if data.startswith(signature):
-            raise UserError(f"`{path}` is not text but {what}.", hint)
-    sides = [data[side::2].count(0) for side in (0, 1)]
-    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) or (4 < len(data) / 4 < max(sides) and min(sides) == 0):
-        encoding = "utf-16" if data[:1] in b"\xff\xfe" else "utf-16le" if sides[1] else "utf-16be"
-        raise UserError(f"`{path}` is UTF-16, not UTF-8.", _convert(path, encoding))
-
-
-def _binary(path: Path, number: int) -> UserError:
-    return UserError(f"`{path}` line {number} is not text but binary.", "Give text files.")
-
-
-def _not_utf8(path: Path, number: int, error: UnicodeDecodeError) -> UserError:
-    """Guess the encoding: bytes from 0x80 to 0x9f are controls in Latin-1, but quotation marks and the euro in cp1252."""
-    if error.reason == "unexpected end of data":
-        what = f"`{path}` is not UTF-8 at its end: it was cut within a character, or has another encoding."
-        return UserError(what, _convert(path, "utf-8", "drop that character: iconv -c"))
-    if CONTROLS & set(error.object):
-        return _binary(path, number)
-    what = f"`{path}` line {number} is not UTF-8 (byte {error.object[error.start]:#04x})"
-    if path.is_file() and not all(map(str.isascii, islice(lines_of(path), number - 1))):
-        return UserError(
-            f"{what}, as other lines are.", _convert(path, "utf-8", "mend it, or drop such bytes: iconv -c")
-        )
-    encoding = "cp1252" if any(0x80 <= byte < 0xA0 for byte in error.object) else "latin1"
-    read = error.object[max(0, error.start - 15) : error.start + 15].decode(encoding, "replace").strip()
-    others = "cp1254 if it is Turkish, cp1250 if Polish or Czech, cp1251 if Russian"
-    return UserError(f"{what}; it may be {encoding}, which reads `{read}` there ({others}).", _convert(path, encoding))
-
-
-def _convert(path: Path, encoding: str, how: str = "convert it first: iconv") -> str:
-    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
-    begin = f"Unpack it and {how}" if plain != path else f"{how[0].upper()}{how[1:]}"
-    return f"{begin} -f {encoding} -t utf-8 {quoted(plain)} > converted{plain.suffix}"
+def _rows(path: Path, text_column: str | None) -> Iterator[list[str]]:
+    """The lines of each row's text. Raises UserError if one is a list or an object, or too long."""
+    column = text_column_of(path, text_column)
+    for number, cells in stream_table(path)[1]:
+        cell = cells.get(column)
+        if isinstance(cell, list | dict):
+            shape = "a list" if isinstance(cell, list) else "an object"
+            what = f"{place_of(path, number)} has {shape} where a text should be."
+            raise UserError(what, "Give another column: --text-column COLUMN")
+        lines = [line.strip() for line in as_text(cell).split("\n")]
+        if max(map(len, lines)) > LONGEST_LINE:
+            what = f"{place_of(path, number)} has a line of more than {LONGEST_LINE / 1e6:.0f} MB."
+            raise UserError(what, "Put line breaks into the text, such as after each sentence or paragraph.")
+        yield lines
 
 
 def sentences_of(line: str) -> Iterator[str]:
@@ -267,16 +110,23 @@ def sentences_of(line: str) -> Iterator[str]:
 
 
 def read_documents(
-    paths: Iterable[Path], join_files: bool = False, blanks_separate: bool = True, split_sentences: bool = False
+    paths: Iterable[Path],
+    join_files: bool = False,
+    blanks_separate: bool = True,
+    split_sentences: bool = False,
+    text_column: str | None = None,
 ) -> Iterator[list[str]]:
     """Yield the documents, each a list of non-blank lines; a blank line ends one, or the end of a file unless `join_files`.
 
     BERT's original joins files; ELECTRA's may read each file as one document, whose blank lines do not separate. With
-    `split_sentences`, a line is one sentence, as the original expects.
+    `split_sentences`, a line is cut into its sentences, which the original expects a line each.
     """
     document: list[str] = []
     for path in paths:
-        lines = read_lines(path) if blanks_separate else filter(None, read_lines(path))
+        if _is_table(path):
+            lines = _one_document_a_row(path, text_column)
+        else:
+            lines = read_lines(path) if blanks_separate else filter(None, read_lines(path))
         for line in chain(lines, () if join_files else ("",)):
             if line:
                 document += sentences_of(line) if split_sentences else [line]
@@ -285,3 +135,14 @@ def read_documents(
                 document = []
     if document:
         yield document
+
+
+def _one_document_a_row(path: Path, text_column: str | None) -> Iterator[str]:
+    """The lines of a table's texts, a blank one after each row and nowhere else; rows without a text are counted."""
+    rows, blank = 0, 0
+    for lines in _rows(path, text_column):
+        text = [line for line in lines if line]
+        rows, blank = rows + 1, blank + (not text)
+        yield from (*text, "")
+    if blank:
+        say(f"{path}: {blank:,} of {rows:,} rows have no text and are left out")

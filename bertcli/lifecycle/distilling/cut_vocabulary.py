@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bertcli import say
 from bertcli.data.atomic import replacing
-from bertcli.data.text.documents import find_text_files, read_lines
+from bertcli.data.text.documents import find_text_files, read_all_lines
 from bertcli.data.text.tokenization import SPECIAL_TOKENS, WordPiece, load_wordpiece
 from bertcli.errors import UserError, check_vacant
 
@@ -40,7 +40,7 @@ def cut_vocabulary(teacher: str, texts: list[str], size: int | None, out: Path) 
 def _counts(texts: list[str], tokenizer: WordPiece) -> Counter[int]:
     """How often each token occurs."""
     counts: Counter[int] = Counter()
-    lines = (line for path in find_text_files(texts) for line in read_lines(path) if line)
+    lines = read_all_lines(find_text_files(texts))
     for chunk in iter(lambda: [*islice(lines, LINES_AT_ONCE)], []):
         counts.update(chain.from_iterable(tokenizer.encode_ids(chunk)))
     return counts

@@ -18,9 +18,9 @@ from bertcli import say
 from bertcli.config.distillation import HIDDEN, LOGITS, VECTORS, DistillConfig
 from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.examples import Examples
-from bertcli.data.labelled.tables import check_file
 from bertcli.data.packing.batches import Packable, PackedBatch
 from bertcli.data.packing.ragged import Ints
+from bertcli.data.text.tables import check_file
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Encoder, Kind, Split

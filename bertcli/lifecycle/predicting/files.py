@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from bertcli import number_of, say
 from bertcli.data.atomic import part_of, remove, replace, write_text
-from bertcli.data.labelled.tables import DELIMITERS, delimiter_of
-from bertcli.data.text.documents import ending_of, has_byte_order_mark
+from bertcli.data.text.files import ending_of, has_byte_order_mark
+from bertcli.data.text.tables import DELIMITERS, delimiter_of
 from bertcli.errors import UserError, check_file
 from bertcli.kinds import KINDS
 from bertcli.kinds.types import Prediction

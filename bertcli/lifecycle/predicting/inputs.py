@@ -12,17 +12,18 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.use import PredictConfig
-from bertcli.data.labelled import tables
 from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS, read_conll
 from bertcli.data.labelled.examples import is_blank, text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
-from bertcli.data.labelled.tables import NumberedRow, check_file
-from bertcli.data.text.documents import TABLE_ENDINGS, ending_of, lines_of
+from bertcli.data.text import tables
+from bertcli.data.text.columns import ROWS_LOOKED_AT, TEXT_NAMES, characters_in, named
+from bertcli.data.text.files import TABLE_ENDINGS, ending_of, lines_of
+from bertcli.data.text.tables import NumberedRow, check_file
 from bertcli.errors import UserError, quoted, unknown
 from bertcli.kinds import KINDS, own_tables
 from bertcli.kinds.choice import CHOICE
 from bertcli.kinds.mask import MASK_TOKEN
-from bertcli.kinds.own_tables import ROWS_LOOKED_AT, TEXT_NAMES, characters_in, choice_columns, named, spread_choices
+from bertcli.kinds.own_tables import choice_columns, spread_choices
 from bertcli.lifecycle import workspace
 from bertcli.lifecycle.workspace import Misfit, resolve_model, run_that_fits, saved_config, takes_pairs, task_runs
 from bertcli.training.run_folder import RunFolder

@@ -30,7 +30,9 @@ def compare(task: Task, split: Split, predictions: list[Prediction]) -> Compared
             is_0 = "correlations are 0" if named[1:] else "correlation is 0"
             say(f"{' and '.join(named)} {is_0} because every {what} is the same")
     if len(predicted) > 1 and len({str(prediction) for prediction in predicted}) == 1:
-        say("every prediction is the same; if a BERT made them, give it more --epochs or another --learning-rate or --seed")
+        say(
+            "every prediction is the same; if a BERT made them, give it more --epochs or another --learning-rate or --seed"
+        )
     return compared
 
 

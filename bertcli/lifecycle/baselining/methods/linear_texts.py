@@ -66,7 +66,7 @@ class LinearTexts(Baseline):
 
     def logits(self, inputs: Sequence[Input]) -> Any:
         """The outputs of the head for inputs, [N, C]."""
-        from bertcli.data.labelled.tables import chunks_of
+        from bertcli.data.text.tables import chunks_of
 
         parts = chunks_of(inputs, CHARACTERS_AT_ONCE, lambda parts: sum(map(len, parts)))
         found = [self.vectors(part) @ self.weights.T.astype(np.float64) + self.biases for part in parts]

@@ -14,8 +14,8 @@ from shlex import quote
 from typing import Any, TypeVar
 
 from bertcli import number_of, say
-from bertcli.data.text import documents
-from bertcli.data.text.documents import TABLE_ENDINGS, ending_of
+from bertcli.data.text import files
+from bertcli.data.text.files import TABLE_ENDINGS, ending_of
 from bertcli.errors import UserError, check_regular, first_line, quoted, repeated, unknown
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -28,7 +28,7 @@ CHARACTERS_AT_ONCE, CHARACTERS_OF_A_ROW = 2**22, 2**8  # in a part of a table, a
 Item = TypeVar("Item")
 NumberedRow = tuple[int, dict[str, Any]]  # its place, as in `Table.numbers`, and its cells
 TableStream = tuple[list[str], Iterator[NumberedRow]]
-csv.field_size_limit(documents.LONGEST_LINE)  # a field may be a whole book
+csv.field_size_limit(files.LONGEST_LINE)  # a field may be a whole book
 ROWS_PER_BYTE = 100  # of Parquet, at most
 SHOWN_COLUMNS = 20  # in a message
 
@@ -77,7 +77,7 @@ def shown(path: str | Path) -> str:
 
 def count_rows(path: Path) -> int:
     """The number of a file's last line, or row in Parquet."""
-    return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else documents.count_lines(path)
+    return int(_open_parquet(path).metadata.num_rows) if ending_of(path) == ".parquet" else files.count_lines(path)
 
 
 def check_file(path: Path, hint: str = "Give a task (`bert tasks`) or a CSV, TSV, JSONL or Parquet file.") -> None:
@@ -115,13 +115,13 @@ def stream_table(path: Path) -> TableStream:
     check_file(path)
     ending = ending_of(path)
     if ending not in TABLE_ENDINGS:
-        documents.read_text(path)  # names the format if it is not text
+        files.read_text(path)  # names the format if it is not text
         hint = "Rename it to its kind, such as reviews.csv; words with their tags in columns, to words.conll."
         raise UserError(f"`{path}` is not CSV, TSV, JSONL or Parquet.", hint)
     if ending in DELIMITERS:
         columns, rows = _delimited(path)
     else:
-        columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, documents.lines_of(path))
+        columns, rows = _parquet(path) if ending == ".parquet" else json_rows(path, files.lines_of(path))
     names = [name for name in columns if name]
     if twice := repeated(names):
         what = f"`{path}`{' line 1' if ending in DELIMITERS else ''} has two columns `{twice[0]}`."
@@ -185,8 +185,8 @@ def _open_parquet(path: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with documents.reading(path) as file:
-        source = pa.BufferReader(file.read(documents.LONGEST_FILE)) if path.suffix in documents.COMPRESSED else path
+    with files.reading(path) as file:
+        source = pa.BufferReader(file.read(files.LONGEST_FILE)) if path.suffix in files.COMPRESSED else path
     with _parquet_errors(path):
         opened = pq.ParquetFile(source, pre_buffer=False)  # a buffer would keep what was read
     if opened.metadata.num_rows > ROWS_PER_BYTE * path.stat().st_size:
@@ -246,7 +246,7 @@ def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _not_lines(path: Path, number: int, line: str | None) -> UserError:
     """What is wrong at a line; without one, of the whole file, which may be one value with a list of rows."""
     try:
-        value = json.loads(documents.read_text(path) if line is None else line, object_pairs_hook=_with_keys_once)
+        value = json.loads(files.read_text(path) if line is None else line, object_pairs_hook=_with_keys_once)
     except _KeyTwice as error:
         return UserError(f"`{path}` line {number} {error}.", "Give it one value.")
     except (ValueError, RecursionError) as error:
@@ -281,7 +281,7 @@ def _delimited(path: Path) -> TableStream:
 
 def _lines(path: Path) -> Iterator[str]:
     r"""The lines of a file; old Macs end them with `\r` alone. Of Excel's line `sep=;` only the end stays."""
-    lines = documents.lines_of(path)
+    lines = files.lines_of(path)
     first = re.sub(r'^"?sep=."?(?=\r?\n)', "", next(lines, ""))
     yield from [first] if first.endswith("\n") else io.StringIO(first.replace("\r", "\n"), newline="\n")
     yield from lines
