@@ -1,1 +1,1 @@
-"""Documents, tokenizers, and how well a vocabulary covers text."""
+"""Files, tables and documents; tokenizers, and what they cover."""
