@@ -34,7 +34,7 @@ RATE = "Peak learning rate; default: by the width of the model, for base and lar
 MOST_TOKENS = (
     "Maximum input length in tokens; default: the task's; for your own texts what the longest needs, up to 512."
 )
-STRIDE = "Stride between the windows over a long context, sentence or text; default: 128, of texts no overlap."
+STRIDE = "Stride between the windows over a long context, sentence or text; default for texts: no overlap."
 TASK = "A task (see `bert tasks`), or your own files (CSV, TSV, JSONL, Parquet, CoNLL, SQuAD) or their folder."
 
 
@@ -126,7 +126,7 @@ class FinetuneConfig(TrainingConfig, ArchitectureConfig, OwnDataConfig):
     warmup_proportion: float = option(0.1, "Proportion of the steps used for warm-up.", minimum=0, maximum=1)
     max_seq_length: int | None = option(None, MOST_TOKENS, minimum=5)
     long_texts: str = option(CUT, LONG, choices=LONG_TEXTS)
-    doc_stride: int | None = option(None, STRIDE, minimum=1)
+    doc_stride: int = option(128, STRIDE, minimum=1)
     max_query_length: int = option(64, "Span tasks: maximum length of a question in tokens.", minimum=1)
     max_answer_length: int = option(30, "Span tasks: maximum length of a predicted answer in tokens.", minimum=1)
     limit: int | None = option(None, "Train on this many examples, drawn by the seed.", minimum=1)

@@ -113,7 +113,7 @@ def _trains_on_all(config: FinetuneConfig, source: Source, start: str) -> bool:
 
 
 def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, Source]:
-    """The request with what a frozen model changes. Raises UserError if an option does not go with the task."""
+    """The request with what a frozen model or windows change. Raises UserError if an option does not go with the task."""
     task = source.task
     if task.learnt_as:
         hint = f"Make one: bert finetune {task.learnt_as}; then: bert evaluate {task.name}"
@@ -122,18 +122,21 @@ def _checked(config: FinetuneConfig, source: Source) -> tuple[FinetuneConfig, So
     if task.warning:
         say(f"note on {task.name}: {task.warning}")
     check_finetuning(config, task)
-    _say_stride(config, task)
+    config = _with_stride(config, task)
     if config.frozen:
         config = replace(config, frozen_layers=config.frozen_layers or FROZEN_LAYERS)
         source = replace(source, task=replace(task, learning_rate=FROZEN_LEARNING_RATE, epochs=FROZEN_EPOCHS))
     return config, source
 
 
-def _say_stride(config: FinetuneConfig, task: Task) -> None:
-    """Say where a stride that is given changes nothing."""
-    if config.doc_stride is None or config.resume:
-        return
-    if config.long_texts != WINDOWS and KINDS[task.kind].has_linear_head:
-        say("--doc-stride has no effect without --long-texts windows")
-    elif config.long_texts == WINDOWS and config.doc_stride > (config.max_seq_length or task.max_seq_length):
+def _with_stride(config: FinetuneConfig, task: Task) -> FinetuneConfig:
+    """The request with windows that do not overlap, unless it gives a stride."""
+    in_windows, window = config.long_texts == WINDOWS, config.max_seq_length or task.max_seq_length
+    if "doc_stride" not in config.given:
+        return replace(config, doc_stride=window) if in_windows else config
+    is_usual = config.doc_stride == FinetuneConfig.doc_stride  # as --print-config writes it
+    if in_windows and config.doc_stride > window:
         say(f"--doc-stride {config.doc_stride} is longer than a window, so windows do not overlap")
+    elif not (in_windows or config.resume or is_usual) and KINDS[task.kind].has_linear_head:
+        say("--doc-stride has no effect without --long-texts windows")
+    return config

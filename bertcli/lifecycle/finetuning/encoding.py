@@ -24,8 +24,7 @@ def rules_of(config: FinetuneConfig, source: Source) -> WindowRules:
     """The lengths that are given, else those of the task."""
     longest_query, in_windows = source.kind.max_query_length and config.max_query_length, config.long_texts == WINDOWS
     longest = config.max_seq_length or source.task.max_seq_length
-    stride = config.doc_stride or (longest if in_windows else WindowRules.doc_stride)
-    return WindowRules(longest, stride, longest_query, in_windows)
+    return WindowRules(longest, config.doc_stride, longest_query, in_windows)
 
 
 def chooses_length(config: FinetuneConfig, source: Source) -> bool:

@@ -341,6 +341,5 @@ class Finetuning(Setup):
             "tokenizer": self.tokenizer.source,
             **({"with_impossible": self.task.with_impossible} if self.kind.max_query_length else {}),
             "max_seq_length": self.rules.max_seq_length,
-            "doc_stride": self.rules.doc_stride,
             "data_digests": self.data_digests,
         }

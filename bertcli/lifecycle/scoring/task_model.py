@@ -143,6 +143,4 @@ def _rules(kind: Kind, saved: dict[str, Any], max_seq_length: int) -> WindowRule
     longest_query = kind.max_query_length and (saved.get("max_query_length") or kind.max_query_length)
     longest, in_windows = saved.get("max_seq_length") or max_seq_length, saved.get("long_texts") == WINDOWS
     longest_answer = saved.get("max_answer_length") or WindowRules.max_answer_length
-    return WindowRules(
-        longest, saved.get("doc_stride") or WindowRules.doc_stride, longest_query, in_windows, longest_answer
-    )
+    return WindowRules(longest, saved.get("doc_stride") or 128, longest_query, in_windows, longest_answer)
