@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bertcli import say
 from bertcli.config.architecture import check_new_weights
 from bertcli.config.combinations import check_memory, check_pretraining, given_masking
 from bertcli.config.training import PretrainConfig
@@ -13,6 +14,7 @@ from bertcli.data.text.tokenization import load_tokenizer
 from bertcli.errors import UserError, flag_of, quoted
 from bertcli.families import FAMILIES, family_of, get_family
 from bertcli.families.family import GENERATOR_SETTINGS
+from bertcli.lifecycle.pretrained import is_sentence_encoder
 from bertcli.lifecycle.pretraining.family import name_of_run, starts_from_model, with_family
 from bertcli.lifecycle.pretraining.flops import check_flops, with_steps
 from bertcli.lifecycle.pretraining.phases import check_data, find_phases, held_out_of
@@ -27,6 +29,9 @@ from bertcli.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+# Fine-tuned with no options on ten examples of each class, before and after 150 steps of 64 on the 10,003 training texts.
+UNDONE = "More pre-training undoes that, and may cost more than it gives: on Banking77, minilm fell from 86.6 to 77.5"
 
 
 def pretrain(config: PretrainConfig | None = None, **options: Any) -> TrainingResult:
@@ -83,7 +88,10 @@ def _source(config: PretrainConfig) -> str:
     for name in ("embeddings", "initializer_range", "generator_size"):
         if getattr(config, name) != getattr(PretrainConfig, name):
             raise UserError(f"{flag_of(name)} is for new weights only.", "Leave it out, or leave out --from.")
-    return resolve_model(str(config.from_))
+    source = resolve_model(str(config.from_))
+    if is_sentence_encoder(source):
+        say(f"{config.from_} was trained so that the mean of its states stands for a text. {UNDONE}.")
+    return source
 
 
 def _unfit(request: Request, model: PreTrainedModel) -> UserError:

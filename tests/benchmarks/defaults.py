@@ -50,10 +50,17 @@ def _glue(task: str, columns: tuple[int, ...], has_header: bool = True) -> list[
     return [_tsv(f"glue/{task}/{split}.tsv", columns, has_header) for split in ("train", "dev")]
 
 
-def _codah() -> list[list[Row]]:
-    rows = _tsv("demo/codah/full_data.tsv", (1, 2, 3, 4, 5, 6), has_header=False)
+def _parts(rows: list[Row], scored: int) -> list[list[Row]]:
+    """Rows to draw from, and others to score on, of data that come as one."""
     random.Random(0).shuffle(rows)
-    return [rows[700:], rows[:700]]
+    return [rows[scored:], rows[:scored]]
+
+
+def _topics() -> list[list[Row]]:
+    """The questions of SQuAD's dev set, with the title of their article: 48 classes."""
+    articles = json.loads((BESIDE / "squad/dev-v1.1.json").read_text(encoding="utf-8"))["data"]
+    asked = [(each["title"], asked) for each in articles for part in each["paragraphs"] for asked in part["qas"]]
+    return _parts([[question["question"], title] for title, question in asked], 4000)
 
 
 SETS: dict[str, Callable[[], list[list[Row]]]] = {
@@ -64,7 +71,12 @@ SETS: dict[str, Callable[[], list[list[Row]]]] = {
     "stsb": lambda: _glue("STS-B", (7, 8, 9)),
     "imdb": lambda: [_csv(f"imdb/{split}.csv.xz", "label") for split in ("train", "test")],
     "conll2003": lambda: [_sentences(f"conll2003/{split}.txt") for split in ("train", "test")],
-    "codah": _codah,
+    "codah": lambda: _parts(_tsv("demo/codah/full_data.tsv", (1, 2, 3, 4, 5, 6), has_header=False), 700),
+    # No choice of the defaults was made by these.
+    "mrpc": lambda: _glue("MRPC", (3, 4, 0)),
+    "qnli": lambda: _parts(_tsv("glue/QNLI/dev.tsv", (1, 2, 3)), 2731),
+    "qqp": lambda: _parts(_tsv("glue/QQP/partial_23k.tsv", (3, 4, 5)), 3000),
+    "topics": _topics,
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -146,6 +147,19 @@ def test_data_held_out_are_not_trained_on_and_may_not_change_under_a_run(
     with pytest.raises(UserError, match="`held` holds other data than the run in `run` was evaluated on"):
         pretrain(resume=True, out="run")
     assert pretrain(resume=True, out="run", eval_data="first").metrics
+
+
+def test_that_more_pretraining_undoes_a_sentence_encoder_is_said(
+    at_home: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+) -> None:
+    start = tmp_path / "encoder"
+    shutil.copytree("runs/pretrain-tiny/model", start)
+    pretrain(from_=str(start), steps=1, dry_run=True)
+    assert "mean of its states" not in said.text
+    (start / "1_Pooling").mkdir()
+    (start / "1_Pooling/config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    pretrain(from_=str(start), steps=1, dry_run=True)
+    assert f"{start} was trained so that the mean of its states stands for a text. More pre-training" in said.text
 
 
 def test_a_run_from_a_model_has_its_name_and_the_defaults_of_its_width(
