@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path
 
-from bertcli import number_of, say
+from bertcli import number_of, quietly, say
 from bertcli.data.remote import find_files, is_url, status_of
 from bertcli.data.text.columns import text_column_of
 from bertcli.data.text.files import COMPRESSED, LONGEST_LINE, TABLE_ENDINGS, ending_of, lines_of
@@ -89,8 +89,9 @@ def read_all_lines(paths: Iterable[Path], text_column: str | None = None) -> Ite
 
 def _rows(path: Path, text_column: str | None) -> Iterator[list[str]]:
     """The lines of each row's text. Raises UserError if one is a list or an object, or too long."""
-    column = text_column_of(path, text_column)
-    for number, cells in stream_table(path)[1]:
+    with quietly():  # what is odd about the file was said when it was found
+        column, (_, rows) = text_column_of(path, text_column), stream_table(path)
+    for number, cells in rows:
         cell = cells.get(column)
         if isinstance(cell, list | dict):
             shape = "a list" if isinstance(cell, list) else "an object"

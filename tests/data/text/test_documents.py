@@ -73,6 +73,9 @@ def test_the_text_column_is_named_or_the_longest_and_said_once_for_all_tables(
     files = find_text_files(["a.csv", "b.parquet", "c.txt"])
     assert said.messages == ["a.csv and 1 other table: text = `story`; each row is a document"]
     assert list(read_documents(files)) == [["The sun is low."], ["The sun is low."], ["one"]]
+    Path("d.csv").write_text("id;story\nt1;one\n", encoding="utf-8")
+    assert list(read_documents(find_text_files(["d.csv"]))) == [["one"]]
+    assert said.messages.count("d.csv: its columns are separated by `;`") == 1
     with pytest.raises(UserError, match=r"column of a.csv: `storey`") as caught:
         find_text_files(["a.csv"], "storey")
     assert "`story`" in caught.value.hint
