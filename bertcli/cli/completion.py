@@ -47,13 +47,14 @@ def _runs(ctx: Any) -> list[str]:
 
 
 def _columns_of(files: list[str]) -> list[str]:
+    from bertcli.data.labelled.conll import TAG_ENDINGS, columns_of
     from bertcli.data.text.files import TABLE_ENDINGS, ending_of
     from bertcli.data.text.tables import stream_table
 
     for path in map(Path, files):
-        if ending_of(path) in TABLE_ENDINGS and path.is_file():
+        if ending_of(path) in (*TABLE_ENDINGS, *TAG_ENDINGS) and path.is_file():
             with quietly(), suppress(UserError):
-                return stream_table(path)[0]
+                return stream_table(path)[0] if ending_of(path) in TABLE_ENDINGS else columns_of(path).names
     return []
 
 

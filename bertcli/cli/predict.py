@@ -60,7 +60,7 @@ def _with_piped_input(config: PredictConfig) -> PredictConfig:
 def _show(records: list[dict[str, Any]], output: Output) -> None:
     """Show one prediction as its most probable labels or its parts, several as a row each."""
     first = records[0]
-    parts = first.get("fills") or first.get("entities") or [_plain(first)]
+    parts = first.get("fills") or first.get("entities") or first.get("words") or [_plain(first)]
     if len(records) > 1:
         output.table(_plain(first), (_plain(record).values() for record in records))
     elif isinstance(first.get("scores"), dict):

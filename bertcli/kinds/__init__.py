@@ -13,11 +13,12 @@ from bertcli.kinds.multilabel import MULTILABEL
 from bertcli.kinds.regression import REGRESSION
 from bertcli.kinds.span import SPAN
 from bertcli.kinds.tagging import TAGGING
+from bertcli.kinds.word_labels import WORD_LABELS
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-ALL: tuple[Kind, ...] = CLASSIFICATION, REGRESSION, MULTILABEL, CHOICE, SPAN, TAGGING, MASK
+ALL: tuple[Kind, ...] = CLASSIFICATION, REGRESSION, MULTILABEL, CHOICE, SPAN, TAGGING, WORD_LABELS, MASK
 KINDS = {kind.name: kind for kind in ALL}
 
 

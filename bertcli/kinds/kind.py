@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -64,6 +65,11 @@ class Kind:
     pipeline: ClassVar[str] = "text-classification"  # the task as the Hub calls it
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
+    own_columns: ClassVar[tuple[str, ...]] = ()  # that may be chosen where they are not
+    has_rare_labels: ClassVar[bool] = (
+        False  # so that a run which has learnt most of those of a file can be scored on it
+    )
+    reads_words: ClassVar[bool] = False  # whether a text may be given as its words
     has_windows: ClassVar[bool] = False  # whether long examples become several inputs
     needs_all_splits: ClassVar[bool] = False  # whether one split alone may not show how labels are spelled
     needs_float32: ClassVar[bool] = False  # to answer: bfloat16 keeps three digits
@@ -87,8 +93,8 @@ class Kind:
         """Convert the rows of a data set of the Hub."""
         raise NotImplementedError
 
-    def recognizes(self, path: Path) -> bool:
-        """Whether a file of the user's own is in a form of this kind alone."""
+    def recognizes(self, path: Path, label: str | None) -> bool:
+        """Whether a file of the user's own, whose labels are in a column, is in a form of this kind alone."""
         return False
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
@@ -106,6 +112,10 @@ class Kind:
     def labels_of(self, task: Task, examples: Examples) -> Iterable[str]:
         """The labels of all examples in one sequence, where they are names."""
         return ()
+
+    def not_learnt(self, labels: Iterable[str], learnt: Collection[str]) -> Counter[str]:
+        """The labels that a model which has learnt others never gives, and how often each occurs."""
+        return Counter(label for label in labels if label not in learnt)
 
     # Encoding
 

@@ -64,7 +64,7 @@ print(json.dumps({"answer": texts[0][1][encodings[0].offsets[first][0] : encodin
     def read_hub(self, task: Task, split: str, dataset: Any) -> squad.Articles:
         return squad.Articles(squad.articles_of_hub(dataset), origin=task.name)
 
-    def recognizes(self, path: Path) -> bool:
+    def recognizes(self, path: Path, label: str | None) -> bool:
         return squad.is_whole(path) or squad.has_rows(path)
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:

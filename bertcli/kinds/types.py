@@ -38,6 +38,7 @@ Labels: TypeAlias = "NDArray[Any]"  # as numbers
 Floats: TypeAlias = "NDArray[np.float64]"
 LinearHead: TypeAlias = "tuple[Floats, Floats]"  # weights, [C, H], and biases, [C]
 Row = dict[str, Any]  # a request of `bert predict`
+Span = tuple[str, int, int]  # label, first word, last word
 Prediction = dict[str, Any]  # what a model says of an example, by the keys that `bert predict --json` prints
 Predictions = list[Prediction]
 Compared = dict[str, list[Any]]  # what a metric takes: `predictions` and `references`, an entry an example

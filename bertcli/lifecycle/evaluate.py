@@ -21,7 +21,7 @@ from bertcli.data.labelled.prediction_table import in_other_case
 from bertcli.data.text import tables
 from bertcli.errors import UserError, quoted, unknown
 from bertcli.kinds import KINDS
-from bertcli.kinds.kind import Split, unlabelled
+from bertcli.kinds.kind import Kind, Split, unlabelled
 from bertcli.kinds.types import Mistake, Prediction
 from bertcli.lifecycle import workspace
 from bertcli.lifecycle.own_files import form_of
@@ -140,18 +140,16 @@ def _remarks(config: EvaluateConfig, model: str, saved: dict[str, Any], source: 
 
 def _remarks_on_run(folder: RunFolder, source: Source, split: Split) -> Iterator[str]:
     has_labels = (folder.path / "config.yaml").exists() and folder.labels and source.kind.names_outputs
-    if has_labels and (new := _not_learnt(folder, source.kind.labels_of(source.task, split.examples))):
+    if has_labels and (new := _not_learnt(source.kind, folder, source.kind.labels_of(source.task, split.examples))):
         yield f"{folder.path} has not learnt all labels of {split.name}; others count as errors{counted(new)}"
 
 
-def _not_learnt(run: RunFolder, labels: Iterable[str]) -> Counter[str]:
+def _not_learnt(kind: Kind, run: RunFolder, labels: Iterable[str]) -> Counter[str]:
     """The labels that a run has not learnt; upper and lower case are the same where only one label is meant."""
     counts = Counter(labels)
     with quietly():
         known = {*run.labels, *in_other_case(run.labels, counts, "").values()}
-    types = set() if KINDS[run.config["kind"]].reads_tables else {tag.partition("-")[2] for tag in known}  # of entities
-    known |= {label for label in counts if label.partition("-")[2] in types}
-    return Counter({label: count for label, count in counts.items() if label not in known})
+    return kind.not_learnt(counts.elements(), known)
 
 
 def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | None) -> None:
@@ -185,7 +183,7 @@ def _checked(config: EvaluateConfig, model: str | None) -> tuple[str, dict[str, 
 
 def _check_labels(config: EvaluateConfig, *saved: dict[str, Any]) -> None:
     """Refuse own files that have the column of the texts of runs, and of none of these that of its labels."""
-    if config.label or not looks_like_file(config.task) or form_of(files := own_files(config.task)):
+    if config.label or not looks_like_file(config.task) or form_of(files := own_files(config.task), None):
         return
     (file, *_), *_ = files.values()
     with quietly():
@@ -231,7 +229,7 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     kind = KINDS[run.config["kind"]]
     try:
         with quietly():
-            form = form_of(own_files(config.task))
+            form = form_of(own_files(config.task), run.config.get("label"))
             if form is not kind and (form or not kind.reads_tables):
                 return f"is of the kind `{kind.name}`"
             source = source_of(config, run.config)
@@ -239,7 +237,9 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     except UserError as error:
         message = error.message.rstrip(".")
         return f"cannot read it ({message[:1].lower()}{message[1:]})"
-    others = [*_not_learnt(run, labels)] if kind.names_outputs else []
+    others = [*_not_learnt(kind, run, labels)] if kind.names_outputs else []
+    if kind.has_rare_labels and 2 * len(others) < len(labels):
+        return ""
     what, named = ("has not learnt", others) if len(others) < len(labels) else ("has other labels", run.labels)
     return f"{what}{listed(named, 2)}" if others else ""
 

@@ -7,7 +7,7 @@ from bertcli import say
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.labelled.own_labels import listed
 from bertcli.data.labelled.own_splits import SPLIT_NAMES, cut_dev, own_files, split_of
-from bertcli.errors import UserError, unknown
+from bertcli.errors import UserError, flag_of, unknown
 from bertcli.kinds import KINDS, get_kind
 from bertcli.kinds.kind import Kind
 from bertcli.kinds.own_tables import read_tables
@@ -54,10 +54,10 @@ def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_al
     return parts
 
 
-def form_of(files: Files) -> Kind | None:
-    """The kind that alone has files of this form; None for tables."""
+def form_of(files: Files, label: str | None) -> Kind | None:
+    """The kind that alone has files of this form, with labels in a column; None for tables."""
     first = next(iter(files.values()))[0]
-    return next((each for each in KINDS.values() if each.recognizes(first)), None)
+    return next((each for each in KINDS.values() if each.recognizes(first, label)), None)
 
 
 def _kind_of_files(name: str, files: Files, columns: Columns, kind_name: str | None) -> Kind | None:
@@ -65,9 +65,10 @@ def _kind_of_files(name: str, files: Files, columns: Columns, kind_name: str | N
     if kind_name:
         kind: Kind | None = get_kind(kind_name)
     else:
-        kind = form_of(files)
-    if kind and not kind.reads_tables and any(columns.values()):
-        raise UserError(f"`{name}` has no columns to choose.", "Leave --text, --text-pair and --label out.")
+        kind = form_of(files, columns.get("label"))
+    if kind and not kind.reads_tables and any(columns[key] for key in columns.keys() - {*kind.own_columns}):
+        others = [flag_of(key) for key in ("text", "text_pair", "label") if key not in kind.own_columns]
+        raise UserError(f"`{name}` has no columns to choose.", f"Leave {' and '.join(others)} out.")
     return kind
 
 

@@ -29,9 +29,7 @@ class Entities(Metric):
 
     def _types(self, number: int, predicted: list[str], true: list[str]) -> list[list[str]]:
         """The types of the entities of a sentence that are right, predicted and true."""
-        if len(predicted) != len(true):
-            what = f"Sentence {number} has {len(true)} words, but {len(predicted)} predicted tags."
-            raise UserError(what, "Give one tag per word.")
+        _check_lengths(number, predicted, true)
         found, wanted = (set(entities(tags, self.config_name)) for tags in (predicted, true))
         return [[kind for kind, _, _ in side] for side in (found & wanted, found, wanted)]
 
@@ -44,6 +42,31 @@ class Entities(Metric):
             return {name: score for found in (_scores("", *sides.sum(-1)), *by_type) for name, score in found.items()}
 
         return scores
+
+
+class WordLabels(Entities):
+    """Proportion of words whose label is right, and the mean F1 of the labels; each word is an entity of its label."""
+
+    def _types(self, number: int, predicted: list[str], true: list[str]) -> list[list[str]]:
+        """The labels of a sentence that are right, predicted and true."""
+        _check_lengths(number, predicted, true)
+        return [[tag for tag, other in zip(predicted, true, strict=True) if tag == other], predicted, true]
+
+    def weighted(self, predictions: Any, references: Any) -> Weighted:
+        counts, _ = self.counts(predictions, references)
+
+        def scores(weights: Array) -> dict[str, Array]:
+            right, predicted, true = add_up(counts, weights)
+            macro_f1 = f1_of(right, predicted, true).sum(-1) / (predicted + true > 0).sum(-1)
+            return {"accuracy": right.sum(-1) / true.sum(-1), "macro_f1": macro_f1}
+
+        return scores
+
+
+def _check_lengths(number: int, predicted: list[str], true: list[str]) -> None:
+    if len(predicted) != len(true):
+        what = f"Sentence {number} has {len(true)} words, but {len(predicted)} predicted tags."
+        raise UserError(what, "Give one tag per word.")
 
 
 def _scores(name: str, right: Array, predicted: Array, true: Array) -> dict[str, Array]:

@@ -107,7 +107,7 @@ def _mistakes(record: RunRecord) -> Section | None:
     if found is None or not found.mistakes:
         return None
     begin = f"{MOST_ERRORS} of its" if len(found.mistakes) > MOST_ERRORS else "Its"
-    order = "largest" if {"error", "wrong_entities"} & found.mistakes[0].keys() else "most confident"
+    order = "largest" if {"error", "wrong_entities", "wrong_words"} & found.mistakes[0].keys() else "most confident"
     text = f"{begin} {number_of(len(found.mistakes), 'error')}, the {order} first."
     return Section("Most confident errors", [text], examples=found.mistakes[:MOST_ERRORS])
 

@@ -19,12 +19,14 @@ from bertcli.cli.main import app
         ("bert finetune squad --recipe glue/m", ["glue/mnli", "glue/mrpc"]),
         ("bert finetune mine.csv --label ", ["review", "how many stars"]),
         ("bert finetune mine.csv --text r", ["review"]),
+        ("bert finetune words.conllu --label x", ["xpos"]),
         ("bert predict --model ", ["runs/mine", "google-bert/bert-base-uncased", "minilm", "bert-books"]),
         ("bert predict --text r", []),
     ],
 )
 def test_values_are_completed(workspace: Path, typed: str, completed: list[str]) -> None:
     Path("mine.csv").write_text("review,how many stars\ngood,5\n")
+    Path("words.conllu").write_text("1\tgood\t_\tADJ\tJJ\t_\t0\t_\t_\t_\n")
     Path("runs/mine").mkdir(parents=True)
     Path("runs/mine/config.yaml").write_text("command: finetune\ntask: mine\nkind: classify\n")
     words = typed.split()

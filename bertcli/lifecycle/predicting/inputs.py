@@ -12,7 +12,7 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.use import PredictConfig
-from bertcli.data.labelled.conll import TAG_ENDINGS, WORD_LISTS, read_conll
+from bertcli.data.labelled.conll import WORD_LISTS, read_conll
 from bertcli.data.labelled.examples import is_blank, text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.text import tables
@@ -126,7 +126,7 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
     path = Path(name)
     if name != "-":
         check_file(path, "Give --file a text, CSV, TSV, JSONL, Parquet or CoNLL file.")
-    if ending_of(path) in TAG_ENDINGS:
+    if _has_columns_of_words(path):
         return _of_words(path)
     if is_whole(path):
         if not (questions := [*_rows_of_squad(path)]):
@@ -149,6 +149,14 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
     return of_table(path, names, cells)
 
 
+def _has_columns_of_words(path: Path) -> bool:
+    kinds = (kind for kind in KINDS.values() if kind.reads_words and ending_of(path) not in tables.LIST_ENDINGS)
+    try:
+        return any(kind.recognizes(path, None) for kind in kinds)
+    except UserError:
+        return False  # a line further on, which is named when it is read
+
+
 def _of_words(path: Path) -> Inputs:
     """The sentences of a CoNLL file, with their words, and their tags if it has any, as columns."""
     read = read_conll(path, may_lack_tags=True)
@@ -162,7 +170,7 @@ def _of_words(path: Path) -> Inputs:
 
 
 def _misfit_of_words(path: Path, run: RunFolder) -> str:
-    return "" if KINDS[run.config["kind"]].recognizes(path) else "does not tag words"
+    return "" if KINDS[run.config["kind"]].reads_words else "does not tag words"
 
 
 def _rows_of_squad(path: Path) -> Iterator[InputRow]:

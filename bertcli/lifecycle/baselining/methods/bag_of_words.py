@@ -12,8 +12,14 @@ import numpy as np
 
 from bertcli.data.labelled.examples import TextExamples
 from bertcli.kinds.span import SPAN
-from bertcli.kinds.tagging import TAGGING
-from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, Input, LinearTexts, fit_linear, texts_of
+from bertcli.lifecycle.baselining.methods.linear_texts import (
+    TEXT_KINDS,
+    WORD_KINDS,
+    Input,
+    LinearTexts,
+    fit_linear,
+    texts_of,
+)
 from bertcli.lifecycle.baselining.methods.method import Fitting, Floats, Method
 from bertcli.lifecycle.baselining.methods.sliding_window import SlidingWindow
 from bertcli.lifecycle.baselining.methods.word_features import WordFeatures
@@ -76,4 +82,6 @@ class BagOfWords(LinearTexts):
 
 OF_TEXTS = dict.fromkeys(TEXT_KINDS, BagOfWords)
 EXPLAINED = "It counts words, and has no neural network."
-BAG_OF_WORDS = Method("bag-of-words", {**OF_TEXTS, TAGGING.name: WordFeatures, SPAN.name: SlidingWindow}, EXPLAINED)
+BAG_OF_WORDS = Method(
+    "bag-of-words", {**OF_TEXTS, **dict.fromkeys(WORD_KINDS, WordFeatures), SPAN.name: SlidingWindow}, EXPLAINED
+)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STRENGTH = 10.0  # inverse strength of regularization
+WORD_KINDS = tuple(kind.name for kind in KINDS.values() if kind.reads_words)
 TEXT_KINDS = (CLASSIFICATION.name, REGRESSION.name, MULTILABEL.name, CHOICE.name)
 Input = tuple[str, ...]  # one text or two
 CHARACTERS_AT_ONCE = 2**22  # of texts whose vectors are in memory at a time, when they are predicted

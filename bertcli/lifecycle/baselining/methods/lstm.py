@@ -16,10 +16,9 @@ from bertcli.config.baselines import STATIC, BaselineConfig
 from bertcli.data.labelled.examples import Examples, Sentences, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.kind import Split
-from bertcli.kinds.tagging import TAGGING
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
-from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, inputs_of, per_example
+from bertcli.lifecycle.baselining.methods.linear_texts import TEXT_KINDS, WORD_KINDS, inputs_of, per_example
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats, Method
 from bertcli.lifecycle.baselining.methods.word_vectors import SIZE, check_gensim, train_vectors
 from bertcli.lifecycle.baselining.methods.words import words_of
@@ -178,7 +177,7 @@ class TagLstm(WordLstm):
     def predict(self, task: Task, examples: Examples) -> Predictions:
         """The tags of each sentence, each with its probability."""
         logits = list(chain.from_iterable(self.outputs(task, examples)))
-        return TAGGING.decode(task, Split("", examples), {"logits": logits}, cast(Any, None))
+        return KINDS[task.kind].decode(task, Split("", examples), {"logits": logits}, cast(Any, None))
 
 
 class BothWaysTextLstm(TextLstm):
@@ -204,5 +203,7 @@ def _unknown(word: str) -> int:
 
 FORWARD = "An LSTM that reads the words from left to right."
 BOTH_WAYS = "Two LSTMs that read the words in both directions."
-LSTM = Method("lstm", {**dict.fromkeys(TEXT_KINDS, TextLstm), TAGGING.name: TagLstm}, FORWARD)
-BILSTM = Method("bilstm", {**dict.fromkeys(TEXT_KINDS, BothWaysTextLstm), TAGGING.name: BothWaysTagLstm}, BOTH_WAYS)
+LSTM = Method("lstm", {**dict.fromkeys(TEXT_KINDS, TextLstm), **dict.fromkeys(WORD_KINDS, TagLstm)}, FORWARD)
+BILSTM = Method(
+    "bilstm", {**dict.fromkeys(TEXT_KINDS, BothWaysTextLstm), **dict.fromkeys(WORD_KINDS, BothWaysTagLstm)}, BOTH_WAYS
+)

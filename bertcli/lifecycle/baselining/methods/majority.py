@@ -11,10 +11,9 @@ import numpy as np
 from bertcli.data.labelled.examples import Examples, Sentences, TextExamples
 from bertcli.kinds import KINDS
 from bertcli.kinds.classification import CLASSIFICATION
-from bertcli.kinds.tagging import TAGGING
 from bertcli.kinds.text import TextKind
 from bertcli.kinds.types import Labels, Predictions
-from bertcli.lifecycle.baselining.methods.linear_texts import STRENGTH, TEXT_KINDS
+from bertcli.lifecycle.baselining.methods.linear_texts import STRENGTH, TEXT_KINDS, WORD_KINDS
 from bertcli.lifecycle.baselining.methods.method import Baseline, Fitting, Floats, Method
 from bertcli.tasks.task import Task
 
@@ -84,4 +83,4 @@ class MajorityTags(Baseline):
 
 OF_TEXTS = dict.fromkeys(TEXT_KINDS, MajorityAnswer)
 EXPLAINED = "The most frequent label or the mean of the training data, whatever the input; of tags, the most frequent one of each word."
-MAJORITY = Method("majority", {**OF_TEXTS, TAGGING.name: MajorityTags}, EXPLAINED)
+MAJORITY = Method("majority", {**OF_TEXTS, **dict.fromkeys(WORD_KINDS, MajorityTags)}, EXPLAINED)
