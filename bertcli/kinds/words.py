@@ -57,7 +57,10 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         ending = ending_of(path)
         if ending in LIST_ENDINGS:
             return conll.list_columns(next(stream_table(path)[1])[1], label) is not None
-        return ending in conll.TAG_ENDINGS or (ending in (".txt", ".tsv") and _is_tagged(path))
+        if ending in (".txt", ".tsv"):
+            lines = _first_lines(path)
+            return _are_tagged(lines) or (ending == ".tsv" and _are_sentences(lines))
+        return ending in conll.TAG_ENDINGS
 
     def check_tags(self, sentences: Sentences) -> None:
         """Raise UserError if there is a tag that is none of the kind's."""
@@ -195,13 +198,25 @@ def _word_places(texts: list[str], tokenizer: t.Tokenizer) -> list[list[tuple[in
     return found
 
 
-def _is_tagged(path: Path) -> bool:
-    """Whether each of the first lines ends with a tag; but for the first, a header, where blank lines part the others."""
+def _first_lines(path: Path) -> list[list[str]]:
+    """The cells of the first lines; of those of sentences, a word each."""
     text = "".join(islice(lines_of(path), conll.LINES_TO_TELL))[:100_000].strip()
-    lines = [line.split() for line in text.split("\n") if conll.DOCUMENT not in line]
+    return [line.split() for line in text.split("\n") if conll.DOCUMENT not in line]
+
+
+def _are_tagged(lines: list[list[str]]) -> bool:
+    """Whether each line ends with a tag; but for the first, a header, where blank lines part the others."""
     tagged = [not fields or (len(fields) > 1 and bool(conll.TAG.fullmatch(fields[-1]))) for fields in lines]
     full = sum(map(bool, lines))
     return full > 0 and all(tagged[1:-1] or tagged) and (tagged[0] or (full > 2 and [] in lines))
+
+
+def _are_sentences(lines: list[list[str]]) -> bool:
+    """Whether blank lines part short runs of lines that have as many cells, of which the first is no header."""
+    words = [cells for cells in lines[:-1] if cells]
+    blank = len(lines[:-1]) - len(words)
+    is_even = len(set(map(len, words))) == 1 < len(words[0])
+    return is_even and blank > 1 and len(words) < 100 * blank and words[0][-1] in [cells[-1] for cells in words[1:]]
 
 
 def _all_sentences(paths: list[Path], label: str | None) -> Sentences:

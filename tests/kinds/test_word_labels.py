@@ -89,6 +89,16 @@ def test_the_column_of_the_tags_may_be_chosen_and_tells_the_kind(workspace: Path
     assert own_task("a.jsonl", {"label": "pos_tags"}, None)[0].kind == "label-words"
 
 
+def test_words_in_columns_of_a_tsv_are_no_rows_of_a_table(workspace: Path) -> None:
+    sentences = "the\tDET\ncat\tNOUN\nsat\tVERB\n\n" * 4
+    Path("a.tsv").write_text(sentences)
+    assert own_task("a.tsv", {}, None)[1]["train"].words == [["the", "cat", "sat"]] * 4
+    Path("a.tsv").write_text("word\tclass\n" + sentences)
+    assert own_task("a.tsv", {}, None)[0].kind == "classify"
+    Path("a.tsv").write_text("text\tlabel\nthe cat\tNOUN\n\nsat\tVERB\n\nsat there\tVERB\n" * 3)
+    assert own_task("a.tsv", {}, None)[0].kind == "classify"
+
+
 def test_labels_beside_o_are_named_unless_the_kind_is_given(workspace: Path) -> None:
     Path("a.conll").write_text("Rome LOC\nis O\n\nAda PER\n")
     with pytest.raises(UserError, match="has the tag `LOC`, which is not of an entity") as caught:
