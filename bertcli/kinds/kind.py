@@ -66,9 +66,7 @@ class Kind:
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
     own_columns: ClassVar[tuple[str, ...]] = ()  # that may be chosen where they are not
-    has_rare_labels: ClassVar[bool] = (
-        False  # so that a run which has learnt most of those of a file can be scored on it
-    )
+    has_rare_labels: ClassVar[bool] = False  # so that a run that has learnt most of a file's labels fits it
     reads_words: ClassVar[bool] = False  # whether a text may be given as its words
     has_windows: ClassVar[bool] = False  # whether long examples become several inputs
     needs_all_splits: ClassVar[bool] = False  # whether one split alone may not show how labels are spelled
