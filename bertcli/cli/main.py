@@ -64,14 +64,23 @@ def main() -> None:
     except SystemExit:  # Typer's, which keeps the streams quiet: the reader of a pipe went away
         code = 0
     except Exception as error:
-        if not (what := _of_disk(error)):
+        if not (code := _of_system(error)):
             raise
-        console.error(what, "Free some space, or give a writable folder; existing files are unchanged.")
-        code = 1
     if code == INTERRUPTED and not said:
         hint = "Run it again (a training with --resume): shards and runs are kept, predictions are written again."
         console.error("Interrupted.", hint)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _of_system(error: Exception) -> int:
+    """Say what the system does not do: a name that is too long, or what is wrong with a disk; 0 for any other error."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        what = f"This is too long for the name of a file: `{str(error.filename)[:40]} ...`."
+        console.error(what, 'Give the name of a file; a text has an option of its own: bert predict --text "..."')
+        return 2
+    if what := _of_disk(error):
+        console.error(what, "Free some space, or give a writable folder; existing files are unchanged.")
+    return int(bool(what))
 
 
 def _of_disk(error: Exception) -> str:

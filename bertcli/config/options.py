@@ -1,5 +1,6 @@
 """An option: its name, type, default, range, choices and help, declared once."""
 
+import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
@@ -170,6 +171,8 @@ def _in_range(declared: Field[Any], value: Any) -> Any:
         raise UserError(f"{name} is {value}; the minimum is {low}.", f"Give {name} {low} or more.")
     if high is not None and not value <= high:
         raise UserError(f"{name} is {value}; the maximum is {high}.", f"Give {name} {high} or less.")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{name} is {value}.", f"Give {name} a number.")
     return value
 
 

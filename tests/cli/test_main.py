@@ -19,6 +19,8 @@ from bertcli.cli.main import main
 from bertcli.config.training import PretrainConfig
 from bertcli.lifecycle.build_vocab import build_vocab
 
+NAMING_FILES = ("finetune", "evaluate", "predict --file", "similar --text a --file", "report", "pretrain --recipe")
+
 
 def run(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -131,6 +133,8 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("predict --text a --pooling cls", "--pooling needs --features", "Leave it out"),
         ("predict --text a --split test", "--split needs a TASK", "Leave it out"),
         ("finetune good.csv --epochs 0", "--epochs", "0.001"),
+        ("finetune good.csv --learning-rate inf", "--learning-rate is inf", "a number"),
+        *((f"{command} {'a' * 300}", "too long for the name of a file", "--text") for command in NAMING_FILES),
         ("predict --text a --file b", "do not go together", "--text"),
         ("predict --text a --text b", "--text takes one value, and is given more than once", "Give --text once"),
         ("predict --text=a --text b", "--text takes one value", "Give --text once"),
