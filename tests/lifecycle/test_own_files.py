@@ -983,6 +983,12 @@ def test_several_files_that_are_trained_on_together_are_named(workspace: Path, s
     assert words in said.text
 
 
+def test_labels_with_line_breaks_are_shown_on_one_line(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("films.csv").write_text("text,label\n" + 'a film,"very\ngood"\nno film,bad\n' * 9)
+    assert own_task("films.csv", NONE, None)[0].labels == ("bad", "very\ngood")
+    assert "2 labels: bad, very good (9 rows each)" in said.text
+
+
 def test_labels_that_differ_only_in_case_are_named(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     Path("films.csv").write_text("text,label\n" + "a film,pos\nno film,neg\nthe film,Pos\n" * 9)
     assert own_task("films.csv", NONE, None)[0].labels == ("Pos", "neg", "pos")

@@ -165,7 +165,7 @@ def with_distinct(task: Task, labels: Collection[str]) -> Task:
 
 def listed(names: Iterable[str], most: int = 5) -> str:
     """The first of the names after a colon, and how many more there are; nothing for none."""
-    shown = list(names)
+    shown = [" ".join(name.splitlines()) for name in names]
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return f": {', '.join(shown[:most])}{more}" if shown else ""
 
