@@ -9,7 +9,7 @@ from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
-from bertcli import say
+from bertcli import number_of, say
 from bertcli.data.labelled import conll
 from bertcli.data.labelled.examples import Examples, Sentences
 from bertcli.data.labelled.own_labels import listed
@@ -77,7 +77,9 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         first = next(iter(files.values()))[0]
         lists = f"lists of words and {label or 'tags'}" if ending_of(first) in LIST_ENDINGS else ""
         where = lists or conll.columns_of(first, label).shown
-        say(f"{name}: {sizes_of(parts, 'sentence')}; {where}; kind: {self.name}, {len(tags)} tags{listed(tags)}")
+        say(
+            f"{name}: {sizes_of(parts, 'sentence')}; {where}; kind: {self.name}, {number_of(len(tags), 'tag')}{listed(tags)}"
+        )
         own = Files({}, {"label": label} if label else {})
         return Task(name, self.name, own, ("", None), self.metrics, tuple(tags)), dict(parts)
 

@@ -36,7 +36,11 @@ def own_task(
         task, parts = kind.read_own(name, files, columns)
     kind = KINDS[task.kind]
     if not scored and kind.names_outputs and len(task.labels) < 2:
-        hint = "Give the column with --label, or add examples." if kind.reads_tables else "Add examples with others."
+        hint = (
+            "Give the column with --label, or add examples."
+            if kind.reads_tables
+            else "Add examples with others, or name another column: --label COLUMN"
+        )
         raise UserError(f"`{name}` has only the label `{''.join(task.labels)}`.", hint)
     if is_cut:
         parts |= cut_dev(name, parts["train"], kind.strata(parts["train"]), seed)

@@ -167,7 +167,7 @@ def _lines_of_cells(path: Path, columns: Columns) -> Iterator[tuple[int, list[st
         else:
             is_inside = cells[0] not in ("", DOCUMENT)
             yield number, cells
-    if comments:
+    if comments and not columns.is_conll_u:  # whose form has them
         say(f"{path}: {number_of(comments, 'comment')} left out")
     if others:
         say(f"{path}: {number_of(others, 'line')} with numbers such as 1-2 or 1.1 left out")
