@@ -115,7 +115,9 @@ def copy_recipe(name: RecipeName, to: Annotated[str | None, TARGET] = None) -> N
     """Copy a recipe into this folder, to be edited."""
     source = recipe_path(name)
     target = Path(to or source.name)
+    target = target / source.name if target.is_dir() else target
     if target.exists():
         raise UserError(f"`{target}` exists already.", f"Give another name: bert recipes copy {name} my-{source.name}")
+    target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     typer.echo(target)

@@ -47,7 +47,7 @@ class MakePretrainingDataConfig(Config):
     objective: str | None = option(None, f"{OBJECTIVE}; default: the family's.", choices=objectives)
     tokenizer: str | None = option(None, "Folder, Hub name or vocab.txt; default: the latest in this folder.")
     cased: bool = option(False, "Keep upper case (for a vocab.txt alone; a folder states its own casing).")
-    out: str = option("pretraining-data", "Output folder, or a URL such as s3://bucket/folder.")
+    out: str = option("pretraining-data", "Output folder, or a URL such as s3://bucket/folder.", takes_url=True)
     max_seq_length: int = option(128, "Maximum length of an instance in tokens, [CLS] and [SEP] included.", minimum=5)
     max_predictions_per_seq: int = option(20, "Maximum number of masked tokens per instance.", minimum=1)
     masked_lm_prob: float = option(0.15, "Proportion of masked tokens, at least one a row.", minimum=0, maximum=1)

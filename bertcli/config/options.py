@@ -24,13 +24,24 @@ class Declared(TypedDict, total=False):
     needs: str  # another option, without which this one has no effect
     of: tuple[str, ...]  # the choices of the command's main option that it is for; empty: all
     is_text: bool  # its value is a text, which may be empty
+    takes_url: bool  # it may be a place on another machine
     nargs: str  # as in argparse: "?" needs no value, which is then the first choice; "+" takes several values
 
 
 MAX_SEED = 2**32 - 2  # of NumPy's generators and of gensim's, which takes the next
 NOTHING = Declared(
-    minimum=None, maximum=None, choices=None, elsewhere={}, metavar="", needs="", of=(), is_text=False, nargs=""
+    minimum=None,
+    maximum=None,
+    choices=None,
+    elsewhere={},
+    metavar="",
+    needs="",
+    of=(),
+    is_text=False,
+    nargs="",
+    takes_url=False,
 )
+OUTPUTS = ("out", "output")
 
 
 def option(default: Any, text: str, **declared: Unpack[Declared]) -> Any:
@@ -146,6 +157,7 @@ def help_of(declared: Field[Any]) -> str:
 def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
     """The value as its type; raises UserError if it has another, is none of the choices or is out of range."""
     name = flag(declared)
+    _check_place(declared, value)
     if value in ("", [""]) and not (declared.metadata["is_text"] or value == default_of(declared)):
         raise UserError(f"{name} is empty.", f"Give {name} a value, or leave it out.")
     if get_origin(hint) in (Union, types.UnionType):
@@ -158,6 +170,12 @@ def _checked(declared: Field[Any], hint: Any, value: Any) -> Any:
         return _in_range(declared, _converted(hint, value))
     except (TypeError, ValueError, OverflowError):
         raise UserError(f"{name} takes {TYPES[hint]}, not `{value}`.", f"Give {name} {TYPES[hint]}.") from None
+
+
+def _check_place(declared: Field[Any], value: Any) -> None:
+    if declared.name in OUTPUTS and "://" in str(value) and not declared.metadata["takes_url"]:
+        what = f"{flag(declared)} {value} is a URL, which is not written to."
+        raise UserError(what, "Give a local place, and copy it from there.")
 
 
 def _in_range(declared: Field[Any], value: Any) -> Any:

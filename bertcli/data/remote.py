@@ -9,6 +9,7 @@ from typing import Any, cast
 from bertcli.errors import UserError, first_line
 
 LIBRARIES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}  # what fsspec opens them with
+LONGEST_WAIT = 20  # seconds for a web server
 CHECK = "Check the name, the network and the credentials, and run the same command again."
 
 
@@ -26,12 +27,21 @@ def path_of(name: str | Path) -> Path:
         from upath import UPath
 
         with reaching(name):
-            path = UPath(name)
+            path = UPath(name, **_options(scheme))
             assert path.fs  # its library is imported when first asked for
     except ImportError:
         install = f"pip install 'bertcli[remote]' {LIBRARIES.get(scheme, '')}".rstrip()
         raise UserError(f"`{name}` needs a library that opens {scheme}://.", f"Install it: {install}") from None
     return cast(Path, path)
+
+
+def _options(scheme: str) -> dict[str, Any]:
+    """Options of the file system: a web server that accepts a request may never answer it."""
+    if scheme not in ("http", "https"):
+        return {}
+    from aiohttp import ClientTimeout
+
+    return {"client_kwargs": {"timeout": ClientTimeout(total=None, sock_connect=LONGEST_WAIT, sock_read=LONGEST_WAIT)}}
 
 
 @contextmanager
@@ -50,7 +60,7 @@ def reaching(url: str | Path) -> Iterator[None]:
 
 def unreachable(url: str | Path, error: Exception) -> UserError:
     """The error for a URL that a file system cannot read or write."""
-    what = first_line(error)
+    what = f"it has not answered for {LONGEST_WAIT} seconds" if isinstance(error, TimeoutError) else first_line(error)
     if isinstance(error, FileNotFoundError) and what in ("FileNotFoundError", str(url), str(getattr(url, "path", ""))):
         what = "there is no such file"
     return UserError(f"`{url}` cannot be reached: {what}.", CHECK)
@@ -83,3 +93,27 @@ def status_of(path: Path) -> os.stat_result:
     """The size and age of a file, here or elsewhere."""
     with reaching(path):
         return path.stat()
+
+
+def is_empty(path: Path) -> bool:
+    """Whether a file has no bytes; a web server need not say how many it has."""
+    return status_of(path).st_size == 0 and _about(path).get("size", 0) == 0
+
+
+def version_of(path: Path) -> int | str:
+    """When a file was changed, in nanoseconds, or what a web server says of that; 0 where neither is known."""
+    about = _about(path)
+    version = next((str(about[key]) for key in ("ETag", "Last-Modified") if key in about), 0)
+    try:
+        return int(status_of(path).st_mtime_ns) or version
+    except (AttributeError, TypeError):
+        return version
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """What a remote file system says of a file; nothing of one that is here."""
+    if not is_url(path):
+        return {}
+    there = cast(Any, path)
+    with reaching(path):
+        return dict(there.fs.info(there.path))

@@ -73,7 +73,7 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
     check_regular(path)
     if path.suffix in (".zip", ".index") and not path.exists():
         raise UserError(f"There is no file `{path}`.", "Give a checkpoint of the original, or a run or model folder.")
-    if path.is_file() and zipfile.is_zipfile(path):
+    if path.is_file() and any((path.suffix == ".zip", zipfile.is_zipfile(path))):
         _extract(path, scratch)
         path = scratch
     if not path.is_dir():
@@ -117,10 +117,16 @@ def _from_tensorflow(prefix: Path, config: ConvertConfig) -> Conversion:
     say(f"read {len(variables)} tensors of {config.source}{said}")
     if unfit:
         raise UserError(f"The checkpoint does not fit its configuration: {', '.join(unfit[:4])}.", f"Check {CONFIG}.")
+    tokenizer = load_tokenizer(vocab, config.cased) if (vocab := folder / "vocab.txt").exists() else None
+    if tokenizer and tokenizer.size > model.config.vocab_size:
+        what = f"`{vocab}` has {tokenizer.size:,} tokens, the checkpoint {model.config.vocab_size:,}: it is of another."
+        raise UserError(what, "Put the vocab.txt of the checkpoint there.")
+    if not tokenizer:
+        say(f"there is no vocab.txt beside {prefix.name}: put that of the checkpoint there, and convert it again")
     if not config.dry_run:
         model.save_pretrained(out)
-        if (folder / "vocab.txt").exists():
-            load_tokenizer(folder / "vocab.txt", config.cased).save(out, model.config.max_position_embeddings)
+        if tokenizer:
+            tokenizer.save(out, model.config.max_position_embeddings)
         say(f"wrote {out}: a {type(model).__name__}")
     return Conversion(config.source, config.out, "transformers", len(parameters), left_out)
 

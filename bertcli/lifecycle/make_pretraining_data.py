@@ -1,6 +1,5 @@
 """Turn text into pre-training instances, a shard at a time."""
 
-import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from bertcli.data.pretraining.engines import ShardJob, check_ray, make_locally, 
 from bertcli.data.pretraining.instances import InstanceRules
 from bertcli.data.pretraining.masking import parse_shares
 from bertcli.data.pretraining.shards import MASKING_DEFAULTS, masking_rules
-from bertcli.data.remote import status_of
+from bertcli.data.remote import status_of, version_of
 from bertcli.data.results import Result
 from bertcli.data.text.coverage import Unknown
 from bertcli.data.text.documents import find_text_files, read_documents
@@ -142,17 +141,8 @@ def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: Wo
     before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True, "split_sentences": False}
     before |= {"text_column": None}
     options = {name: value for name, value in options.items() if before.get(name) != value}
-    found = [(path.name, status_of(path)) for path in files]
-    texts = [{"name": name, "bytes": status.st_size, "modified": _modified(status)} for name, status in found]
+    texts = [{"name": path.name, "bytes": status_of(path).st_size, "modified": version_of(path)} for path in files]
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
-
-
-def _modified(status: os.stat_result) -> int:
-    """When a file was changed, in nanoseconds; 0 where a remote file system does not say."""
-    try:
-        return int(status.st_mtime_ns)
-    except (AttributeError, TypeError):
-        return 0
 
 
 def _holds(folder: Path, request: dict[str, Any]) -> bool:

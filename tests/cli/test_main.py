@@ -219,6 +219,14 @@ def test_one_document_is_one_shard_however_long(
     assert len(list(Path("long").glob("*.parquet"))) == 1
 
 
+def test_recipes_are_copied_into_folders(
+    workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for target, file in (("new/mine.yaml", "new/mine.yaml"), ("new", "new/tiny.yaml")):
+        assert run(["recipes", "copy", "pretrain/tiny", target], capsys, monkeypatch)[:2] == (0, f"{file}\n")
+        assert Path(file).exists()
+
+
 def test_flags_win_over_the_recipe_which_wins_over_defaults(
     workspace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

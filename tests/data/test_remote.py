@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import zstandard
 
-from bertcli import make_pretraining_data, pretrain
+from bertcli import build_vocab, make_pretraining_data, pretrain
 from bertcli.data.text.documents import find_text_files
 from bertcli.data.text.files import read_text
 from bertcli.errors import UserError
@@ -57,6 +59,64 @@ def test_a_file_at_a_url_that_is_no_text_is_an_error(name: str, content: bytes, 
         fsspec.filesystem("memory").pipe(f"/damaged/{name}", content)
     with pytest.raises(UserError, match=words):
         make_pretraining_data(f"memory://damaged/{name or 'none.txt'}", tokenizer="vocab", out="o", **OPTIONS)
+
+
+class _Texts(BaseHTTPRequestHandler):
+    """A web server that says neither how long its texts are nor, of some, anything at all."""
+
+    version = "1"
+
+    def do_HEAD(self) -> None:
+        if "silent" in self.path:
+            time.sleep(5)
+        self.send_response(200)
+        self.send_header("ETag", self.version)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(b"the cat sat\non the mat\n\nthe dog ran\nto the tree\n" * 9)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Texts) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_a_text_of_a_web_server_has_any_length_and_is_another_when_it_changes(
+    at_home: Path, tmp_path: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_pretraining_data(f"{web}/a.txt", tokenizer="vocab", out=str(tmp_path / "o"), **OPTIONS)
+    assert made.documents == 10
+    make_pretraining_data(f"{web}/a.txt", tokenizer="vocab", out=str(tmp_path / "o"), **OPTIONS)  # complete already
+    monkeypatch.setattr(_Texts, "version", "2")
+    with pytest.raises(UserError, match="holds data of other text"):
+        make_pretraining_data(f"{web}/a.txt", tokenizer="vocab", out=str(tmp_path / "o"), **OPTIONS)
+
+
+def test_a_web_server_that_does_not_answer_is_left_and_none_is_written_to(
+    at_home: Path, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertcli.data.remote.LONGEST_WAIT", 1)
+    with pytest.raises(UserError, match="it has not answered for 1 seconds"):
+        make_pretraining_data(f"{web}/silent.txt", tokenizer="vocab", out="o", **OPTIONS)
+    with pytest.raises(UserError, match="a web server gives files and takes none"):
+        make_pretraining_data(f"{web}/a.txt", tokenizer="vocab", out=f"{web}/o", dry_run=True, **OPTIONS)
+    with pytest.raises(UserError, match="holds no pre-training data, or cannot be reached"):
+        pretrain(data=f"{web}/silent/data", **SHORT)
+
+
+def test_runs_are_not_written_to_urls(at_home: Path) -> None:
+    for command, given in ((pretrain, {}), (build_vocab, {"text": "corpus.txt"})):
+        with pytest.raises(UserError, match="--out s3://bucket/run is a URL, which is not written to"):
+            command(out="s3://bucket/run", **given)
+    assert not Path("s3:").exists()
 
 
 def test_a_scheme_that_nothing_opens_is_an_error(at_home: Path) -> None:

@@ -108,6 +108,28 @@ def test_a_damaged_zip_is_refused(workspace: Path) -> None:
         convert("uncased.zip", out="model")
 
 
+def test_a_zip_that_is_cut_is_named(workspace: Path) -> None:
+    archive = Path(shutil.make_archive("uncased", "zip", CHECKPOINT))
+    archive.write_bytes(archive.read_bytes()[:3000])
+    with pytest.raises(UserError, match=r"The zip `uncased.zip` is damaged"):
+        convert("uncased.zip", out="model")
+
+
+def test_a_checkpoint_without_its_vocabulary_is_said_and_one_of_another_refused(
+    workspace: Path, said: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(CHECKPOINT, "alone")
+    Path("alone/vocab.txt").unlink(missing_ok=True)
+    convert("alone", out="model")
+    assert "there is no vocab.txt beside bert_model.ckpt" in said.text
+    rows = BertConfig.from_pretrained("model").vocab_size
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(rows))]
+    Path("alone/vocab.txt").write_text("\n".join(words) + "\n")
+    with pytest.raises(UserError, match=f"has {rows + 5} tokens, the checkpoint {rows}: it is of another"):
+        convert("alone", out="other")
+    assert not Path("other").exists()
+
+
 @pytest.mark.parametrize("text", ["{", "{}", "[]", '{"hidden_act": "swish9"}'])
 def test_a_configuration_that_is_none_is_refused(workspace: Path, text: str) -> None:
     shutil.copytree(CHECKPOINT, "strange")

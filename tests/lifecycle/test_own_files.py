@@ -983,6 +983,20 @@ def test_several_files_that_are_trained_on_together_are_named(workspace: Path, s
     assert words in said.text
 
 
+def test_texts_that_have_several_labels_are_counted(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("same.csv").write_text("text,label\n" + "a film,pos\na film,neg\n" * 10 + "no film,neg\n" * 20)
+    task, parts = own_task("same.csv", NONE, None)
+    Source(task, own=parts).for_training(True).read_to_train(None)
+    assert "34 of 36 train examples repeat others; 18 are given different answers" in said.text
+
+
+def test_one_number_for_all_is_no_whole_number(workspace: Path, said: pytest.LogCaptureFixture) -> None:
+    Path("const.csv").write_text("text,score\n" + "a film,2.5\nno film,2.5\n" * 10)
+    with pytest.raises(UserError, match=r"has only the label `2.5`"):
+        own_task("const.csv", NONE, None)
+    assert "as they are one number (--kind regress: they are values)" in said.text
+
+
 def test_labels_with_line_breaks_are_shown_on_one_line(workspace: Path, said: pytest.LogCaptureFixture) -> None:
     Path("films.csv").write_text("text,label\n" + 'a film,"very\ngood"\nno film,bad\n' * 9)
     assert own_task("films.csv", NONE, None)[0].labels == ("bad", "very\ngood")

@@ -64,11 +64,13 @@ def infer_kind(labels: list[str], column: str) -> tuple[str, str]:
     _check_thousands(labels)
     values = {float(label) for label in labels}
     why = f", as they are {len(values)} different numbers, "
-    if len(values) > 1 and values != {*map(math.floor, values)}:
+    has_fractions = values != {*map(math.floor, values)}
+    if len(values) > 1 and has_fractions:
         return "regress", f"{why}some with fractions (--kind classify: they are classes)"
     if len(values) > MANY_VALUES and column.lower() not in CLASS_NAMES:
         return "regress", f"{why}more than {MANY_VALUES} (--kind classify: they are classes)"
-    return "classify", ", as they are whole numbers (--kind regress: they are values)"
+    what = ("whole numbers", "one number")[has_fractions]
+    return "classify", f", as they are {what} (--kind regress: they are values)"
 
 
 def _check_thousands(labels: list[str]) -> None:

@@ -142,10 +142,12 @@ def _repeated(train: Examples) -> tuple[set[Any], str]:
     distinct = set(given)
     if not (repeated := len(given) - len(distinct)):
         return distinct, ""
-    answered = {(each, train.answer(row)) for row, each in enumerate(given)} if len(given) == len(train) else distinct
-    unlike = len(answered) - len(distinct)
-    others = f", {unlike:,} of them with another answer" if unlike else ""
-    return distinct, f"{repeated:,} of {len(given):,} train examples repeat others{others}"
+    facts = f"{repeated:,} of {len(given):,} train examples repeat others"
+    answers: dict[Any, set[str]] = {}
+    for row, each in enumerate(given if len(given) == len(train) else ()):
+        answers.setdefault(each, set()).add(train.answer(row))
+    unlike = sum(len(answers.get(each, ())) > 1 for each in given)
+    return distinct, f"{facts}; {unlike:,} are given different answers" if unlike else facts
 
 
 def say_unread_split(name: str, table: Table, read: Collection[str]) -> None:

@@ -36,6 +36,9 @@ class Destination:
 
     def manifest(self) -> dict[str, Any]:
         """The manifest of the data there; empty if there are none. Raises UserError if something else is there."""
+        if self.name.startswith(("http://", "https://")):
+            what = f"`{self.name}` cannot be written to: a web server gives files and takes none."
+            raise UserError(what, "Give --out a local folder, or a bucket such as s3://bucket/folder.")
         folder = cast(Any, path_of(self.name))
         with reaching(self.name):
             if self._has_bucket and not folder.fs.exists(bucket := folder.path.split("/")[0]):
@@ -81,6 +84,8 @@ def _is_other(path: Path) -> bool:
 
 def no_data(name: str | Path) -> UserError:
     """The error for a folder or a URL without pre-training data."""
+    if str(name).startswith(("http://", "https://")):
+        return UserError(f"`{name}` holds no pre-training data, or cannot be reached.", "Check the name: --data FOLDER")
     is_text = not is_url(name) and Path(name).is_file()
     text, out = (quoted(name), "pretraining-data") if is_text else ("TEXT", quoted(name))
     hint = f"Make some: bert make-pretraining-data {text} --out {out}"

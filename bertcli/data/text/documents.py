@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 
 from bertcli import number_of, quietly, say
-from bertcli.data.remote import find_files, is_url, status_of
+from bertcli.data.remote import find_files, is_empty, is_url
 from bertcli.data.text.columns import text_column_of
 from bertcli.data.text.files import COMPRESSED, LONGEST_LINE, TABLE_ENDINGS, ending_of, lines_of
 from bertcli.data.text.tables import as_text, place_of, stream_table
@@ -36,7 +36,7 @@ def find_text_files(names: Iterable[str], text_column: str | None = None) -> lis
     for path in paths:
         if not is_url(path):
             check_regular(path)
-        if status_of(path).st_size == 0:
+        if is_empty(path):
             raise UserError(f"The text file `{path}` is empty.", "Leave it out, or put text into it.")
         if _is_table(path) and is_url(path):
             raise UserError(f"`{path}` is a table, which is not read at a URL.", "Copy it to this machine.")
