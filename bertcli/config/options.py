@@ -93,7 +93,8 @@ class Config:
             name = key.replace("-", "_")
             name = name if name in known else f"{name}_"
             if name not in known:
-                raise unknown(origin, key, [each.rstrip("_") for each in known])
+                see = "Or is it a recipe of another command?" if origin == "recipe key" else ""
+                raise unknown(origin, key, [each.rstrip("_") for each in known], see)
             named[name] = value
         made = cls(**named)
         made.given = set(named)  # also those that equal their default

@@ -96,6 +96,7 @@ def test_the_version_is_printed_alone(capsys: pytest.CaptureFixture[str], monkey
         ("finetune good.csv --from bert-books --family electra", "--family is for new weights", "--from scratch"),
         ("pretrain --steps many", "--steps", "pretrain --help"),
         ("pretrain --recipe unknown.yaml", "recipe key `stepz`", "`steps`"),
+        ("pretrain --recipe glue/rte", "recipe key `task`", "a recipe of another command?"),
         ("pretrain --recipe broken.yaml", "is not YAML", "recipes show"),
         ("pretrain --recipe pretrain/tny", "recipe `pretrain/tny`", "pretrain/tiny"),
         ("pretrain --recipe folder", "is a folder", "bert recipes"),
