@@ -10,13 +10,16 @@ from bertcli.config.architecture import PARTS, check_new_weights
 from bertcli.config.distillation import AT_PRETRAINING, TARGETS, DistillConfig
 from bertcli.config.options import flag
 from bertcli.config.training import FinetuneConfig, TrainingConfig
+from bertcli.data.json_files import read_json
+from bertcli.data.text.tables import check_file
 from bertcli.errors import UserError, unknown
+from bertcli.lifecycle.distilling.layers import COUNTS, layers_of
 from bertcli.lifecycle.finetune import train_on_task
 from bertcli.lifecycle.predictor import check_learnt
-from bertcli.lifecycle.workspace import find_runs, resolve_model
+from bertcli.lifecycle.workspace import find_runs, latest_pretraining_data, resolve_model
 from bertcli.tasks.task import Task
 from bertcli.training.result import PRETRAINING, TrainingResult
-from bertcli.training.run_folder import RunFolder
+from bertcli.training.run_folder import MEND, RunFolder
 
 AT_BOTH = {each.name for each in fields(TrainingConfig)}
 AT_BOTH |= {"task", "family", "size", *PARTS, "max_seq_length", "batch_size", "learning_rate", "optimizer"}
@@ -32,15 +35,26 @@ def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:
     asked = _with_task(DistillConfig.build(task, options))
     is_pretraining = asked.task in ("", PRETRAINING)
     _check_options(asked, is_pretraining)
+    _check_places(asked, is_pretraining)
     if is_pretraining:
-        if asked.teacher:
-            resolve_model(asked.teacher)  # is refused before torch is imported
         from bertcli.lifecycle.distilling.pretraining import distill_pretraining
 
         return distill_pretraining(asked)
     if not (asked.from_ or asked.resume):  # layers of the teacher, or new weights
         asked = asked.build(asked, {"from_": "scratch" if asked.size else asked.teacher})
     return train_on_task("distill", asked, "distill-", load=_load_distilling)
+
+
+def _check_places(asked: DistillConfig, is_pretraining: bool) -> None:
+    """Raise UserError if teacher, layers, data or texts are not there, before torch is imported."""
+    saved = read_json(Path(resolve_model(asked.teacher), "config.json"), MEND) if asked.teacher else {}
+    of_teacher = next((saved[name] for name in COUNTS if saved.get(name)), 0)
+    if (asked.layers or asked.teacher_layers) and of_teacher:
+        layers_of(of_teacher, asked)
+    for name in asked.unlabelled:
+        check_file(Path(name), "Give --unlabelled a text, CSV, TSV, JSONL or Parquet file.")
+    if is_pretraining and not (asked.data or asked.vocab_from_text or asked.resume):
+        latest_pretraining_data()
 
 
 def _with_task(asked: DistillConfig) -> DistillConfig:

@@ -19,7 +19,8 @@ from bertcli.families import get_family
 from bertcli.families.bert import BERT
 from bertcli.kinds import KINDS
 from bertcli.lifecycle.build_vocab import build_vocab
-from bertcli.lifecycle.distilling.students import layers_to_keep, make_distilbert
+from bertcli.lifecycle.distilling.layers import layers_to_keep
+from bertcli.lifecycle.distilling.students import make_distilbert
 from bertcli.lifecycle.finetune import finetune
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretrained import PRETRAINED

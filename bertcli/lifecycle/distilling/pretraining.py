@@ -28,7 +28,8 @@ from bertcli.families import family_of, get_family
 from bertcli.families.bert import BERT
 from bertcli.families.family import Family
 from bertcli.lifecycle.distilling.cut_vocabulary import cut_vocabulary
-from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, make_distilbert
+from bertcli.lifecycle.distilling.layers import chosen_layers
+from bertcli.lifecycle.distilling.students import keep_layers, make_distilbert
 from bertcli.lifecycle.distilling.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.make_pretraining_data import make_pretraining_data
 from bertcli.lifecycle.pretraining.flops import check_flops, with_steps

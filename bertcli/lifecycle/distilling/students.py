@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 from transformers import DistilBertConfig, DistilBertForMaskedLM, PreTrainedModel
 
-from bertcli import say
-from bertcli.config.distillation import DistillConfig
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
+from bertcli.lifecycle.distilling.layers import COUNTS
 from bertcli.models.loading import run_packed, with_trained_padding
 from bertcli.models.own.bilstm import add_bilstm, has_bilstm
 from bertcli.models.packed import PACKED
@@ -22,42 +21,6 @@ NUMBERED = re.compile(r"(?<=\.layer\.)\d+(?=\.)|(?<=\.layers\.)\d+(?=\.)")
 SETTINGS = {"n_heads": "num_attention_heads", "dim": "hidden_size", "hidden_dim": "intermediate_size"}
 SETTINGS |= {"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"}
 SETTINGS["activation"] = "hidden_act"
-COUNTS = ("num_hidden_layers", "n_layers")  # as config.json spells it
-
-
-def layers_to_keep(of_teacher: int, of_student: int) -> list[int]:
-    """The layers of the teacher that the student gets, evenly spread from first to last: 0, 2, 4, 7, 9, 11 for 6 of 12.
-
-    Raises UserError if the teacher has fewer.
-    """
-    if of_student > of_teacher:
-        what = f"--layers {of_student} is more than the {of_teacher} layers of the teacher."
-        raise UserError(what, f"Give --layers {of_teacher} or less.")
-    return torch.linspace(0, of_teacher - 1, of_student, dtype=torch.float64).round().long().tolist()
-
-
-def chosen_layers(of_teacher: int, config: DistillConfig, shape: str = "") -> list[int]:
-    """The layers of the teacher that the student gets, half of them if nothing is asked for; says which.
-
-    Raises UserError if the teacher does not have them.
-    """
-    if config.teacher_layers:
-        layers = _named_layers(config.teacher_layers, of_teacher)
-    else:
-        layers = layers_to_keep(of_teacher, config.layers or max(1, of_teacher // 2))
-    said = f"student: layers {', '.join(map(str, layers))} of the {of_teacher} of the teacher, counted from 0"
-    say(f"{said}; shape: {shape}" if shape else said)
-    return layers
-
-
-def _named_layers(numbers: str, of_teacher: int) -> list[int]:
-    """The layers that are named, such as 0,1,4,5."""
-    known = {str(number): number for number in range(of_teacher)}
-    for each in numbers.split(","):
-        if each.strip() not in known:
-            what = f"--teacher-layers: the teacher has no layer `{each.strip()}`."
-            raise UserError(what, f"Give numbers from 0 to {of_teacher - 1} with commas between them.")
-    return [known[each.strip()] for each in numbers.split(",")]
 
 
 @torch.no_grad()

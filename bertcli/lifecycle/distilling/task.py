@@ -24,7 +24,8 @@ from bertcli.data.text.tables import check_file
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Encoder, Kind, Split
-from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers
+from bertcli.lifecycle.distilling.layers import chosen_layers
+from bertcli.lifecycle.distilling.students import keep_layers
 from bertcli.lifecycle.distilling.teachers import check_weights, find_teacher, targets_of
 from bertcli.lifecycle.finetuning.run import Finetuning, StartModel
 from bertcli.lifecycle.finetuning.start_model import model_of

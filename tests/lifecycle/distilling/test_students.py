@@ -11,7 +11,8 @@ from conftest import GOLDENS
 from bertcli.config.distillation import DistillConfig
 from bertcli.errors import UserError
 from bertcli.families.distilbert import distilbert_names
-from bertcli.lifecycle.distilling.students import chosen_layers, keep_layers, layers_to_keep, make_distilbert
+from bertcli.lifecycle.distilling.layers import chosen_layers, layers_to_keep
+from bertcli.lifecycle.distilling.students import keep_layers, make_distilbert
 from bertcli.models.embeddings import cut_embeddings, start_bias, start_embeddings
 from bertcli.models.loading import run_packed
 
@@ -33,6 +34,9 @@ def test_the_layers_are_those_of_the_authors() -> None:
     assert layers_to_keep(12, 6) == [0, 2, 4, 7, 9, 11]
     assert layers_to_keep(4, 4) == [0, 1, 2, 3]
     assert layers_to_keep(6, 1) == [0]
+    for of_student in range(1, 29):  # as torch.linspace rounds them
+        even = torch.linspace(0, 27, of_student, dtype=torch.float64).round().long().tolist()
+        assert layers_to_keep(28, of_student) == even
     with pytest.raises(UserError, match="more than the 2 layers"):
         layers_to_keep(2, 3)
 
