@@ -40,6 +40,11 @@ class Output:
         """Print the notes of the other modules to stderr."""
         logger.handlers = [_ToStderr()]
         logger.setLevel(logging.ERROR if self.quiet or not is_first() else logging.INFO)
+        if "RANK" in os.environ:
+            from bertcli.training.processes.launching import STARTED_BY, is_no_note
+
+            if STARTED_BY in os.environ:
+                logger.addFilter(is_no_note)
         logger.propagate = False
 
     @property

@@ -27,6 +27,11 @@ STARTED_BY = "BERT_STARTED_BY"  # the process that starts the others, and waits 
 LAUNCHER = re.compile(r"(^|/)accelerate(-launch)?$|accelerate[./]commands[./](launch|accelerate_cli)")
 
 
+def is_no_note(record: logging.LogRecord) -> bool:
+    """Whether a line is shown of a process that another has started, which has said itself what comes before the training."""
+    return record.levelno > logging.INFO
+
+
 def is_launched() -> bool:
     """Whether this process is one of several that share a run (ours, torchrun's, Accelerate's or a cluster's)."""
     return "LOCAL_RANK" in os.environ
@@ -43,6 +48,7 @@ def processes_to_launch(asked: int) -> int:
     Raises UserError if that was asked for several machines.
     """
     if is_launched():
+        logger.removeFilter(is_no_note)
         return 1
     if asked > 1 or "ACCELERATE_USE_CPU" not in os.environ:
         return asked

@@ -260,3 +260,12 @@ def test_processes_whose_launcher_is_killed_save_and_stop_and_leave_the_folder_f
 def test_other_commands_run_in_one_of_the_processes(at_home: Path, tmp_path: Path) -> None:
     done = bert([*TORCHRUN, "3"], "tasks", "--json")
     assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_what_is_said_before_the_training_is_said_once(at_home: Path, tmp_path: Path) -> None:
+    asked = ["pretrain", *flags({**LONG, "steps": 2}), "--processes", "2", "--out", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-m", "bertcli", *asked], capture_output=True, text=True, check=True)
+    said = [line for line in done.stderr.splitlines() if line.startswith(("data: ", "model: "))]
+    assert len(said) == len(set(said)) == 2
+    assert "step 2" in done.stderr
