@@ -41,10 +41,10 @@ class Output:
         logger.handlers = [_ToStderr()]
         logger.setLevel(logging.ERROR if self.quiet or not is_first() else logging.INFO)
         if "RANK" in os.environ:
-            from bertcli.training.processes.launching import STARTED_BY, is_no_note
+            from bertcli.training.processes.launching import STARTED_BY, is_warning
 
             if STARTED_BY in os.environ:
-                logger.addFilter(is_no_note)
+                logger.addFilter(is_warning)
         logger.propagate = False
 
     @property

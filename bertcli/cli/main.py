@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _of_system(error: Exception) -> int:
-    """Say what the system does not do: a name that is too long, or what is wrong with a disk; 0 for any other error."""
+    """Explain an error of the system, of a disk or a name that is too long; return the exit code, 0 for any other error."""
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         what = f"This is too long for the name of a file: `{str(error.filename)[:40]} ...`."
         console.error(what, 'Give the name of a file; a text has an option of its own: bert predict --text "..."')

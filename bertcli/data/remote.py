@@ -100,14 +100,14 @@ def is_empty(path: Path) -> bool:
     return status_of(path).st_size == 0 and _about(path).get("size", 0) == 0
 
 
-def version_of(path: Path) -> int | str:
+def version_of(path: Path, status: os.stat_result) -> int | str:
     """When a file was changed, in nanoseconds, or what a web server says of that; 0 where neither is known."""
-    about = _about(path)
-    version = next((str(about[key]) for key in ("ETag", "Last-Modified") if key in about), 0)
     try:
-        return int(status_of(path).st_mtime_ns) or version
+        modified = int(status.st_mtime_ns)
     except (AttributeError, TypeError):
-        return version
+        modified = 0
+    about = {} if modified else _about(path)
+    return modified or next((str(about[key]) for key in ("ETag", "Last-Modified") if key in about), 0)
 
 
 def _about(path: Path) -> dict[str, Any]:

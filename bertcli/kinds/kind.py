@@ -65,8 +65,8 @@ class Kind:
     pipeline: ClassVar[str] = "text-classification"  # the task as the Hub calls it
     official_file: ClassVar[str] = ""  # the name of the official form of predictions, where there is one
     reads_tables: ClassVar[bool] = False  # whether examples of the user's own are rows of a table
-    own_columns: ClassVar[tuple[str, ...]] = ()  # that may be chosen where they are not
-    has_rare_labels: ClassVar[bool] = False  # so that a run that has learnt most of a file's labels fits it
+    own_columns: ClassVar[tuple[str, ...]] = ()  # options that choose columns of own files that are no tables
+    has_rare_labels: ClassVar[bool] = False  # a run that has learnt most labels of a file can be scored on it
     reads_words: ClassVar[bool] = False  # whether a text may be given as its words
     has_windows: ClassVar[bool] = False  # whether long examples become several inputs
     needs_all_splits: ClassVar[bool] = False  # whether one split alone may not show how labels are spelled
@@ -92,7 +92,7 @@ class Kind:
         raise NotImplementedError
 
     def recognizes(self, path: Path, label: str | None) -> bool:
-        """Whether a file of the user's own, whose labels are in a column, is in a form of this kind alone."""
+        """Whether a file of the user's own is in a form of this kind alone; `label` names the column of its labels."""
         return False
 
     def read_own(self, name: str, files: dict[str, list[Path]], columns: dict[str, str | None]) -> t.OwnData:
@@ -111,9 +111,9 @@ class Kind:
         """The labels of all examples in one sequence, where they are names."""
         return ()
 
-    def not_learnt(self, labels: Iterable[str], learnt: Collection[str]) -> Counter[str]:
-        """The labels that a model which has learnt others never gives, and how often each occurs."""
-        return Counter(label for label in labels if label not in learnt)
+    def not_learnt(self, labels: Counter[str], learnt: Collection[str]) -> Counter[str]:
+        """Those of the labels, with their counts, that a model which has learnt `learnt` cannot give."""
+        return Counter({label: count for label, count in labels.items() if label not in learnt})
 
     # Encoding
 

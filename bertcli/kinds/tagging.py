@@ -21,6 +21,7 @@ class Tagging(WordKind):
     name = "tag"
     metrics = ("f1", "precision", "recall")
     metric_class = "entities.Entities"
+    marks = "entities"
 
     def recognizes(self, path: Path, label: str | None) -> bool:
         return super().recognizes(path, label) and conll.are_of_entities(conll.first_tags(path, label))
@@ -36,14 +37,14 @@ class Tagging(WordKind):
         names = [*saved.id2label.values()]
         return super().has_made(saved) and (conll.are_of_entities(names) or names[0].startswith("LABEL_"))
 
-    def not_learnt(self, labels: Iterable[str], learnt: Collection[str]) -> Counter[str]:
+    def not_learnt(self, labels: Counter[str], learnt: Collection[str]) -> Counter[str]:
         types = {"", *(tag.partition("-")[2] for tag in learnt)}
-        return Counter(label for label in labels if label.partition("-")[2] not in types)
+        return Counter({label: count for label, count in labels.items() if label.partition("-")[2] not in types})
 
-    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
+    def spans(self, tags: list[str]) -> Iterable[t.Span]:
         from bertcli.metrics.tags import entities
 
-        return self.shown(row, prediction, examples, number, "entities", entities(prediction["tags"]))
+        return entities(tags)
 
     def in_words(self, task: Task, compared: t.Compared, metrics: dict[str, float]) -> str:
         found, right = metrics["recall"], metrics["precision"]
@@ -56,11 +57,9 @@ class Tagging(WordKind):
         return dict(Counter(outcome for given, true in pairs for outcome in entity_outcomes(given, true)).most_common())
 
     def mistakes(self, task: Task, examples: Examples, predictions: t.Predictions, compared: t.Compared) -> t.Mistakes:
-        from bertcli.metrics.tags import entities
-
         rows = zip(cast(Sentences, examples).words, compared["references"], predictions, strict=True)
         for row, (words, true, prediction) in enumerate(rows):
-            gold, predicted = list(entities(true)), list(entities(prediction["tags"]))
+            gold, predicted = list(self.spans(true)), list(self.spans(prediction["tags"]))
             wrong = set(gold) ^ set(predicted)
             shown = [[f"{kind}: {' '.join(words[a : b + 1])}" for kind, a, b in side] for side in (gold, predicted)]
             if wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import cast
 
 from bertcli.data.labelled.examples import Examples, Sentences
@@ -17,11 +18,11 @@ class WordLabels(WordKind):
     name = "label-words"
     metrics = ("accuracy", "macro_f1")
     metric_class = "entities.WordLabels"
+    marks = "words"
     has_rare_labels = True
 
-    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
-        each = [(tag, word, word) for word, tag in enumerate(prediction["tags"])]
-        return self.shown(row, prediction, examples, number, "words", each)
+    def spans(self, tags: list[str]) -> Iterable[t.Span]:
+        return [(tag, word, word) for word, tag in enumerate(tags)]
 
     def label_scores(self, task: Task, predictions: t.Predictions, compared: t.Compared) -> t.LabelScores:
         scores, _ = super().label_scores(task, predictions, compared)
@@ -36,7 +37,7 @@ class WordLabels(WordKind):
         rows = zip(cast(Sentences, examples).words, compared["references"], predictions, strict=True)
         for row, (words, true, prediction) in enumerate(rows):
             given = prediction["tags"]
-            wrong = [word for word, pair in enumerate(zip(true, given, strict=True)) if len({*pair}) == 2]
+            wrong = [word for word, tag in enumerate(true) if given[word] != tag]
             if wrong:
                 shown = [[f"{side[word]}: {words[word]}" for word in wrong] for side in (true, given)]
                 named = {"gold": shown[0], "predicted": shown[1], "wrong_words": len(wrong)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, islice
@@ -34,6 +35,7 @@ class WordKind(Kind):
     inputs = ("text", "mask")
     needs = "one text"
     says = "tags"
+    marks: ClassVar[str]  # the key of what is shown of a text
     options = ("frozen",)
     own_columns = ("label",)
     purpose = "token labelling"
@@ -54,13 +56,9 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         return conll.sentences_of_hub(dataset)
 
     def recognizes(self, path: Path, label: str | None) -> bool:
-        ending = ending_of(path)
-        if ending in LIST_ENDINGS:
+        if ending_of(path) in LIST_ENDINGS:
             return conll.list_columns(next(stream_table(path)[1])[1], label) is not None
-        if ending in (".txt", ".tsv"):
-            lines = _first_lines(path)
-            return _are_tagged(lines) or (ending == ".tsv" and _are_sentences(lines))
-        return ending in conll.TAG_ENDINGS
+        return conll.has_columns_of_words(path)
 
     def check_tags(self, sentences: Sentences) -> None:
         """Raise UserError if there is a tag that is none of the kind's."""
@@ -77,9 +75,8 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         first = next(iter(files.values()))[0]
         lists = f"lists of words and {label or 'tags'}" if ending_of(first) in LIST_ENDINGS else ""
         where = lists or conll.columns_of(first, label).shown
-        say(
-            f"{name}: {sizes_of(parts, 'sentence')}; {where}; kind: {self.name}, {number_of(len(tags), 'tag')}{listed(tags)}"
-        )
+        known = f"{number_of(len(tags), 'tag')}{listed(tags)}"
+        say(f"{name}: {sizes_of(parts, 'sentence')}; {where}; kind: {self.name}, {known}")
         own = Files({}, {"label": label} if label else {})
         return Task(name, self.name, own, ("", None), self.metrics, tuple(tags)), dict(parts)
 
@@ -133,22 +130,23 @@ print(json.dumps([[texts[0][start:end].strip(), tag] for word, (start, end, tag)
         words = [[text[a:b] for a, b in places] for text, places in zip(texts, characters, strict=True)]
         return _WordsOfTexts(words, characters=characters, origin="the input")
 
-    def shown(
-        self, row: t.Row, prediction: t.Prediction, examples: Examples, number: int, name: str, spans: Iterable[t.Span]
-    ) -> t.Prediction:
-        """The label, first word and last word of each span, shown as its text, with the mean probability of its words."""
+    def spans(self, tags: list[str]) -> Iterable[t.Span]:
+        """What the tags of a sentence mark."""
+        raise NotImplementedError
+
+    def show(self, task: Task, row: t.Row, prediction: t.Prediction, examples: Examples, number: int) -> t.Prediction:
         found, places = [], cast(_WordsOfTexts, examples).characters[number]
-        for label, first, last in spans:
+        for label, first, last in self.spans(prediction["tags"]):
             start, end = places[first][0], places[last][1]
             scores = prediction["scores"][first : last + 1]
             score = round(sum(scores) / len(scores), 6)
             found.append({"text": row["text"][start:end], "label": label, "start": start, "end": end, "score": score})
-        return ({"tags": prediction["tags"]} if _places_of_given(row) else {}) | {name: found}
+        return ({"tags": prediction["tags"]} if _places_of_given(row) else {}) | {self.marks: found}
 
     def read_predictions(self, task: Task, split: Split, path: Path, na_probs: Path | None = None) -> t.Predictions:
         is_table = ending_of(path) in LIST_ENDINGS or "tags" in re.split("[,\t]", next(lines_of(path), "").rstrip())
         tags = _tags_of_table(path, split) if is_table else _tags_of_columns(path, task, split)
-        if strange := self.not_learnt(chain.from_iterable(tags), task.labels):
+        if strange := self.not_learnt(Counter(chain.from_iterable(tags)), task.labels):
             what = ", ".join(f"`{tag}` ({count:,})" for tag, count in strange.most_common(5))
             say(f"{path}: tags of unknown types count as errors: {what}")
         predictions = [{"tags": own} for own in tags]
@@ -198,27 +196,6 @@ def _word_places(texts: list[str], tokenizer: t.Tokenizer) -> list[list[tuple[in
             spans[word] = (spans[word][0] if word in spans else start, end)
         found.append([(end - len(text[start:end].lstrip()), end) for start, end in spans.values()])
     return found
-
-
-def _first_lines(path: Path) -> list[list[str]]:
-    """The cells of the first lines; of those of sentences, a word each."""
-    text = "".join(islice(lines_of(path), conll.LINES_TO_TELL))[:100_000].strip()
-    return [line.split() for line in text.split("\n") if conll.DOCUMENT not in line]
-
-
-def _are_tagged(lines: list[list[str]]) -> bool:
-    """Whether each line ends with a tag; but for the first, a header, where blank lines part the others."""
-    tagged = [not fields or (len(fields) > 1 and bool(conll.TAG.fullmatch(fields[-1]))) for fields in lines]
-    full = sum(map(bool, lines))
-    return full > 0 and all(tagged[1:-1] or tagged) and (tagged[0] or (full > 2 and [] in lines))
-
-
-def _are_sentences(lines: list[list[str]]) -> bool:
-    """Whether blank lines part short runs of lines that have as many cells, of which the first is no header."""
-    words = [cells for cells in lines[:-1] if cells]
-    blank = len(lines[:-1]) - len(words)
-    is_even = len(set(map(len, words))) == 1 < len(words[0])
-    return is_even and blank > 1 and len(words) < 100 * blank and words[0][-1] in [cells[-1] for cells in words[1:]]
 
 
 def _all_sentences(paths: list[Path], label: str | None) -> Sentences:

@@ -73,7 +73,7 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
     check_regular(path)
     if path.suffix in (".zip", ".index") and not path.exists():
         raise UserError(f"There is no file `{path}`.", "Give a checkpoint of the original, or a run or model folder.")
-    if path.is_file() and any((path.suffix == ".zip", zipfile.is_zipfile(path))):
+    if _is_zip(path):
         _extract(path, scratch)
         path = scratch
     if not path.is_dir():
@@ -84,6 +84,11 @@ def _checkpoint(path: Path, scratch: Path) -> Path | None:
         what = f"`{path}` holds {len(found)} checkpoints: {', '.join(file.stem for file in found[:5])}."
         raise UserError(what, f"Name one: bert convert {found[-1].with_suffix('')}")
     return found[0].with_suffix("") if found else None
+
+
+def _is_zip(path: Path) -> bool:
+    """Whether a file is a zip, or is called one and damaged."""
+    return path.is_file() and (path.suffix == ".zip" or zipfile.is_zipfile(path))
 
 
 def _extract(path: Path, folder: Path) -> None:

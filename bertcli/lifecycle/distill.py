@@ -46,13 +46,11 @@ def distill(task: DistillConfig | str = "", **options: Any) -> TrainingResult:
 
 
 def _check_places(asked: DistillConfig, is_pretraining: bool) -> None:
-    """Raise UserError if teacher, layers, data or texts are not there, before torch is imported."""
+    """Raise UserError if there is no such teacher, layer or data, before torch is imported."""
     saved = read_json(Path(resolve_model(asked.teacher), "config.json"), MEND) if asked.teacher else {}
     of_teacher = next((saved[name] for name in COUNTS if saved.get(name)), 0)
     if (asked.layers or asked.teacher_layers) and of_teacher:
         layers_of(of_teacher, asked)
-    for name in asked.unlabelled:
-        check_file(Path(name), "Give --unlabelled a text, CSV, TSV, JSONL or Parquet file.")
     if is_pretraining and not (asked.data or asked.vocab_from_text or asked.resume):
         latest_pretraining_data()
 
@@ -67,8 +65,11 @@ def _with_task(asked: DistillConfig) -> DistillConfig:
 
 
 def _load_distilling(config: FinetuneConfig, task: Task) -> Any:
-    if teacher := cast(DistillConfig, config).teacher:
-        check_learnt(task, resolve_model(teacher))
+    asked = cast(DistillConfig, config)
+    if asked.teacher:
+        check_learnt(task, resolve_model(asked.teacher))
+    for name in asked.unlabelled:
+        check_file(Path(name), "Give --unlabelled a text, CSV, TSV, JSONL or Parquet file.")
     from bertcli.lifecycle.distilling.task import Distilling
 
     return Distilling

@@ -149,7 +149,7 @@ def _not_learnt(kind: Kind, run: RunFolder, labels: Iterable[str]) -> Counter[st
     counts = Counter(labels)
     with quietly():
         known = {*run.labels, *in_other_case(run.labels, counts, "").values()}
-    return kind.not_learnt(counts.elements(), known)
+    return kind.not_learnt(counts, known)
 
 
 def _check_has_dev(config: EvaluateConfig, saved: dict[str, Any], model: str | None) -> None:
@@ -229,7 +229,7 @@ def _misfit(config: EvaluateConfig, run: RunFolder) -> str:
     kind = KINDS[run.config["kind"]]
     try:
         with quietly():
-            form = form_of(own_files(config.task), run.config.get("label"))
+            form = form_of(own_files(config.task), run.config.get("label") if "label" in kind.own_columns else None)
             if form is not kind and (form or not kind.reads_tables):
                 return f"is of the kind `{kind.name}`"
             source = source_of(config, run.config)

@@ -141,7 +141,8 @@ def _request(config: MakePretrainingDataConfig, files: list[Path], tokenizer: Wo
     before = {**MASKING_DEFAULTS, "family": BERT.key, "blanks_separate_docs": True, "split_sentences": False}
     before |= {"text_column": None}
     options = {name: value for name, value in options.items() if before.get(name) != value}
-    texts = [{"name": path.name, "bytes": status_of(path).st_size, "modified": version_of(path)} for path in files]
+    found = [(path, status_of(path)) for path in files]
+    texts = [{"name": path.name, "bytes": each.st_size, "modified": version_of(path, each)} for path, each in found]
     return {"options": options, "text": texts, "tokenizer": tokenizer.source, "tokenizer_digest": tokenizer.digest}
 
 

@@ -36,11 +36,8 @@ def own_task(
         task, parts = kind.read_own(name, files, columns)
     kind = KINDS[task.kind]
     if not scored and kind.names_outputs and len(task.labels) < 2:
-        hint = (
-            "Give the column with --label, or add examples."
-            if kind.reads_tables
-            else "Add examples with others, or name another column: --label COLUMN"
-        )
+        others = "Add examples with others, or name another column: --label COLUMN"
+        hint = "Give the column with --label, or add examples." if kind.reads_tables else others
         raise UserError(f"`{name}` has only the label `{''.join(task.labels)}`.", hint)
     if is_cut:
         parts |= cut_dev(name, parts["train"], kind.strata(parts["train"]), seed)
@@ -59,7 +56,7 @@ def for_training(task: Task, parts: dict[str, Examples], seed: int, trains_on_al
 
 
 def form_of(files: Files, label: str | None) -> Kind | None:
-    """The kind that alone has files of this form, with labels in a column; None for tables."""
+    """The kind that alone has files of this form; None for tables. `label` names the column of the labels."""
     first = next(iter(files.values()))[0]
     return next((each for each in KINDS.values() if each.recognizes(first, label)), None)
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bertcli.metrics.counts import add_up, count_labels, f1_of
+from bertcli.metrics.counts import add_up, count_labels, f1_of, macro_f1_of
 from bertcli.metrics.metric import Array, Metric, Weighted
 
 
@@ -26,15 +26,14 @@ class Classification(Metric):
         def scores(weights: Array) -> dict[str, Array]:
             right, predicted, true = add_up(counts, weights)
             total = true.sum(-1)
-            f1 = f1_of(right, predicted, true)
             by_chance = (predicted * true).sum(-1)
             spread = (total**2 - (predicted**2).sum(-1)) * (total**2 - (true**2).sum(-1))
             spread = np.where(spread > 0, spread, np.inf)  # where every prediction or every label is the same: score 0
             return {
                 "accuracy": right.sum(-1) / total,
-                "macro_f1": f1.sum(-1) / (predicted + true > 0).sum(-1),
+                "macro_f1": macro_f1_of(right, predicted, true),
                 "matthews_correlation": (right.sum(-1) * total - by_chance) / np.sqrt(spread),
-                **({"f1": f1[:, 1]} if counts.shape[1] == 6 else {}),
+                **({"f1": f1_of(right, predicted, true)[:, 1]} if counts.shape[1] == 6 else {}),
             }
 
         return scores

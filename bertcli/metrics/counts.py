@@ -37,6 +37,11 @@ def f1_of(right: Array, predicted: Array, true: Array) -> Array:
     return np.asarray(2 * right / np.maximum(predicted + true, 1))
 
 
+def macro_f1_of(right: Array, predicted: Array, true: Array) -> Array:
+    """The mean F1 of the labels that are predicted or true, [resamples], of [resamples, labels]."""
+    return np.asarray(f1_of(right, predicted, true).sum(-1) / (predicted + true > 0).sum(-1))
+
+
 def label_scores(counts: csr_array, names: Sequence[str]) -> dict[str, dict[str, float]]:
     """Precision, recall and F1 of each label, times 100, and its support: how often it is true."""
     right, predicted, true = add_up(counts, np.ones((1, counts.shape[0])))[:, 0]

@@ -65,6 +65,31 @@ def list_columns(first: dict[str, Any], label: str | None = None) -> tuple[str, 
     return (words, tags) if words and tags else None
 
 
+def has_columns_of_words(path: Path) -> bool:
+    """Whether a file has a word and its tag on each line, by its ending or by its first lines."""
+    ending = ending_of(path)
+    if ending not in (".txt", ".tsv"):
+        return ending in TAG_ENDINGS
+    text = "".join(islice(lines_of(path), LINES_TO_TELL))[:100_000].strip()
+    lines = [line.split() for line in text.split("\n") if DOCUMENT not in line]
+    return _are_tagged(lines) or (ending == ".tsv" and _are_sentences(lines))
+
+
+def _are_tagged(lines: list[list[str]]) -> bool:
+    """Whether each line ends with a tag; but for the first, a header, where blank lines part the others."""
+    tagged = [not fields or (len(fields) > 1 and bool(TAG.fullmatch(fields[-1]))) for fields in lines]
+    full = sum(map(bool, lines))
+    return full > 0 and all(tagged[1:-1] or tagged) and (tagged[0] or (full > 2 and [] in lines))
+
+
+def _are_sentences(lines: list[list[str]]) -> bool:
+    """Whether all lines have as many cells, blank lines stand between them as between sentences, and the first is no header."""
+    words = [cells for cells in lines[:-1] if cells]
+    blank = len(lines[:-1]) - len(words)
+    is_even = len(set(map(len, words))) == 1 < len(words[0])
+    return is_even and blank > 1 and len(words) < 100 * blank and words[0][-1] in [cells[-1] for cells in words[1:]]
+
+
 def first_tags(path: Path, label: str | None = None) -> set[str]:
     """The tags of the first lines, or of the first row with lists."""
     if ending_of(path) in LIST_ENDINGS:

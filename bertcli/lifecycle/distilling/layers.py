@@ -16,10 +16,9 @@ def layers_to_keep(of_teacher: int, of_student: int) -> list[int]:
         what = f"--layers {of_student} is more than the {of_teacher} layers of the teacher."
         raise UserError(what, f"Give --layers {of_teacher} or less.")
     last, step = of_student - 1, (of_teacher - 1) / max(1, of_student - 1)
-    halves = range(max(1, of_student // 2)), range(max(1, of_student // 2), of_student)  # each counted from its end
-    return [round(step * number) for number in halves[0]] + [
-        round(of_teacher - 1 - step * (last - number)) for number in halves[1]
-    ]
+    half = max(1, of_student // 2)  # each half is counted from its end, as torch.linspace does
+    places = (step * layer if layer < half else of_teacher - 1 - step * (last - layer) for layer in range(of_student))
+    return [round(place) for place in places]
 
 
 def chosen_layers(of_teacher: int, config: DistillConfig, shape: str = "") -> list[int]:

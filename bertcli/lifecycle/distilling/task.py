@@ -20,7 +20,6 @@ from bertcli.config.use import PredictConfig
 from bertcli.data.labelled.examples import Examples
 from bertcli.data.packing.batches import Packable, PackedBatch
 from bertcli.data.packing.ragged import Ints
-from bertcli.data.text.tables import check_file
 from bertcli.data.text.tokenization import WordPiece
 from bertcli.errors import UserError
 from bertcli.kinds.kind import Encoder, Kind, Split
@@ -179,8 +178,6 @@ class Distilling(Finetuning):
             return None
         model, own = self.options.teacher, self.train.examples
         self.kind.add_unlabelled(self.task, own, own)  # raises UserError where the kind takes none
-        for name in self.options.unlabelled:
-            check_file(Path(name), "Give --unlabelled a text, CSV, TSV, JSONL or Parquet file.")
         inputs = {name: read_inputs(PredictConfig(file=name, model=model)) for name in self.options.unlabelled}
         for name, each in inputs.items():
             if each.form in ("question", "choices"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, tee
@@ -12,7 +13,7 @@ from typing import Any
 
 from bertcli import say
 from bertcli.config.use import PredictConfig
-from bertcli.data.labelled.conll import WORD_LISTS, read_conll
+from bertcli.data.labelled.conll import WORD_LISTS, has_columns_of_words, read_conll
 from bertcli.data.labelled.examples import is_blank, text_examples
 from bertcli.data.labelled.squad import is_whole, questions_of, read_squad
 from bertcli.data.text import tables
@@ -150,11 +151,9 @@ def _of_file(name: str, of_table: Callable[[Path, list[str], Iterator[NumberedRo
 
 
 def _has_columns_of_words(path: Path) -> bool:
-    kinds = (kind for kind in KINDS.values() if kind.reads_words and ending_of(path) not in tables.LIST_ENDINGS)
-    try:
-        return any(kind.recognizes(path, None) for kind in kinds)
-    except UserError:
-        return False  # a line further on, which is named when it is read
+    with suppress(UserError):  # of a line further on, which is named when it is read
+        return has_columns_of_words(path)
+    return False
 
 
 def _of_words(path: Path) -> Inputs:

@@ -27,8 +27,8 @@ STARTED_BY = "BERT_STARTED_BY"  # the process that starts the others, and waits 
 LAUNCHER = re.compile(r"(^|/)accelerate(-launch)?$|accelerate[./]commands[./](launch|accelerate_cli)")
 
 
-def is_no_note(record: logging.LogRecord) -> bool:
-    """Whether a line is shown of a process that another has started, which has said itself what comes before the training."""
+def is_warning(record: logging.LogRecord) -> bool:
+    """Whether a line is a warning or an error. Before the training, the process that started this one has printed the notes."""
     return record.levelno > logging.INFO
 
 
@@ -48,7 +48,7 @@ def processes_to_launch(asked: int) -> int:
     Raises UserError if that was asked for several machines.
     """
     if is_launched():
-        logger.removeFilter(is_no_note)
+        logger.removeFilter(is_warning)
         return 1
     if asked > 1 or "ACCELERATE_USE_CPU" not in os.environ:
         return asked
